@@ -1,0 +1,1 @@
+"""Losses and penalties, each one small object."""
