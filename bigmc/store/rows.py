@@ -1,0 +1,34 @@
+"""Samples in row order, as readers and hashing produce them and the shard writer takes them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Rows(NamedTuple):
+    """A batch of samples in compressed row order.
+
+    Attributes
+    ----------
+    indptr : int64 array of shape (n_rows + 1,)
+        Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``.
+    indices : int32 array of shape (nnz,)
+        Feature of each entry; increasing and unique within a sample.
+    data : array of shape (nnz,)
+        Value of each entry, as counted or read: neither weighted nor normalised.
+    n_features : int
+        Number of features of the whole dataset.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[Any]
+    n_features: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return len(self.indptr) - 1
