@@ -25,7 +25,8 @@ ALLOWED = {
     "report": {"store", "model"},
     "api": {"estimators", "evaluation", "ingest", "report", "store", "engine", "model"},
     "demo": {"api"},
-    "cli": {"api", "demo"},
+    "screen": set(),
+    "cli": {"api", "demo", "screen", "engine"},
     "__main__": {"cli"},
     "__init__": {"api", "estimators"},
 }
