@@ -80,7 +80,8 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self.folded = np.empty(0, np.uint8)
         self.bound = np.empty(0, np.uint32)
-        self.words = np.empty(0, np.uint32)
+        self.reach = np.empty(0, np.uint32)
+        self.hashes = np.empty(kernel.TILE, np.uint32)
         self.table = np.zeros(0, np.int64)  # all zero between calls of the kernel
         self.indices = np.empty(0, np.int32)
         self.values = np.empty(0, np.int32)
@@ -91,7 +92,7 @@ class _Scratch(threading.local):
             size = max(n_bytes + n_bytes // 4, 4096)
             self.folded = np.empty(size + size // 2 + 8 + kernel.PADDING, np.uint8)
             self.bound = np.empty(size + 3, np.uint32)
-            self.words = np.empty(size // 2 + 2, np.uint32)
+            self.reach = np.empty(size + 3, np.uint32)
 
     def fit_entries(self, n_entries: int) -> None:
         """Make room for the entries of at least one row."""
@@ -284,7 +285,7 @@ class TextHasher:
                 begin = row
                 status, row = kernel.hash_rows(
                     row, offsets, text, fold, ANALYZERS[self.analyzer], *self.ngrams, self.hash_bits,
-                    _scratch.folded, _scratch.bound, _scratch.words, _scratch.table,
+                    _scratch.folded, _scratch.bound, _scratch.reach, _scratch.hashes, _scratch.table,
                     indptr[first : first + len(piece) + 1], _scratch.indices, _scratch.values,
                 )  # fmt: skip
                 nnz = indptr[first + row] - indptr[first + begin]

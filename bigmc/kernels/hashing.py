@@ -32,8 +32,11 @@ CODE_POINT = (1 << 21) - 1
 
 DONE, MORE_OUTPUT, MORE_TABLE, BAD_UTF8 = 0, 1, 2, 3
 
-# Spare bytes behind the folded document: hashing reads four at a time.
-PADDING = 8
+# Hashes computed before they are counted.
+TILE = 512
+
+# Spare bytes behind the folded document: hashing reads ahead.
+PADDING = 16
 
 # An entry of the counting table is (index + 1) << 32 | (count + BIAS); 0 is an empty slot.
 BIAS = 1 << 31
@@ -65,26 +68,49 @@ def _scramble(k):
 
 
 @njit(cache=True, nogil=True)
-def murmur3(data, start, size):
-    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 3 bytes beyond.
+def _block(h, k):
+    """Mix four bytes into a hash."""
+    h = np.uint32(h ^ _scramble(k))
+    h = np.uint32((h << 13) | (h >> 19))
+    return np.uint32(h * np.uint32(5) + _C3)
 
-    Source: A. Appleby, MurmurHash3 (public domain). The tail is always mixed in: an empty one is 0 and changes
-    nothing, which spares a branch.
-    """
-    h = np.uint32(0)
-    i = start
-    stop = start + (size & ~3)
-    while i < stop:
-        h = np.uint32(h ^ _scramble(_word32(data, i)))
-        h = np.uint32((h << 13) | (h >> 19))
-        h = np.uint32(h * np.uint32(5) + _C3)
-        i += 4
-    tail = np.uint32((1 << (8 * (size & 3))) - 1)
-    h = np.uint32(h ^ _scramble(np.uint32(_word32(data, i) & tail)))
+
+@njit(cache=True, nogil=True)
+def _finish(h, tail, size):
+    """Mix the last bytes and the size into a hash."""
+    h = np.uint32(h ^ _scramble(tail))
     h = np.uint32(h ^ np.uint32(size))
     h = np.uint32((h ^ (h >> 16)) * _C4)
     h = np.uint32((h ^ (h >> 13)) * _C5)
     return np.uint32(h ^ (h >> 16))
+
+
+@njit(cache=True, nogil=True)
+def murmur3(data, start, size):
+    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 12 bytes beyond.
+
+    Source: A. Appleby, MurmurHash3 (public domain). The tail is always mixed in: an empty one is 0 and changes
+    nothing, which spares a branch.
+    """
+    i = start
+    if size < 16:
+        # Most features. All blocks are mixed and the right hash is chosen: cheaper than a branch guessed wrong.
+        n_blocks = size >> 2
+        one = _block(np.uint32(0), _word32(data, i))
+        two = _block(one, _word32(data, i + 4))
+        three = _block(two, _word32(data, i + 8))
+        h = one if n_blocks > 0 else np.uint32(0)
+        h = two if n_blocks > 1 else h
+        h = three if n_blocks > 2 else h
+        i += size & ~3
+    else:
+        h = np.uint32(0)
+        stop = start + (size & ~3)
+        while i < stop:
+            h = _block(h, _word32(data, i))
+            i += 4
+    tail = np.uint32((1 << (8 * (size & 3))) - 1)
+    return _finish(h, np.uint32(_word32(data, i) & tail), size)
 
 
 @njit(cache=True, nogil=True)
@@ -203,125 +229,208 @@ def _fold_words(text, fold, folded, bound):
 
 
 @njit(cache=True, nogil=True)
-def _fold_chars(text, fold, padded, folded, bound, words):
-    """Characters with white space collapsed (char) or words parted by single spaces (char_wb, ``padded``).
+def _is_ascii(text):
+    found = np.uint8(0)
+    for b in text:
+        found |= b
+    return found < 0x80
 
-    Returns the number of characters or -1, and the number of words. ``words[k]`` is the character that is the
-    space before word ``k``, and ``words[n_words]`` the space after the last one.
+
+@njit(cache=True, nogil=True)
+def _fold_chars(text, fold, padded, narrow, folded, bound):
+    """Characters with runs of white space collapsed (char) or words parted by single spaces (char_wb, ``padded``).
+
+    ``narrow`` says that the text is ASCII; ``bound`` is then left alone as it would be ``0, 1, 2, …``.
+    Returns the number of characters, or -1 for bytes that are not UTF-8, and the number of words.
     """
-    i = 0
     pos = 0
     n_chars = 0
     n_words = 0
-    spaces = 0
-    size = text.shape[0]
+    space = np.int64(0)  # whether the character before is one
     if padded:
-        spaces = 1
+        space = np.int64(1)
         folded[0] = 0x20
         bound[0] = 0
         pos = 1
         n_chars = 1
-    while i < size:
-        b = text[i]
-        if b < 0x80:
-            cp = np.int64(b)
+    if narrow:
+        # A space behind another takes its place and is a plain space; no branch.
+        for b in text:
+            entry = fold[b]
+            before = space
+            space = np.int64((entry & IS_SPACE) != 0)
+            again = before & space
+            n_words += before & (1 - space)
+            pos -= again
+            folded[pos] = 0x20 if (again | (space & padded)) != 0 else entry & 0x7F
+            pos += 1
+        n_chars = pos
+    else:
+        i = 0
+        while i < text.shape[0]:
+            cp = np.int64(text[i])
             length = 1
-        else:
-            cp, length = _decode(text, i)
-            if length == 0:
-                return -1, 0
-        i += length
-        entry = fold[cp]
-        if entry & IS_SPACE:
-            spaces += 1
-            if spaces > 1:
-                if not padded:
-                    # The second of a run: the one before it, whatever kind it was, becomes the space.
-                    pos = bound[n_chars - 1]
-                    folded[pos] = 0x20
-                    pos += 1
-                continue
-            if padded:
-                entry = 0x20
-        else:
-            if padded and spaces > 0:
-                words[n_words] = n_chars - 1
-                n_words += 1
-            spaces = 0
-        bound[n_chars] = pos
-        n_chars += 1
-        pos = _encode(entry & CODE_POINT, folded, pos)
+            if cp >= 0x80:
+                cp, length = _decode(text, i)
+                if length == 0:
+                    return -1, 0
+            i += length
+            entry = np.int64(fold[cp])
+            before = space
+            space = np.int64((entry & IS_SPACE) != 0)
+            n_words += before & (1 - space)
+            if space:
+                if before:
+                    n_chars -= 1
+                    pos = np.int64(bound[n_chars])
+                if before or padded:
+                    entry = np.int64(0x20)
+            bound[n_chars] = pos
+            n_chars += 1
+            pos = _encode(entry & CODE_POINT, folded, pos)
     if padded:
         if n_words == 0:
             return 0, 0
-        if spaces == 0:
+        if space == 0:
             folded[pos] = 0x20
             bound[n_chars] = pos
             n_chars += 1
             pos += 1
-        words[n_words] = n_chars - 1
     bound[n_chars] = pos
     return n_chars, n_words
 
 
 @njit(cache=True, nogil=True)
-def _add(h, table, shift, mask):
-    """Count one hash; 1 if its feature was not in the table yet."""
-    index, sign = feature(h, mask)
-    tag = index + 1
-    slot = index >> shift
-    while True:
-        entry = table[slot]
-        if entry == 0:
-            table[slot] = (tag << 32) + BIAS + sign
-            return 1
-        if entry >> 32 == tag:
-            table[slot] = entry + sign
-            return 0
-        slot += 1
+def _measure_reach(folded, bound, narrow, n_chars, reach):
+    """For each character of a padded text, the length of the piece from it to the next space behind it."""
+    end = n_chars - 1
+    for i in range(n_chars - 1, -1, -1):
+        reach[i] = end - i + 1
+        b = folded[i] if narrow else folded[bound[i]]
+        end = i if b == 0x20 else end
 
 
 @njit(cache=True, nogil=True)
-def _count_run(folded, bound, lo, hi, gap, n_min, n_max, table, shift, mask, room):
-    """Count the n-grams of the units ``lo .. hi``; the number of new features, or more than ``room``."""
-    fresh = 0
-    for n in range(n_min, min(n_max, hi - lo) + 1):
-        for i in range(lo, hi - n + 1):
+def _hash_tile(folded, bound, gap, narrow, lo, hi, n, hashes):
+    """Hashes of the n-grams that begin with the units ``lo .. hi``."""
+    if not narrow:
+        for i in range(lo, hi):
             start = np.int64(bound[i])
-            size = np.int64(bound[i + n]) - gap - start
-            fresh += _add(murmur3(folded, start, size), table, shift, mask)
-            if fresh > room:
-                return fresh
+            hashes[i - lo] = murmur3(folded, start, np.int64(bound[i + n]) - gap - start)
+        return
+    # One byte per character: block by block over the whole tile, in loops that run on vectors.
+    out = hashes[: hi - lo]
+    out[:] = 0
+    for k in range(0, n - 3, 4):
+        text = folded[lo + k : hi + k + 4]
+        for i in range(out.shape[0]):
+            out[i] = _block(out[i], _word32(text, i))
+    text = folded[lo + (n & ~3) : hi + (n & ~3) + 4]
+    tail = np.uint32((1 << (8 * (n & 3))) - 1)
+    for i in range(out.shape[0]):
+        out[i] = _finish(out[i], np.uint32(_word32(text, i) & tail), n)
+
+
+@njit(cache=True, nogil=True)
+def _count(hashes, n_hashes, table, shift, mask):
+    """Count hashes in the table; the number of features that are new."""
+    fresh = 0
+    for h in hashes[:n_hashes]:
+        index, sign = feature(h, mask)
+        slot = index >> shift
+        while True:
+            entry = table[slot]
+            if entry >> 32 == index + 1:
+                table[slot] = entry + sign
+                break
+            if entry == 0:
+                table[slot] = ((index + 1) << 32) + BIAS + sign
+                fresh += 1
+                break
+            slot += 1
     return fresh
 
 
 @njit(cache=True, nogil=True)
+def _count_document(
+    folded, bound, reach, n_units, n_words, analyzer, narrow, n_min, n_max, hashes, table, shift, mask, room
+):
+    """Count all n-grams of a folded document; the number of features, or more than ``room`` if it gave up."""
+    gap = 1 if analyzer == WORD else 0
+    nnz = 0
+    for n in range(n_min, min(n_max, n_units) + 1):
+        for lo in range(0, n_units - n + 1, TILE):
+            hi = min(lo + TILE, n_units - n + 1)
+            _hash_tile(folded, bound, gap, narrow, lo, hi, n, hashes)
+            kept = hi - lo
+            if analyzer == CHAR_WB and n > 2:
+                kept = 0
+                for i in range(lo, hi):
+                    hashes[kept] = hashes[i - lo]
+                    kept += reach[i] >= n
+            nnz += _count(hashes, kept, table, shift, mask)
+            if nnz > room:
+                return nnz
+    if analyzer == CHAR_WB:
+        # The space between two words is stored once and counts for both.
+        if n_min == 1:
+            hashes[0] = murmur3(folded, 0, 1)
+            for _ in range(n_words - 1):
+                nnz += _count(hashes, 1, table, shift, mask)
+        # A padded word shorter than the smallest n counts once, as it is.
+        if n_min > 3:
+            for i in range(n_units - 1):
+                start = np.int64(i if narrow else bound[i])
+                if folded[start] == 0x20 and reach[i] < n_min:
+                    stop = start + reach[i] if narrow else np.int64(bound[i + reach[i]])
+                    hashes[0] = murmur3(folded, start, stop - start)
+                    nnz += _count(hashes, 1, table, shift, mask)
+                    if nnz > room:
+                        return nnz
+    return nnz
+
+
+@njit(cache=True, nogil=True)
 def _take_row(table, n_slots, indices, values):
-    """Move the entries of the table to a sorted row and leave it empty; the number of entries."""
+    """Move the entries of the table to a sorted row and leave it empty; the number of entries.
+
+    ``indices`` and ``values`` need room for one entry more than there are.
+    """
     n = 0
     slot = 0
-    while slot < n_slots or table[slot] != 0:
+    for slot in range(n_slots):
         entry = table[slot]
-        if entry != 0:
-            index = np.int32((entry >> 32) - 1)
-            value = np.int32((entry & LOW) - BIAS)
-            table[slot] = 0
-            k = n
+        table[slot] = 0
+        indices[n] = (entry >> 32) - 1
+        values[n] = (entry & LOW) - BIAS
+        n += entry != 0
+    slot = n_slots
+    while table[slot] != 0:
+        entry = table[slot]
+        table[slot] = 0
+        indices[n] = (entry >> 32) - 1
+        values[n] = (entry & LOW) - BIAS
+        n += 1
+        slot += 1
+    for i in range(1, n):
+        index = indices[i]
+        if indices[i - 1] > index:
+            value = values[i]
+            k = i
             while k > 0 and indices[k - 1] > index:
                 indices[k] = indices[k - 1]
                 values[k] = values[k - 1]
                 k -= 1
             indices[k] = index
             values[k] = value
-            n += 1
-        slot += 1
     return n
 
 
 @njit(cache=True, nogil=True)
 def hash_rows(
-    first, offsets, text, fold, analyzer, n_min, n_max, hash_bits, folded, bound, words, table, indptr, indices, values
-):
+    first, offsets, text, fold, analyzer, n_min, n_max, hash_bits,
+    folded, bound, reach, hashes, table, indptr, indices, values,
+):  # fmt: skip
     """Hash the documents from ``first`` on into rows, until done or until a buffer is too small.
 
     Row ``first`` is written to the start of ``indices`` and ``values``; ``indptr[first]`` is given. Returns
@@ -329,51 +438,45 @@ def hash_rows(
     """
     base = indptr[first]
     mask = (np.int64(1) << hash_bits) - 1
-    gap = 1 if analyzer == WORD else 0
-    n_orders = n_max - n_min + 1
+    density = 1.0  # features per n-gram of the document before: a guess at the next one's
     for row in range(first, offsets.shape[0] - 1):
         doc = text[offsets[row] : offsets[row + 1]]
         n_words = 0
+        narrow = False
         if analyzer == WORD:
             n_units = _fold_words(doc, fold, folded, bound)
         else:
-            n_units, n_words = _fold_chars(doc, fold, analyzer == CHAR_WB, folded, bound, words)
+            narrow = _is_ascii(doc)
+            n_units, n_words = _fold_chars(doc, fold, analyzer == CHAR_WB, narrow, folded, bound)
+            if analyzer == CHAR_WB:
+                _measure_reach(folded, bound, narrow, n_units, reach)
         if n_units < 0:
             return BAD_UTF8, row
-        guess = min(2 * n_orders * n_units, 1 << 14)
+        n_grams = (n_max - n_min + 1) * n_units
+        guess = 2.2 * density * n_grams
         table_bits = 4
-        while (1 << table_bits) < guess:
+        while (1 << table_bits) < guess and table_bits < hash_bits:
             table_bits += 1
-        nnz = -1
-        while nnz < 0:
+        while True:
             table_bits = min(table_bits, hash_bits)
             n_slots = np.int64(1) << table_bits
             # With a slot for every feature nothing collides; else a table is at most half full.
             room = n_slots if table_bits == hash_bits else n_slots >> 1
-            if table.shape[0] < n_slots + room + 2:
+            used = n_slots + room + TILE + 2
+            if table.shape[0] < used:
                 return MORE_TABLE, row
-            nnz = 0
-            if analyzer == CHAR_WB:
-                for w in range(n_words):
-                    lo = np.int64(words[w])
-                    hi = np.int64(words[w + 1]) + 1
-                    n_lo = min(n_min, hi - lo)
-                    nnz += _count_run(
-                        folded, bound, lo, hi, gap, n_lo, n_max, table, hash_bits - table_bits, mask, room - nnz
-                    )
-                    if nnz > room:
-                        break
-            else:
-                nnz = _count_run(
-                    folded, bound, 0, n_units, gap, n_min, n_max, table, hash_bits - table_bits, mask, room
-                )
-            if nnz > room:
-                table[: n_slots + room + 2] = 0
-                table_bits += 2
-                nnz = -1
+            nnz = _count_document(
+                folded, bound, reach, n_units, n_words, analyzer, narrow, n_min, n_max,
+                hashes, table, hash_bits - table_bits, mask, room,
+            )  # fmt: skip
+            if nnz <= room:
+                break
+            table[:used] = 0
+            table_bits += 1
+        density = (nnz + 1.0) / (n_grams + 1.0)
         begin = indptr[row] - base
-        if indices.shape[0] - begin < nnz:
-            table[: n_slots + room + 2] = 0
+        if indices.shape[0] - begin <= nnz:
+            table[:used] = 0
             return MORE_OUTPUT, row
         indptr[row + 1] = base + begin + _take_row(table, n_slots, indices[begin:], values[begin:])
     return DONE, offsets.shape[0] - 1
