@@ -1,0 +1,146 @@
+"""Kernels on compressed columns: sort rows into columns, find the smallest dtype, add up statistics.
+
+A shard's columns are three arrays as in `scipy.sparse.csc_matrix`, with row ids of 16 bits counted
+inside the shard. Loops run over slices, not over ``range(lo, hi)``: an index that may be negative
+keeps the compiler from vectorising.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+#: Values looked at between two early exits of the dtype scans.
+_SCAN = 16384
+
+
+@njit(cache=True, nogil=True)
+def first_bad_row(indptr: NDArray[np.int64], indices: NDArray[np.int32], n_features: int) -> int:
+    """Return the first row whose features are out of range or not increasing, or -1."""
+    for i in range(indptr.shape[0] - 1):
+        previous = -1
+        for j in indices[indptr[i] : indptr[i + 1]]:
+            if j <= previous or j >= n_features:
+                return i
+            previous = j
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def rows_to_csc(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[Any], n_features: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]:
+    """Sort at most 65,536 rows into columns by counting; explicit zeros are kept.
+
+    Parameters
+    ----------
+    indptr : int64 array of shape (n_rows + 1,)
+        Row ``i`` has the entries ``indptr[i]:indptr[i + 1]``; need not start at 0.
+    indices : int32 array
+        Feature of each entry, below `n_features`.
+    data : array
+        Value of each entry.
+    n_features : int
+        Number of columns.
+
+    Returns
+    -------
+    indptr : int64 array of shape (n_features + 1,)
+    indices : uint16 array of shape (nnz,)
+        Row of each entry, increasing within a column.
+    data : array of shape (nnz,), dtype of `data`
+    """
+    n_rows = indptr.shape[0] - 1
+    first = indptr[0]
+    nnz = indptr[n_rows] - first
+    columns = np.zeros(n_features + 1, np.int64)
+    for j in indices[first : first + nnz]:
+        columns[j + 1] += 1
+    for j in range(n_features):
+        columns[j + 1] += columns[j]
+    free = columns[:n_features].copy()
+    rows = np.empty(nnz, np.uint16)
+    values = np.empty(nnz, data.dtype)
+    for i in range(n_rows):
+        row = indices[indptr[i] : indptr[i + 1]]
+        row_data = data[indptr[i] : indptr[i + 1]]
+        for k in range(row.shape[0]):
+            place = free[row[k]]
+            free[row[k]] = place + 1
+            rows[place] = i
+            values[place] = row_data[k]
+    return columns, rows, values
+
+
+@njit(cache=True, nogil=True)
+def scan_floats(data: NDArray[Any]) -> tuple[bool, bool, float, float]:
+    """Return (all are integers, all are exact in float32, smallest, largest); NaN counts as exact."""
+    integral = True
+    single = True
+    low = 0.0
+    high = 0.0
+    for start in range(0, data.shape[0], _SCAN):
+        for x in data[start : start + _SCAN]:
+            integral &= x == np.rint(x)
+            single &= (np.float64(np.float32(x)) == x) | (x != x)
+            low = min(low, x)
+            high = max(high, x)
+        if not integral and not single:
+            break
+    return integral, single, low, high
+
+
+@njit(cache=True, nogil=True)
+def add_row_squares(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    column_scale: NDArray[np.float32],
+    squares: NDArray[np.float64],
+) -> None:
+    """Add the square of every scaled entry of one shard's columns to ``squares`` of its row.
+
+    `indptr` (length of `column_scale` + 1) points into `indices` and `data`; `squares` has one
+    element per row of the shard.
+    """
+    for j in range(indptr.shape[0] - 1):
+        scale = np.float64(column_scale[j])
+        rows = indices[indptr[j] : indptr[j + 1]]
+        values = data[indptr[j] : indptr[j + 1]]
+        for k in range(rows.shape[0]):
+            x = scale * values[k]
+            squares[rows[k]] += x * x
+
+
+@njit(cache=True, nogil=True)
+def count_rows(indices: NDArray[np.uint16], counts: NDArray[np.int32]) -> None:
+    """Add the number of stored entries of each row to `counts`."""
+    for i in indices:
+        counts[i] += 1
+
+
+@njit(cache=True, nogil=True)
+def add_class_statistics(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    labels: NDArray[np.int32],
+    sums: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> None:
+    """Add every entry of one shard's columns, and its square, to those of its class and feature.
+
+    `labels` are the class codes of the shard's rows; `sums` and `squares` have the shape
+    (n_classes, n_columns).
+    """
+    for j in range(indptr.shape[0] - 1):
+        rows = indices[indptr[j] : indptr[j + 1]]
+        values = data[indptr[j] : indptr[j + 1]]
+        for k in range(rows.shape[0]):
+            x = np.float64(values[k])
+            c = labels[rows[k]]
+            sums[c, j] += x
+            squares[c, j] += x * x

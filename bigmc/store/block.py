@@ -1,0 +1,197 @@
+"""A block: a range of features over all shards of a dataset, decoded into memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+
+if TYPE_CHECKING:
+    from bigmc.store.dataset import Dataset
+
+#: Bytes of a row id and of an offset of a block.
+_INDEX_BYTES = 2
+_OFFSET_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns ``lo`` to ``hi`` of every shard, shard after shard.
+
+    Column ``lo + j`` of shard ``s`` has the entries ``indptr[s, j]:indptr[s, j + 1]`` of `indices` and
+    `data`; entry ``e`` belongs to the sample ``base[s] + indices[e]``.
+
+    Attributes
+    ----------
+    lo, hi : int
+        First feature and the one after the last.
+    indptr : int64 array of shape (n_shards, hi - lo + 1)
+        Offsets into `indices` and `data` of this block.
+    indices : uint16 array of shape (nnz,)
+        Row within its shard, increasing within a column.
+    data : array of shape (nnz,)
+        Values before row and column scale; one dtype for the whole dataset, ones of int8 if the
+        weighting is binary.
+    base : int64 array of shape (n_shards + 1,)
+        First sample of each shard.
+    """
+
+    lo: int
+    hi: int
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.uint16]
+    data: NDArray[Any]
+    base: NDArray[np.int64]
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return len(self.indices)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the decoded arrays."""
+        return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
+
+
+class BlockBuffers:
+    """Memory for one block, kept and grown from block to block.
+
+    Fresh arrays for every block cost page faults (up to 40 % of the reading time). A block read into
+    these buffers is valid until the next one is.
+    """
+
+    def __init__(self) -> None:
+        self._bytes: dict[str, NDArray[np.uint8]] = {}
+
+    def take(self, name: str, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an uninitialised array of `size` elements in the memory called `name`."""
+        wanted = size * dtype.itemsize
+        held = self._bytes.get(name)
+        if held is None or held.nbytes < wanted:
+            self._bytes.pop(name, None)  # free the old memory before the new is taken
+            held = self._bytes[name] = np.empty(wanted, np.uint8)
+        return held[:wanted].view(dtype)
+
+
+def read_block(dataset: Dataset, lo: int, hi: int, buffers: BlockBuffers | None = None) -> Block:
+    """Read the features ``lo`` to ``hi`` of every shard of `dataset`.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    lo, hi : int
+        ``0 <= lo <= hi <= n_features``.
+    buffers : BlockBuffers, optional
+        Memory to read into; a block read earlier into the same buffers is overwritten.
+
+    Raises
+    ------
+    StoreError
+        If a file of the dataset is missing or damaged.
+    """
+    buffers = BlockBuffers() if buffers is None else buffers
+    n_shards, width = dataset.n_shards, hi - lo
+    if not 0 <= lo <= hi <= dataset.n_features:
+        raise DataError(f"features {lo} to {hi} are not within the {dataset.n_features} of the dataset")
+    offsets = buffers.take("indptr", n_shards * (width + 1), np.dtype(np.int64)).reshape(n_shards, width + 1)
+    starts = np.empty(n_shards, np.int64)
+    nnz = 0
+    for s, shard in enumerate(dataset.shards):
+        columns = shard.indptr(lo, hi)
+        starts[s] = columns[0]
+        np.subtract(columns, columns[0] - nnz, out=offsets[s])
+        nnz = int(offsets[s, width])
+    indices = buffers.take("indices", nnz, np.dtype(np.uint16))
+    data = buffers.take("data", nnz, dataset.dtype)
+    binary = dataset.weighting.binary
+    for s, shard in enumerate(dataset.shards):
+        here = slice(int(offsets[s, 0]), int(offsets[s, width]))
+        stop = int(starts[s]) + here.stop - here.start
+        shard.read(int(starts[s]), stop, indices[here], None if binary else data[here])
+    if binary:
+        data[:] = 1
+    return Block(lo, hi, offsets, indices, data, dataset.base)
+
+
+def stream_blocks(dataset: Dataset, ranges: Iterable[tuple[int, int]], n_buffers: int = 2) -> Iterator[Block]:
+    """Read blocks one after the other, the next ones on a thread while the caller uses this one.
+
+    A block is valid until the next one is asked for. Errors of reading are raised when the turn of
+    their block comes; closing the iterator stops the thread.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    ranges : iterable of (lo, hi)
+        Features of each block.
+    n_buffers : int, optional
+        Blocks in memory at once: the one in use and those read ahead.
+    """
+    coming = iter(ranges)
+    free = deque(BlockBuffers() for _ in range(n_buffers))
+    pending: deque[tuple[BlockBuffers, Future[Block]]] = deque()
+    with ThreadPoolExecutor(1, thread_name_prefix="bigmc-read") as pool:
+        try:
+            while True:
+                while free and (wanted := next(coming, None)) is not None:
+                    buffers = free.popleft()
+                    pending.append((buffers, pool.submit(read_block, dataset, *wanted, buffers)))
+                if not pending:
+                    return
+                buffers, future = pending.popleft()
+                yield future.result()
+                free.append(buffers)
+        finally:
+            for _, future in pending:
+                future.cancel()
+
+
+def plan_blocks(
+    column_nnz: NDArray[np.int64] | Sequence[int], n_shards: int, itemsize: int, block_bytes: int
+) -> list[tuple[int, int]]:
+    """Cut the features into as few contiguous blocks as fit `block_bytes` when decoded.
+
+    Parameters
+    ----------
+    column_nnz : int array of shape (n_features,)
+        Stored entries of each feature.
+    n_shards : int
+    itemsize : int
+        Bytes of a value.
+    block_bytes : int
+        Most bytes of one block (`Block.nbytes`).
+
+    Returns
+    -------
+    list of (lo, hi)
+        Every feature in exactly one range, in order.
+
+    Raises
+    ------
+    DataError
+        If a single feature does not fit.
+    """
+    counts = np.asarray(column_nnz, np.int64)
+    cost = np.concatenate([[0], np.cumsum(counts * (_INDEX_BYTES + itemsize) + n_shards * _OFFSET_BYTES)])
+    budget = block_bytes - n_shards * _OFFSET_BYTES  # a block has one offset more than features
+    ranges = []
+    lo = 0
+    while lo < len(counts):
+        hi = int(np.searchsorted(cost, cost[lo] + budget, side="right")) - 1
+        if hi <= lo:
+            needed = int(cost[lo + 1] - cost[lo]) + n_shards * _OFFSET_BYTES
+            raise DataError(
+                f"feature {lo} alone needs {needed} bytes and a block may have {block_bytes}",
+                "raise the memory limit",
+            )
+        ranges.append((lo, hi))
+        lo = hi
+    return ranges

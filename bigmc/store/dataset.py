@@ -1,0 +1,226 @@
+"""A dataset: shards of samples, read by blocks of features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels.csc import add_class_statistics, add_row_squares
+from bigmc.store.block import plan_blocks, read_block, stream_blocks
+from bigmc.store.memory import MAX_ROWS, memory_shards
+from bigmc.store.shard import Shard
+from bigmc.store.values import common_dtype
+from bigmc.store.weighting import Weighting
+
+#: Decoded bytes of a block of the passes the dataset itself makes.
+_PASS_BYTES = 64 << 20
+
+
+class Dataset:
+    """Samples with labels, on disk or in memory; made by `open` and `from_arrays`.
+
+    Attributes
+    ----------
+    shards : list of Shard
+    classes : array of shape (n_classes,)
+        Original labels in the order of their codes; empty if the samples have none.
+    n_samples, n_features, n_classes, n_shards, nnz : int
+    dtype : numpy.dtype
+        Of the values `read_block` returns: the smallest exact one for all shards.
+    base : int64 array of shape (n_shards + 1,)
+        First sample of each shard.
+    weighting : Weighting
+    features : dict
+        What the features are, such as the hashing that made them; copied into every model.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        classes: NDArray[Any],
+        n_features: int,
+        weighting: Weighting,
+        features: Mapping[str, Any],
+    ) -> None:
+        self.shards = list(shards)
+        self.classes = classes
+        self.n_features = n_features
+        self.weighting = weighting
+        self.features = dict(features)
+        self.n_shards = len(self.shards)
+        self.n_classes = len(classes)
+        self.base = np.concatenate([[0], np.cumsum([s.n_rows for s in self.shards], dtype=np.int64)])
+        self.n_samples = int(self.base[-1])
+        self.nnz = sum(s.nnz for s in self.shards)
+        stored = common_dtype([s.dtype for s in self.shards])
+        self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else stored
+        self._column_nnz: NDArray[np.int64] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        row_ids: ArrayLike | None = None,
+        weighting: Weighting | None = None,
+        features: Mapping[str, Any] | None = None,
+        shard_rows: int = MAX_ROWS,
+    ) -> Dataset:
+        """Make a dataset of arrays in memory.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or scipy sparse matrix
+            Numbers; whether they are finite is for the caller to check. Zeros of a dense array are
+            dropped, explicit zeros of a sparse one are kept.
+        y : array-like of shape (n_samples,), optional
+            Labels of any one type; the classes are their sorted distinct values. Without them all
+            label codes are -1.
+        row_ids : array-like of int64 of shape (n_samples,), optional
+            By default 0, 1, 2, …
+        weighting : Weighting, optional
+            By default the values are used as they are.
+        features : dict, optional
+            What the features are.
+        shard_rows : int, optional
+            Rows of a shard, at most 65,536.
+
+        Raises
+        ------
+        DataError
+            If the shapes do not fit or the values are not real numbers.
+        """
+        matrix = X if hasattr(X, "tocsr") else np.asarray(X)
+        if matrix.ndim != 2:
+            raise DataError(
+                f"X has {matrix.ndim} dimensions", "give one row per sample and one column per feature"
+            )
+        n_samples = int(matrix.shape[0])
+        classes: NDArray[Any] = np.empty(0, np.int64)
+        labels = np.full(n_samples, -1, np.int32)
+        if y is not None:
+            given = np.asarray(y)
+            if given.shape != (n_samples,):
+                raise DataError(f"y has the shape {given.shape} and X has {n_samples} rows")
+            classes, codes = np.unique(given, return_inverse=True)
+            labels = codes.astype(np.int32)
+        ids = np.arange(n_samples, dtype=np.int64) if row_ids is None else np.asarray(row_ids, np.int64)
+        if ids.shape != (n_samples,):
+            raise DataError(f"row_ids has the shape {ids.shape} and X has {n_samples} rows")
+        shards = list(memory_shards(matrix, labels, ids, shard_rows))
+        return cls(shards, classes, int(matrix.shape[1]), weighting or Weighting(), features or {})
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Rows of each split."""
+        rows: dict[str, int] = {}
+        for shard in self.shards:
+            rows[shard.split] = rows.get(shard.split, 0) + shard.n_rows
+        return rows
+
+    def __getitem__(self, split: str) -> Dataset:
+        """Return the samples of one split."""
+        if not self.splits.get(split):
+            known = ", ".join(f"{name} ({rows} rows)" for name, rows in self.splits.items())
+            raise DataError(f"no rows in a split called {split!r}", f"the dataset has {known or 'no rows'}")
+        return self.subset([s for s, shard in enumerate(self.shards) if shard.split == split])
+
+    def subset(self, shards: Sequence[int]) -> Dataset:
+        """Return the samples of the given shards only, such as the folds of a cross-validation."""
+        chosen = [self.shards[s] for s in shards]
+        return Dataset(chosen, self.classes, self.n_features, self.weighting, self.features)
+
+    def labels(self) -> NDArray[np.int32]:
+        """Return the class code of every sample."""
+        return self._row_column("label", np.int32)
+
+    def row_ids(self) -> NDArray[np.int64]:
+        """Return the id of every sample."""
+        return self._row_column("row_id", np.int64)
+
+    def _row_column(self, name: str, dtype: Any) -> NDArray[Any]:
+        """Return one column of the shards' tables as one array of `dtype`."""
+        out = np.empty(self.n_samples, dtype)
+        for s, shard in enumerate(self.shards):
+            out[self.base[s] : self.base[s + 1]] = shard.table([name]).column(name).to_numpy()
+        return out
+
+    def column_nnz(self) -> NDArray[np.int64]:
+        """Return the number of stored entries of every feature."""
+        if self._column_nnz is None:
+            counts = np.zeros(self.n_features, np.int64)
+            for shard in self.shards:
+                counts += np.diff(shard.indptr(0, self.n_features))
+            self._column_nnz = counts
+        return self._column_nnz
+
+    def column_scale(self) -> NDArray[np.float32] | None:
+        """Return the idf of every feature over these samples, or None without idf weighting.
+
+        ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``.
+        """
+        if not self.weighting.idf:
+            return None
+        scale = np.log((1 + self.n_samples) / (1 + self.column_nnz())) + 1
+        return np.asarray(scale, np.float32)
+
+    def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """Return the factor of every row: ones, or one over the row's norm with l2 weighting.
+
+        Parameters
+        ----------
+        column_scale : float32 array of shape (n_features,) or None
+            Scale of the columns, from the samples the model was trained on. With it the norms take
+            one pass over the values.
+        """
+        if not self.weighting.l2:
+            return np.ones(self.n_samples, np.float32)
+        if column_scale is not None:
+            norm = np.sqrt(self._row_squares(column_scale))
+        elif self.weighting.binary:
+            norm = np.sqrt(self._row_column("entries", np.float64))
+        else:
+            norm = self._row_column("norm", np.float64)
+        scale = np.zeros(self.n_samples, np.float32)
+        np.divide(1.0, norm, out=scale, where=norm > 0, casting="same_kind")
+        return scale
+
+    def plan(self, block_bytes: int) -> list[tuple[int, int]]:
+        """Cut the features into blocks of at most `block_bytes` decoded bytes."""
+        return plan_blocks(self.column_nnz(), self.n_shards, self.dtype.itemsize, block_bytes)
+
+    def _row_squares(self, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
+        squares = np.zeros(self.n_samples, np.float64)
+        widest = int(self.column_nnz().max(initial=0)) * 10 + 16 * self.n_shards
+        for block in stream_blocks(self, self.plan(max(_PASS_BYTES, widest))):
+            for s in range(self.n_shards):
+                add_row_squares(
+                    block.indptr[s], block.indices, block.data,
+                    column_scale[block.lo : block.hi], squares[self.base[s] : self.base[s + 1]],
+                )  # fmt: skip
+        return squares
+
+    def class_statistics(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
+
+        The values are those of `read_block`: before row and column scale.
+
+        Returns
+        -------
+        sums, squares : float64 arrays of shape (n_classes, hi - lo)
+        """
+        sums = np.zeros((self.n_classes, hi - lo))
+        squares = np.zeros((self.n_classes, hi - lo))
+        labels = self.labels()
+        block = read_block(self, lo, hi)
+        for s in range(self.n_shards):
+            add_class_statistics(
+                block.indptr[s], block.indices, block.data,
+                labels[self.base[s] : self.base[s + 1]], sums, squares,
+            )  # fmt: skip
+        return sums, squares

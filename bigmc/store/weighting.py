@@ -1,0 +1,54 @@
+"""How stored values are weighted while they are read; the store itself keeps them raw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bigmc.errors import DataError, StoreError
+
+_NAMED = {
+    "counts": {},
+    "binary": {"binary": True},
+    "l2": {"l2": True},
+    "tfidf": {"l2": True, "idf": True},
+}
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """Value used = stored value × row scale × column scale, as scikit-learn computes it.
+
+    Attributes
+    ----------
+    binary : bool
+        Every stored entry counts as 1, explicit zeros included, as in ``HashingVectorizer(binary=True)``.
+    l2 : bool
+        Each row is divided by its Euclidean norm; a row of norm 0 stays 0.
+    idf : bool
+        Each column is multiplied by ``ln((1 + n) / (1 + df)) + 1`` as in
+        ``TfidfTransformer(smooth_idf=True)``, ``df`` being the stored entries of the column.
+    """
+
+    binary: bool = False
+    l2: bool = False
+    idf: bool = False
+
+    @classmethod
+    def named(cls, name: str) -> Weighting:
+        """Return the weighting called ``"counts"``, ``"binary"``, ``"l2"`` or ``"tfidf"``."""
+        if name not in _NAMED:
+            raise DataError(f"no weighting is called {name!r}", f"use one of {', '.join(_NAMED)}")
+        return cls(**_NAMED[name])
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Weighting:
+        """Return the weighting written by `to_dict`."""
+        if set(fields) != {"binary", "l2", "idf"} or not all(isinstance(v, bool) for v in fields.values()):
+            raise StoreError(f"weighting {dict(fields)} is not one this bigmc knows")
+        return cls(**fields)
+
+    def to_dict(self) -> dict[str, bool]:
+        """Return the fields as a dict for JSON."""
+        return asdict(self)
