@@ -57,7 +57,7 @@ def run(
     )
 
     tell("\n2. bigmc ingest: hash words and word pairs into 2^18 columns, keep whole files in one split.")
-    source = dict(text="line", label="package", group="file")
+    source = {"text": "line", "label": "package", "group": "file"}
     made = api.ingest(text, dataset, **source, memory_limit=memory_limit, progress=progress)
     info = made.info()
     tell(
@@ -85,8 +85,8 @@ def run(
 
     tell("\n5. bigmc inspect: the strongest features of each class.")
     for entry in api.inspect(model, top=8)["classes"]:
-        words = (f["name"] or f"#{f['feature']}" for f in entry["features"])
-        tell(f"   {entry['class']:<18} {'  '.join(words)}")
+        words = (f["names"][0]["name"] if f["names"] else f"#{f['index']}" for f in entry["features"])
+        tell(f"   {entry['label']:<18} {'  '.join(words)}")
     tell(
         f"\nEverything is in {folder}; try: bigmc inspect {model}, or run a step again: it has nothing to do."
     )

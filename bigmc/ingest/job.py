@@ -37,7 +37,7 @@ from bigmc.store.commit import exclusive, file_entry, fsync_folder, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import MANIFEST, ROWS_TABLE, SHARDS, WIP, ShardEntry, read_manifest, shard_folder
 from bigmc.store.publish import finish_dataset
-from bigmc.store.stored import write_rows_table
+from bigmc.store.write import write_rows_table
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
@@ -174,7 +174,7 @@ class Job:
             pass
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
-        """Number the shards, give labels their final codes, publish the manifest.
+        """Publish the dataset: number the shards, give labels their final codes, write the manifest.
 
         Raises
         ------
@@ -197,7 +197,8 @@ class Job:
             raise DataError(
                 f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
             )
-        features = replace(self.recipe.features, n_own=n_features if self.recipe.features.n_own else 0)
+        own = n_features if not self.recipe.features.columns else 0
+        features = replace(self.recipe.features, n_own=own)
         finish_dataset(
             self.to,
             entries,

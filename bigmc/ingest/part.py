@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingest.features import Samples
+from bigmc.ingest.features import Bad, Samples
 from bigmc.ingest.labels import MISSING, LabelCoder, find_missing
 from bigmc.ingest.names import NameCounter
 from bigmc.ingest.recipe import Recipe
 from bigmc.ingest.readers import TEXT_FORMATS
-from bigmc.ingest.rejects import RAW_LIMIT, Reject, rejects_table, settle
+from bigmc.ingest.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
 from bigmc.ingest.source import Batch, Part, Source, read
 from bigmc.ingest.splits import assign_splits, group_fractions, row_fractions
 from bigmc.ingest.writer import ShardWriter
@@ -137,28 +137,11 @@ class PartWriter:
     def _set_bad_aside(self, batch: Batch) -> Batch:
         """Return the batch without rows whose label or features cannot be used."""
         bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table)
-        labels = self._label_column(batch)
-        bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), MISSING)
-        if not bad:
-            return batch
-        rejects = [self._reject(batch, position, reason) for position, reason in bad.items()]
-        self._rejects += settle(rejects, self._recipe.on_bad_row)
-        good = np.ones(batch.n_rows, dtype=bool)
-        good[list(bad)] = False
-        return select(batch, good)
-
-    def _reject(self, batch: Batch, position: int, reason: str) -> Reject:
-        shown = None
-        if batch.table is not None:
-            shown = json.dumps(batch.table.slice(position, 1).to_pylist()[0], default=str)[:RAW_LIMIT]
-        return Reject(
-            batch.path,
-            int(batch.line[position]),
-            int(batch.row[position]),
-            reason,
-            shown,
-            "line" if self._part.format in TEXT_FORMATS else "row",
-        )
+        missing = np.flatnonzero(find_missing(self._label_column(batch)))
+        bad |= dict.fromkeys(missing.tolist(), MISSING)
+        good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
+        self._rejects += rejects
+        return good
 
     def _label_column(self, batch: Batch) -> pa.Array:
         if self._recipe.label is None:
@@ -196,6 +179,36 @@ class PartWriter:
         fsync_tree(self._aside)
         os.replace(self._aside, self._folder)
         fsync_folder(self._folder.parent)
+
+
+def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:
+    """Return the batch without its bad rows, and these with their reasons.
+
+    Raises
+    ------
+    DataError
+        At the first bad row, when it shall stop the run.
+    """
+    if not bad:
+        return batch, []
+    good = np.ones(batch.n_rows, dtype=bool)
+    good[list(bad)] = False
+    rejects = [_reject(batch, part, position, reason) for position, reason in bad.items()]
+    return select(batch, good), settle(rejects, on_bad_row)
+
+
+def _reject(batch: Batch, part: Part, position: int, reason: str) -> Reject:
+    shown = None
+    if batch.table is not None:
+        shown = json.dumps(batch.table.slice(position, 1).to_pylist()[0], default=str)[:RAW_LIMIT]
+    return Reject(
+        batch.path,
+        int(batch.line[position]),
+        int(batch.row[position]),
+        reason,
+        shown,
+        "line" if part.format in TEXT_FORMATS else "row",
+    )
 
 
 def select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bigmc.ingest.features import FeatureSpec
+from bigmc.ingest.rejects import OnBadRow
 from bigmc.store.weighting import Weighting
 
 
@@ -36,6 +37,8 @@ class Recipe:
         Seed of the assignment to splits.
     on_bad_row : {"fail", "quarantine"}
         What happens to a row that cannot be used.
+    n_features : int or None
+        Width asked for; None lets the sources tell.
     """
 
     sources: tuple[Mapping[str, Any], ...]
@@ -46,7 +49,8 @@ class Recipe:
     group: str | None
     keep: tuple[str, ...]
     seed: int
-    on_bad_row: str
+    on_bad_row: OnBadRow
+    n_features: int | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -66,6 +70,7 @@ class Recipe:
             "keep": list(self.keep),
             "seed": self.seed,
             "on_bad_row": self.on_bad_row,
+            "n_features": self.n_features,
         }
 
     @property

@@ -13,7 +13,7 @@ from bigmc.ingest.features import Samples
 from bigmc.store.layout import ShardEntry
 from bigmc.store.memory import MAX_ROWS
 from bigmc.store.rows import Rows
-from bigmc.store.stored import write_shard
+from bigmc.store.write import write_shard
 
 PEAK_FACTOR = 3.5
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
