@@ -164,7 +164,8 @@ def main() -> None:
                 amount = (chunked.bytes_read - before) / 3 / sum(e.bytes for e in entries)
                 tell(
                     what="blocks", chunk=1 << bits, entries_per_slice=slice_entries, n_blocks=len(ranges),
-                    mnnz_per_s=nnz / seconds / 1e6, bytes_read_over_size=amount, whole_mnnz_per_s=nnz / whole / 1e6,
+                    mnnz_per_s=nnz / seconds / 1e6, bytes_read_over_size=amount,
+                    whole_mnnz_per_s=nnz / whole / 1e6,
                 )  # fmt: skip
 
 
