@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from bigmc.errors import DataError
 from bigmc.ingest.rejects import rejects_table
 from bigmc.ingest.source import Batch, Part, expand_sources, read, scan, schema
+from bigmc.kernels import records as kernels
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -127,7 +128,8 @@ def test_any_text_is_cut_as_pyarrow_cuts_it(tmp_path, data, part_bytes, batch_by
     try:
         _, batches = everything(path, part_bytes, batch_bytes, "quarantine")
     except DataError as error:
-        assert "never closed" in str(error)
+        if "never closed" not in str(error):
+            raise
         return
     assert rows_of(batches) == list(zip(*table.to_pydict().values(), strict=True))
     assert [r.row for b in batches for r in b.rejects] == [row.number - 2 for row in ragged]
@@ -177,6 +179,9 @@ def test_columns_come_as_asked_and_as_text(tmp_path):
         everything(path, columns=["txet"])
     with pytest.raises(DataError, match="no column 'txet'"):
         schema(expand_sources(path), ["txet"])
+    for columns in ([], ["id", "id"]):
+        with pytest.raises(DataError, match="name each column once"):
+            everything(path, columns=columns)
     path.write_text("a\tb\ta\n1\t2\t3\n")
     with pytest.raises(DataError, match="2 columns are named 'a'"):
         everything(path)
@@ -243,7 +248,8 @@ def test_several_files_number_their_rows_in_order(tmp_path):
         (folder / name).write_text("v,w\n" + "".join(f"{first + i},{i}\n" for i in range(10)))
     (folder / "_SUCCESS").write_text("")
     (folder / ".hidden.csv").write_text("x")
-    for source in (folder, str(folder / "**" / "*.csv"), [folder / "a.csv", folder / "b.csv", folder / "sub"]):
+    listed = [folder / "a.csv", folder / "b.csv", folder / "sub"]
+    for source in (folder, str(folder / "**" / "*.csv"), listed):
         _, batches = everything(source, 16)
         assert [int(row[0]) for row in rows_of(batches)] == list(range(30))
         assert [int(r) for b in batches for r in b.row] == list(range(30))
@@ -272,6 +278,7 @@ def test_sources_that_cannot_be_used(tmp_path):
         ([tmp_path / "a.csv", tmp_path / "b.jsonl"], "one format at a time"),
         ([tmp_path / "a.csv", tmp_path / "a.csv"], "listed twice"),
         ([], "no sources"),
+        ("s3://bucket/a.csv", "not a local file"),
         (3, "not a source"),
     ]:
         with pytest.raises(DataError, match=message):
@@ -304,6 +311,60 @@ def test_same_size_but_other_records(tmp_path):
     path.write_text("a,b\n1,234567\n"[:12])
     with pytest.raises(DataError, match=r"has 1 records, the scan counted 2"):
         list(read(parts[0]))
+
+
+def split_by_hand(data: bytes, quote: bool):
+    """Cut records byte by byte, the plain way: starts, ends, line breaks before."""
+    found, start, line, open_line, at, quoted = [], 0, 0, 0, 0, False
+    fresh = True  # at the start of a field
+    while at < len(data):
+        byte = data[at : at + 1]
+        step = 2 if quote and data[at : at + 2] == b"\r\n" else 1
+        if quoted:
+            if data[at : at + 2] == b'""':
+                step = 2
+            elif byte == b'"':
+                quoted = False
+        elif quote and byte == b'"' and fresh:
+            quoted = True
+        is_break = byte == b"\n" or (quote and byte == b"\r")
+        line += is_break
+        if is_break and not quoted:
+            if at > start:
+                found.append((start, at, open_line))
+            start, open_line = at + step, line
+        fresh = not quoted and (byte == b"," or is_break)
+        at += step
+    return found, start
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.lists(
+        st.sampled_from(
+            [b"\n", b"\r", b'"', b",", b"a", b"\x0b", b"\x0c", b"#", b"!", b"\x8a", b"\xa2", b"\0"]
+        ),
+        max_size=60,
+    ),
+    quote=st.booleans(),
+    room=st.sampled_from([8, 9, 64]),
+)
+def test_the_fast_scan_is_the_plain_one(data, quote, room):
+    data = b"".join(data)
+    buffer = np.zeros(len(data) // 8 * 8 + 8, dtype=np.uint8)
+    buffer[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+    state = np.zeros(kernels.STATE_SIZE, dtype=np.int64)
+    state[kernels.CLOSED] = -2
+    found = []
+    while state[kernels.WORD] * 8 < len(data):
+        out = np.empty((3, room), dtype=np.int64)
+        n = kernels.split_records(
+            buffer.view(np.uint64), buffer, len(data), 34 if quote else kernels.NO_QUOTE, 44, state, *out
+        )
+        found += [tuple(row) for row in out[:, :n].T.tolist()]
+    expected, start = split_by_hand(data, quote)
+    assert found == expected
+    assert state[kernels.START] == start
 
 
 def test_byte_order_mark_inside_is_data(tmp_path):

@@ -146,7 +146,11 @@ class ParquetReader:
                 n = batch.num_rows
                 share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
                 yield table_batch(
-                    batch.select(wanted), part.path, part.first_row + done, part.first_line + done, share,
+                    batch.select(wanted),
+                    part.path,
+                    part.first_row + done,
+                    part.first_line + done,
+                    share,
                     on_bad_row,
                 )
                 done += n
