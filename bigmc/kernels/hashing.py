@@ -49,7 +49,7 @@ _C4 = np.uint32(0x85EBCA6B)
 _C5 = np.uint32(0xC2B2AE35)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _word32(data, i):
     """Four bytes from ``i`` on as a little-endian integer."""
     return np.uint32(
@@ -60,14 +60,14 @@ def _word32(data, i):
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _scramble(k):
     k = np.uint32(k * _C1)
     k = np.uint32((k << 15) | (k >> 17))
     return np.uint32(k * _C2)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _block(h, k):
     """Mix four bytes into a hash."""
     h = np.uint32(h ^ _scramble(k))
@@ -75,7 +75,7 @@ def _block(h, k):
     return np.uint32(h * np.uint32(5) + _C3)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _finish(h, tail, size):
     """Mix the last bytes and the size into a hash."""
     h = np.uint32(h ^ _scramble(tail))
@@ -85,7 +85,7 @@ def _finish(h, tail, size):
     return np.uint32(h ^ (h >> 16))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def murmur3(data, start, size):
     """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 12 bytes beyond.
 
@@ -113,7 +113,7 @@ def murmur3(data, start, size):
     return _finish(h, np.uint32(_word32(data, i) & tail), size)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def feature(h, mask):
     """Feature index ``abs(int32(h)) % n_features`` and sign of a hash, ``mask = n_features - 1``.
 
@@ -125,7 +125,7 @@ def feature(h, mask):
     return -signed & mask, np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _decode(text, i):
     """Code point at ``i`` (not ASCII) and its bytes; size 0 if this is not UTF-8."""
     b = np.int64(text[i])
@@ -160,7 +160,7 @@ def _decode(text, i):
     return cp, 4
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _encode(cp, out, pos):
     """Write a code point as UTF-8 at ``pos``; the position after it."""
     if cp < 0x80:
@@ -182,7 +182,7 @@ def _encode(cp, out, pos):
     return pos + 4
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _fold_words(text, fold, folded, bound):
     """Maximal runs of at least two word characters, each followed by one space; number of tokens or -1."""
     i = 0
@@ -228,7 +228,7 @@ def _fold_words(text, fold, folded, bound):
     return n_tokens
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _is_ascii(text):
     found = np.uint8(0)
     for b in text:
@@ -236,7 +236,7 @@ def _is_ascii(text):
     return found < 0x80
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _fold_chars(text, fold, padded, narrow, folded, bound):
     """Characters with runs of white space collapsed (char) or words parted by single spaces (char_wb, ``padded``).
 
@@ -300,7 +300,7 @@ def _fold_chars(text, fold, padded, narrow, folded, bound):
     return n_chars, n_words
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _measure_reach(folded, bound, narrow, n_chars, reach):
     """For each character of a padded text, the length of the piece from it to the next space behind it."""
     end = n_chars - 1
@@ -310,7 +310,7 @@ def _measure_reach(folded, bound, narrow, n_chars, reach):
         end = i if b == 0x20 else end
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash_tile(folded, bound, gap, narrow, lo, hi, n, hashes):
     """Hashes of the n-grams that begin with the units ``lo .. hi``."""
     if not narrow:
@@ -331,7 +331,7 @@ def _hash_tile(folded, bound, gap, narrow, lo, hi, n, hashes):
         out[i] = _finish(out[i], np.uint32(_word32(text, i) & tail), n)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _count(hashes, n_hashes, table, shift, mask):
     """Count hashes in the table; the number of features that are new."""
     fresh = 0
@@ -351,7 +351,7 @@ def _count(hashes, n_hashes, table, shift, mask):
     return fresh
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _count_document(
     folded, bound, reach, n_units, n_words, analyzer, narrow, n_min, n_max, hashes, table, shift, mask, room
 ):
@@ -390,14 +390,13 @@ def _count_document(
     return nnz
 
 
-@njit(cache=True, nogil=True)
-def _take_row(table, n_slots, indices, values):
-    """Move the entries of the table to a sorted row and leave it empty; the number of entries.
+@njit(cache=True, nogil=True, forceinline=True)
+def _take_row(table, n_slots, begin, indices, values):
+    """Move the entries of the table to a sorted row from ``begin`` on and leave it empty; the end of the row.
 
     ``indices`` and ``values`` need room for one entry more than there are.
     """
-    n = 0
-    slot = 0
+    n = begin
     for slot in range(n_slots):
         entry = table[slot]
         table[slot] = 0
@@ -412,12 +411,12 @@ def _take_row(table, n_slots, indices, values):
         values[n] = (entry & LOW) - BIAS
         n += 1
         slot += 1
-    for i in range(1, n):
+    for i in range(begin + 1, n):
         index = indices[i]
         if indices[i - 1] > index:
             value = values[i]
             k = i
-            while k > 0 and indices[k - 1] > index:
+            while k > begin and indices[k - 1] > index:
                 indices[k] = indices[k - 1]
                 values[k] = values[k - 1]
                 k -= 1
@@ -450,8 +449,11 @@ def hash_rows(
             n_units, n_words = _fold_chars(doc, fold, analyzer == CHAR_WB, narrow, folded, bound)
             if analyzer == CHAR_WB:
                 _measure_reach(folded, bound, narrow, n_units, reach)
-        if n_units < 0:
-            return BAD_UTF8, row
+        if n_units <= 0:
+            if n_units < 0:
+                return BAD_UTF8, row
+            indptr[row + 1] = indptr[row]
+            continue
         n_grams = (n_max - n_min + 1) * n_units
         guess = 2.2 * density * n_grams
         table_bits = 4
@@ -478,27 +480,32 @@ def hash_rows(
         if indices.shape[0] - begin <= nnz:
             table[:used] = 0
             return MORE_OUTPUT, row
-        indptr[row + 1] = base + begin + _take_row(table, n_slots, indices[begin:], values[begin:])
+        indptr[row + 1] = base + _take_row(table, n_slots, begin, indices, values)
     return DONE, offsets.shape[0] - 1
 
 
 @njit(cache=True, nogil=True)
-def special_rows(offsets, text, special):
-    """Mark documents with a code point that no table can lower-case: U+0130 or U+03A3; how many there are.
+def _has_special(text):
+    """Whether the bytes C4 B0 or CE A3 occur; the loop has no branch, so that it runs on vectors."""
+    trail = text[1:]
+    found = np.uint8(0)
+    for i in range(trail.shape[0]):
+        a = text[i]
+        b = trail[i]
+        found |= np.uint8((a == 0xC4) & (b == 0xB0)) | np.uint8((a == 0xCE) & (b == 0xA3))
+    return found != 0
 
-    In UTF-8 these are the bytes C4 B0 and CE A3. The inner loop has no branch, so that it runs on vectors.
-    """
+
+@njit(cache=True, nogil=True)
+def special_rows(offsets, text, special):
+    """Mark documents with a code point that no table can lower-case: U+0130 or U+03A3; how many there are."""
+    special[:] = False
+    if not _has_special(text[offsets[0] : offsets[-1]]):
+        return 0
     n_special = 0
     for row in range(offsets.shape[0] - 1):
-        lead = text[offsets[row] : offsets[row + 1]]
-        trail = lead[1:]
-        found = np.uint8(0)
-        for i in range(trail.shape[0]):
-            a = lead[i]
-            b = trail[i]
-            found |= np.uint8((a == 0xC4) & (b == 0xB0)) | np.uint8((a == 0xCE) & (b == 0xA3))
-        special[row] = found != 0
-        n_special += found
+        special[row] = _has_special(text[offsets[row] : offsets[row + 1]])
+        n_special += special[row]
     return n_special
 
 
