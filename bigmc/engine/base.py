@@ -22,9 +22,7 @@ class Engine(Protocol):
         """Number of parts that run at once."""
         ...
 
-    def map(
-        self, fn: Callable[..., R], parts: Iterable[P], *shared: Any
-    ) -> Iterator[tuple[P, R]]:
+    def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` for every part, in the order of ``parts``.
 
         The first error of a part is raised when its turn comes; parts not yet started are cancelled.

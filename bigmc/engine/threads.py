@@ -34,9 +34,7 @@ class ThreadEngine:
         """Number of parts that run at once."""
         return self._n_workers
 
-    def map(
-        self, fn: Callable[..., R], parts: Iterable[P], *shared: Any
-    ) -> Iterator[tuple[P, R]]:
+    def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
         At most one part beyond the running ones is started ahead of the reader, so that results

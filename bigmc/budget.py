@@ -1,0 +1,228 @@
+"""Memory arithmetic: what a run will need, before it starts, and what it took, after it.
+
+A memory limit counts what a run adds to the bare process (interpreter and imported libraries): every
+array a step keeps is an :class:`Item` of its :class:`Plan`, and a plan that does not fit is refused
+with its figures before any work is done. This module imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+
+SMALLEST_LIMIT = 32 * 10**6
+"""Below this many bytes no step of the package can work."""
+
+
+class MemoryLimitError(MemoryError):
+    """The memory limit cannot work; the message names the figures and what would.
+
+    Parameters
+    ----------
+    message : str
+        What does not fit.
+    cure : str
+        What would work.
+    """
+
+    def __init__(self, message: str, cure: str) -> None:
+        self.message = message
+        self.cure = cure
+        super().__init__(f"{message}; {cure}")
+
+
+def parse_bytes(size: str | int | float) -> int:
+    """Return the number of bytes that ``size`` names.
+
+    Parameters
+    ----------
+    size : str, int or float
+        Bytes, or a text such as ``"512MB"`` (powers of ten) or ``"2GiB"`` (powers of two).
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is not a positive size.
+    """
+    if isinstance(size, str):
+        match = _SIZE.fullmatch(size)
+        if match is None:
+            raise ValueError(f"{size!r} is not a size in bytes; write it like 512MB, 2GB or 1.5GiB")
+        number, unit, binary = match.groups()
+        if binary and not unit:
+            raise ValueError(f"{size!r} is not a size in bytes; write it like 512MB, 2GB or 1.5GiB")
+        scale = _BINARY_UNITS[unit.upper()] if binary else _UNITS[unit.upper()]
+        size = float(number) * scale
+    if not 0 < size < 2**63:
+        raise ValueError(f"{size!r} is not a positive size in bytes")
+    return int(size)
+
+
+def format_bytes(n_bytes: float) -> str:
+    """Return ``n_bytes`` for a person, in powers of ten and three digits: ``1.53 GB``."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(n_bytes) < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} TB"
+
+
+def usable_memory() -> int:
+    """Return the bytes this process may use: the container's limit or the machine's memory."""
+    candidates = [_meminfo("MemTotal")]
+    for limit in _cgroup_limits():
+        try:
+            candidates.append(int(limit.read_text()))
+        except (OSError, ValueError):  # "max" (no limit), or no such controller
+            continue
+    return min(candidates)
+
+
+def default_limit() -> int:
+    """Return the default memory limit: half of what the container may use, in bytes."""
+    return usable_memory() // 2
+
+
+def resolve_limit(limit: str | int | float | None) -> int:
+    """Return ``limit`` in bytes, the default when it is None.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit is below :data:`SMALLEST_LIMIT`.
+    """
+    n_bytes = default_limit() if limit is None else parse_bytes(limit)
+    if n_bytes < SMALLEST_LIMIT:
+        raise MemoryLimitError(
+            f"a memory limit of {format_bytes(n_bytes)} cannot work",
+            f"give at least {format_bytes(SMALLEST_LIMIT)}",
+        )
+    return n_bytes
+
+
+def current_memory() -> int:
+    """Return the resident bytes of this process."""
+    return _status("VmRSS")
+
+
+def peak_memory() -> int:
+    """Return the largest resident bytes of this process since :func:`reset_peak`, or its start."""
+    return _status("VmHWM")
+
+
+def reset_peak() -> None:
+    """Start measuring the peak anew, where the kernel allows it."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:  # not permitted in some containers: the peak then counts from the start
+        return
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that stays in memory during a step.
+
+    Attributes
+    ----------
+    name : str
+        What it is, in the user's words.
+    n_bytes : int
+        Its size in bytes.
+    """
+
+    name: str
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step will keep in memory.
+
+    Attributes
+    ----------
+    limit : int
+        Bytes allowed.
+    items : tuple of Item
+        Everything that is resident at once.
+    """
+
+    limit: int
+    items: tuple[Item, ...]
+
+    @classmethod
+    def of(cls, limit: int, items: Iterable[tuple[str, int]]) -> Plan:
+        """Return the plan with these ``(name, bytes)`` items."""
+        return cls(limit, tuple(Item(name, int(n_bytes)) for name, n_bytes in items))
+
+    @property
+    def total(self) -> int:
+        """Bytes of all items."""
+        return sum(item.n_bytes for item in self.items)
+
+    @property
+    def free(self) -> int:
+        """Bytes of the limit that no item takes."""
+        return self.limit - self.total
+
+    def check(self, step: str) -> Plan:
+        """Return the plan itself if it fits.
+
+        Raises
+        ------
+        MemoryLimitError
+            If it does not; the message lists the items, largest first, and the limit that would do.
+        """
+        if self.free >= 0:
+            return self
+        listed = sorted(self.items, key=lambda item: -item.n_bytes)
+        parts = ", ".join(f"{item.name} {format_bytes(item.n_bytes)}" for item in listed if item.n_bytes)
+        needed = max(self.total, SMALLEST_LIMIT)
+        raise MemoryLimitError(
+            f"{step} needs {format_bytes(self.total)} ({parts}), more than the limit of "
+            f"{format_bytes(self.limit)}",
+            f"give --memory {-(-needed // 10**6)}MB or more",
+        )
+
+
+def _status(field: str) -> int:
+    return _kilobytes(Path("/proc/self/status"), field)
+
+
+def _meminfo(field: str) -> int:
+    return _kilobytes(Path("/proc/meminfo"), field)
+
+
+def _kilobytes(path: Path, field: str) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"{path} has no field {field}")
+
+
+def _cgroup_limits() -> list[Path]:
+    """Return the files that may hold a memory limit: of cgroup v2, then of v1, from leaf to root."""
+    root = Path("/sys/fs/cgroup")
+    found = [root / "memory.max", root / "memory" / "memory.limit_in_bytes"]
+    try:
+        memberships = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return found
+    for line in memberships:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base, name = root, "memory.max"
+        elif "memory" in controllers.split(","):
+            base, name = root / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = base / path.lstrip("/")
+        while group != base and base in group.parents:
+            found.append(group / name)
+            group = group.parent
+    return found

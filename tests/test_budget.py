@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from bigmc import budget
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2GB", 2 * 10**9), ("2GiB", 2**31), ("512 mb", 512 * 10**6), ("1.5K", 1500), (4096, 4096), ("77", 77)],
+)
+def test_sizes_are_read_as_people_write_them(text, expected):
+    assert budget.parse_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "2XB", "2iB", "0", "lots"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match="size in bytes"):
+        budget.parse_bytes(text)
+
+
+def test_default_limit_is_half_of_what_the_container_may_use():
+    import psutil
+
+    assert budget.default_limit() <= psutil.virtual_memory().total // 2
+    assert budget.default_limit() > 10**8
+
+
+def test_a_plan_that_does_not_fit_names_its_items_and_a_limit_that_works():
+    plan = budget.Plan.of(100 * 10**6, [("scores", 90 * 10**6), ("block", 20 * 10**6)])
+    with pytest.raises(budget.MemoryLimitError, match=r"scores 90 MB, block 20 MB.*--memory 110MB"):
+        plan.check("training")
+    wider = budget.Plan.of(110 * 10**6, [("scores", 90 * 10**6), ("block", 20 * 10**6)])
+    assert wider.check("training").free == 0
+
+
+def test_peak_memory_sees_a_large_array():
+    budget.reset_peak()
+    before = budget.peak_memory()
+    block = np.ones(40_000_000, dtype=np.uint8)
+    assert block.sum() == 40_000_000
+    del block
+    assert 38_000_000 < budget.peak_memory() - before < 60_000_000
+
+
+def test_limits_below_the_smallest_are_refused_with_the_cure():
+    with pytest.raises(budget.MemoryLimitError, match="at least 32 MB"):
+        budget.resolve_limit("1MB")
