@@ -51,6 +51,7 @@ class MemoryShard:
         self.n_features = len(indptr) - 1
         self.nnz = len(indices)
         self.dtype = data.dtype
+        self.nbytes = int(indptr.nbytes + indices.nbytes + data.nbytes + table.nbytes)
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""
@@ -101,6 +102,12 @@ def memory_shards(
         At most 65,536.
     """
     matrix = X
+    if matrix.dtype.kind not in "buif":
+        raise DataError(
+            f"values of type {matrix.dtype} cannot be stored", "give booleans, integers or floats"
+        )
+    if matrix.dtype == np.float16:  # which scipy does not know
+        matrix = matrix.astype(np.float32)
     if scipy.sparse.issparse(X):
         matrix = X.tocsr()
         if not matrix.has_canonical_format:
