@@ -16,6 +16,9 @@ from bigmc.errors import DataError
 from bigmc.ingest.hashing import TextHasher, hash_categories, hash_names
 from bigmc.store.rows import Rows
 
+Samples = Rows | NDArray[Any]
+"""Samples in row order, sparse or as a 2-D array."""
+
 Bad = dict[int, str]
 """Position of a row in its batch → why it cannot be used."""
 
@@ -89,7 +92,7 @@ class FeatureSpec:
                 bad.setdefault(int(position), f"column {name!r} is {values[position]}")
         return bad
 
-    def transform(self, table: pa.RecordBatch) -> Rows | NDArray[np.float64]:
+    def transform(self, table: pa.RecordBatch) -> Samples:
         """Return the features of a batch without bad rows.
 
         Returns
@@ -102,7 +105,7 @@ class FeatureSpec:
         pieces = [self.hasher.transform(_plain_text(table.column(name))) for name in self.text]
         bits = self.hasher.hash_bits
         for name in self.categorical:
-            indices, signs = hash_categories(name, _categories(table.column(name)), bits)
+            indices, signs = hash_categories(_categories(table.column(name)), name, bits)
             pieces.append(_one_entry_each(indices, signs.astype(np.int16), self.n_features))
         for name in self.numeric:
             index, sign = hash_names([name], bits)

@@ -1,0 +1,174 @@
+"""How good a model is on labelled data, and which features decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError, ModelError
+from bigmc.model import Model
+from bigmc.store.dataset import Dataset
+
+
+def evaluate(
+    model: Model, dataset: Dataset, engine: Engine, per_class: bool = False, confusion: bool = False
+) -> dict[str, Any]:
+    """Return how often the model is right on a dataset; one pass over the columns with weight.
+
+    Labels are matched by value, so the dataset may have fewer, more or other classes than the model;
+    a row whose label the model does not know is an error of the model.
+
+    Parameters
+    ----------
+    model : Model
+    dataset : Dataset
+        With labels and the features of the model.
+    engine : Engine
+        Runs the shards.
+    per_class : bool, optional
+        Add figures of every class.
+    confusion : bool, optional
+        Add the confusion matrix.
+
+    Returns
+    -------
+    dict
+        ``accuracy``, ``macro_f1`` (the mean over the classes that occur as label or as prediction, as
+        scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
+        ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
+        ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
+        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels.
+
+    Raises
+    ------
+    ModelError
+        If the features of the dataset are not those of the model, or no label is known to it.
+    DataError
+        If the dataset has no samples or no labels.
+    """
+    model.check_features(dataset)
+    if dataset.n_samples == 0 or dataset.n_classes == 0:
+        missing = "samples" if dataset.n_samples == 0 else "labels"
+        raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
+    labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
+    matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
+    for _, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset):
+        truth, predicted, counts = found
+        shape = matrix.shape
+        matrix = matrix + scipy.sparse.coo_array((counts, (of_truth[truth], of_model[predicted])), shape)
+
+    right = matrix.diagonal()
+    support, predictions = matrix.sum(axis=1), matrix.sum(axis=0)
+    occurring = np.flatnonzero(support + predictions)
+    f1 = _ratio(2 * right, support + predictions)
+    known = np.isin(np.arange(len(labels)), of_model)
+    result: dict[str, Any] = {
+        "accuracy": float(right.sum() / dataset.n_samples),
+        "macro_f1": float(f1[occurring].mean()),
+        "n_samples": dataset.n_samples,
+        "n_unknown_labels": int(support[~known].sum()),
+    }
+    if per_class:
+        precision, recall = _ratio(right, predictions), _ratio(right, support)
+        result["per_class"] = {
+            labels[c]: {
+                "precision": float(precision[c]),
+                "recall": float(recall[c]),
+                "f1": float(f1[c]),
+                "support": int(support[c]),
+            }
+            for c in occurring.tolist()
+        }
+    if confusion:
+        result["confusion"] = {
+            "labels": [labels[c] for c in occurring.tolist()],
+            "matrix": matrix[occurring][:, occurring].toarray().tolist(),
+        }
+    return result
+
+
+def inspect(model: Model, top: int = 20) -> dict[str, Any]:
+    """Return the features that weigh most for each class.
+
+    Parameters
+    ----------
+    model : Model
+    top : int, optional
+        Features of each class, at most.
+
+    Returns
+    -------
+    dict
+        ``n_features``, ``n_nonzero_features`` and ``classes``: for each one ``label``, ``intercept`` and
+        ``features``, ordered by falling absolute weight: ``index``, ``weight`` and ``names``. A name of
+        a hashed feature has a ``sign`` (its occurrences count with this sign) and a ``count``; several
+        names are a known collision. A column of arrays has its own name; without names the list is empty.
+    """
+    names = _feature_names(model)
+    classes = []
+    for c, label in enumerate(model.classes.tolist()):
+        weights = model.coef[:, c]
+        # Equal weights in the order of the features.
+        order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
+        strongest = [
+            {
+                "index": int(model.features[j]),
+                "weight": float(weights[j]),
+                "names": names.get(int(model.features[j]), []),
+            }
+            for j in order
+            if weights[j] != 0
+        ]
+        classes.append({"label": label, "intercept": float(model.intercept[c]), "features": strongest})
+    return {
+        "n_features": model.n_features,
+        "n_nonzero_features": len(model.features),
+        "classes": classes,
+    }
+
+
+def _shard_confusion(
+    shard: int, model: Model, dataset: Dataset
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the pairs of true and predicted code that occur in a shard, and how often."""
+    truth = dataset.shards[shard].table(["label"]).column("label").to_numpy()
+    if len(truth) and truth.min() < 0:
+        raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
+    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard)
+    found, counts = np.unique(pairs, return_counts=True)
+    true_codes, predicted = np.divmod(found, model.n_classes)
+    return true_codes.astype(np.int32), predicted.astype(np.int32), counts.astype(np.int64)
+
+
+def _merge_labels(
+    truth: NDArray[Any], known: NDArray[Any]
+) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
+    """Return all labels, sorted, and the place of each dataset class and of each model class."""
+    theirs, ours = truth.tolist(), known.tolist()
+    if not set(theirs) & set(ours):
+        raise ModelError(
+            f"the model knows no label of the dataset (such as {theirs[0]!r}; its own are like {ours[0]!r})",
+            "evaluate on data with the labels the model was trained on",
+        )
+    labels = sorted(set(theirs) | set(ours))
+    place = {label: i for i, label in enumerate(labels)}
+    return labels, np.array([place[x] for x in theirs]), np.array([place[x] for x in ours])
+
+
+def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+
+
+def _feature_names(model: Model) -> dict[int, list[dict[str, Any]]]:
+    names: dict[int, list[dict[str, Any]]] = {}
+    if model.names is not None:
+        for entry in model.names.to_pylist():
+            names.setdefault(entry.pop("bucket"), []).append(entry)
+    columns = model.feature_spec.get("columns")
+    if columns is not None:
+        names |= {j: [{"name": columns[j], "sign": 1, "count": None}] for j in model.features.tolist()}
+    return names
