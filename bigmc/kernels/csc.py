@@ -134,7 +134,7 @@ def add_class_statistics(
     """Add every entry of one shard's columns, and its square, to those of its class and feature.
 
     `labels` are the class codes of the shard's rows; `sums` and `squares` have the shape
-    (n_classes, n_columns).
+    (n_columns, n_classes), so that a column's classes share a cache line.
     """
     for j in range(indptr.shape[0] - 1):
         rows = indices[indptr[j] : indptr[j + 1]]
@@ -142,5 +142,14 @@ def add_class_statistics(
         for k in range(rows.shape[0]):
             x = np.float64(values[k])
             c = labels[rows[k]]
-            sums[c, j] += x
-            squares[c, j] += x * x
+            sums[j, c] += x
+            squares[j, c] += x * x
+
+
+@njit(cache=True, nogil=True)
+def undo_delta(values: NDArray[Any]) -> None:
+    """Replace differences between neighbours by the values, in place; wraps around like the encoder."""
+    total = np.int64(0)
+    for k in range(values.shape[0]):
+        total += values[k]
+        values[k] = total

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
-from bigmc.kernels.csc import add_class_statistics, add_row_squares
+from bigmc.kernels.csc import add_row_squares
 from bigmc.store.block import plan_blocks, read_block, stream_blocks
+from bigmc.store.chunks import ByteCounter
+from bigmc.store.classes import read_classes
+from bigmc.store.layout import MANIFEST, Manifest, canonical_json, read_manifest
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
+from bigmc.store.statistics import block_statistics, read_statistic
+from bigmc.store.stored import open_shard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
 #: Decoded bytes of a block of the passes the dataset itself makes.
 _PASS_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a dataset lies on disk."""
+
+    path: Path
+    manifest: Manifest
+    counter: ByteCounter
+
+    def statistic(
+        self, splits: Sequence[str], name: str, shape: tuple[int, ...], lo: int, hi: int
+    ) -> NDArray[np.float64]:
+        """Return a statistic of some splits together."""
+        total = np.zeros((*shape[:-1], hi - lo))
+        for split in (s for s in splits if self.manifest.splits[s]):  # none for a split without rows
+            total += read_statistic(self.path, split, name, shape, lo, hi, self.counter)
+        return total
 
 
 class Dataset:
@@ -45,6 +72,7 @@ class Dataset:
         n_features: int,
         weighting: Weighting,
         features: Mapping[str, Any],
+        stored: Stored | None = None,
     ) -> None:
         self.shards = list(shards)
         self.classes = classes
@@ -56,9 +84,32 @@ class Dataset:
         self.base = np.concatenate([[0], np.cumsum([s.n_rows for s in self.shards], dtype=np.int64)])
         self.n_samples = int(self.base[-1])
         self.nnz = sum(s.nnz for s in self.shards)
-        stored = common_dtype([s.dtype for s in self.shards])
-        self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else stored
+        common = common_dtype([s.dtype for s in self.shards])
+        self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
+        self._stored = stored
         self._column_nnz: NDArray[np.int64] | None = None
+
+    @classmethod
+    def open(cls, path: Path | str) -> Dataset:
+        """Open a dataset on disk; its shards are looked at when they are first read.
+
+        Raises
+        ------
+        StoreError
+            If there is no dataset, it is unfinished, damaged or of another format version.
+        """
+        folder = Path(path)
+        manifest = read_manifest(folder)
+        counter = ByteCounter()
+        shards = [open_shard(folder, entry, manifest.n_features, counter) for entry in manifest.shards]
+        return cls(
+            shards,
+            read_classes(folder, manifest.classes_type),
+            manifest.n_features,
+            Weighting.from_dict(manifest.weighting),
+            manifest.features,
+            Stored(folder, manifest, counter),
+        )
 
     @classmethod
     def from_arrays(
@@ -133,7 +184,7 @@ class Dataset:
     def subset(self, shards: Sequence[int]) -> Dataset:
         """Return the samples of the given shards only, such as the folds of a cross-validation."""
         chosen = [self.shards[s] for s in shards]
-        return Dataset(chosen, self.classes, self.n_features, self.weighting, self.features)
+        return Dataset(chosen, self.classes, self.n_features, self.weighting, self.features, self._stored)
 
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample."""
@@ -153,9 +204,14 @@ class Dataset:
     def column_nnz(self) -> NDArray[np.int64]:
         """Return the number of stored entries of every feature."""
         if self._column_nnz is None:
-            counts = np.zeros(self.n_features, np.int64)
-            for shard in self.shards:
-                counts += np.diff(shard.indptr(0, self.n_features))
+            splits = self._whole_splits()
+            if self._stored and splits is not None:
+                shape = (self.n_features,)
+                counts = self._stored.statistic(splits, "nnz", shape, 0, self.n_features).astype(np.int64)
+            else:
+                counts = np.zeros(self.n_features, np.int64)
+                for shard in self.shards:
+                    counts += np.diff(shard.indptr(0, self.n_features))
             self._column_nnz = counts
         return self._column_nnz
 
@@ -208,19 +264,58 @@ class Dataset:
     def class_statistics(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
 
-        The values are those of `read_block`: before row and column scale.
+        The values are those of `read_block`: before row and column scale. Whole splits of a dataset
+        on disk have them stored; otherwise the block is read.
 
         Returns
         -------
         sums, squares : float64 arrays of shape (n_classes, hi - lo)
         """
-        sums = np.zeros((self.n_classes, hi - lo))
-        squares = np.zeros((self.n_classes, hi - lo))
-        labels = self.labels()
-        block = read_block(self, lo, hi)
-        for s in range(self.n_shards):
-            add_class_statistics(
-                block.indptr[s], block.indices, block.data,
-                labels[self.base[s] : self.base[s + 1]], sums, squares,
-            )  # fmt: skip
-        return sums, squares
+        splits = self._whole_splits()
+        if self._stored is None or splits is None:
+            sums, squares = block_statistics(self, read_block(self, lo, hi), self.labels())
+            return sums.T, squares.T
+        shape = (self.n_classes, self.n_features)
+        return (
+            self._stored.statistic(splits, "class_sum", shape, lo, hi),
+            self._stored.statistic(splits, "class_sum_squares", shape, lo, hi),
+        )
+
+    def _whole_splits(self) -> list[str] | None:
+        """Return the splits these shards are all the shards of, or None."""
+        if self._stored is None:
+            return None
+        stored = Counter(entry.split for entry in self._stored.manifest.shards)
+        mine = Counter(shard.split for shard in self.shards)
+        return list(mine) if all(stored[split] == n for split, n in mine.items()) else None
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read from files so far, by this dataset and everything taken from it."""
+        return self._stored.counter.total if self._stored else 0
+
+    @property
+    def path(self) -> Path | None:
+        """Folder of the dataset, or None in memory."""
+        return self._stored.path if self._stored else None
+
+    @property
+    def feature_signature(self) -> str:
+        """SHA-256 of number and description of the features: equal if a model fits both datasets."""
+        return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
+
+    def info(self) -> dict[str, Any]:
+        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""
+        stored = sum(shard.nbytes for shard in self.shards)
+        if self._stored and len(self.shards) == len(self._stored.manifest.shards):
+            stored += sum(file.bytes for file in self._stored.manifest.files)
+            stored += (self._stored.path / MANIFEST).stat().st_size
+        return {
+            "n_samples": self.n_samples,
+            "n_features": self.n_features,
+            "n_classes": self.n_classes,
+            "nnz": self.nnz,
+            "n_shards": self.n_shards,
+            "splits": self.splits,
+            "bytes": stored,
+        }

@@ -51,6 +51,7 @@ class MemoryShard:
         self.n_features = len(indptr) - 1
         self.nnz = len(indices)
         self.dtype = data.dtype
+        self.nbytes = int(indptr.nbytes + indices.nbytes + data.nbytes + table.nbytes)
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""

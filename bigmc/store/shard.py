@@ -20,6 +20,8 @@ class Shard(Protocol):
         Of the stored values: int8, int16, int32, float32 or float64.
     split : str
         Name of the split all rows belong to.
+    nbytes : int
+        Bytes it takes where it is kept: of its files, or of its arrays.
     """
 
     n_rows: int
@@ -27,6 +29,7 @@ class Shard(Protocol):
     nnz: int
     dtype: np.dtype[Any]
     split: str
+    nbytes: int
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the ``hi - lo + 1`` offsets of columns ``lo`` to ``hi``, counted from the first entry."""

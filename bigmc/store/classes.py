@@ -1,0 +1,51 @@
+"""Labels as they were given, by class code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.store.commit import replacing
+from bigmc.store.layout import CLASSES, ClassesType, damaged
+
+_ARROW = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_(), "float": pa.float64()}
+_NUMPY = {"int64": np.int64, "string": np.str_, "bool": np.bool_, "float": np.float64}
+_KINDS: dict[str, ClassesType] = {
+    "i": "int64", "u": "int64", "b": "bool", "f": "float", "U": "string", "O": "string", "T": "string",
+}  # fmt: skip
+
+
+def write_classes(path: Path, classes: NDArray[Any]) -> ClassesType:
+    """Write classes.parquet of the dataset at `path` and return the type of the labels."""
+    kind = _KINDS.get(classes.dtype.kind)
+    try:
+        if kind is None:
+            raise TypeError
+        labels = pa.array(classes.tolist(), _ARROW[kind])
+    except (pa.ArrowException, OverflowError, TypeError):
+        raise DataError(
+            f"labels of type {classes.dtype} cannot be stored", "use integers, strings, booleans or floats"
+        ) from None
+    codes = pa.array(np.arange(len(classes), dtype=np.int32))
+    with replacing(path / CLASSES) as file:
+        pq.write_table(pa.table({"code": codes, "label": labels}), file, write_page_checksum=True)
+    return kind
+
+
+def read_classes(path: Path, kind: ClassesType) -> NDArray[Any]:
+    """Return the labels of the dataset at `path` in the order of their codes."""
+    file = path / CLASSES
+    try:
+        table = pq.read_table(file, page_checksum_verification=True)
+        codes, labels = table.column("code").to_numpy(), table.column("label")
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise damaged(file, f"cannot be read ({error})") from None
+    if labels.type != _ARROW[kind] or not np.array_equal(codes, np.arange(len(codes))):
+        raise damaged(file, f"does not hold labels of type {kind}")
+    return np.array(labels.to_pylist(), dtype=_NUMPY[kind])

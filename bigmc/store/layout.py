@@ -1,0 +1,207 @@
+"""The dataset on disk, format version 1: names of files and the manifest that lists them all.
+
+::
+
+    reviews.bigmc/
+      zarr.json           zarr v3 group; attributes under the one key "bigmc"
+      manifest.json       written last, atomically: its presence means the dataset is complete
+      classes.parquet     class code -> original label
+      shards/000000/
+        rows.parquet      label, row_id, norm, entries, passthrough columns
+        x/                sparse: group in anndata's csc_matrix encoding; dense: array chunked by columns
+      statistics/SPLIT/   zarr group: nnz, sum, sum_squares, class_sum, class_sum_squares
+      wip/                unfinished parts and locks; ignored by readers
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bigmc.errors import StoreError
+from bigmc.store.values import VALUE_DTYPES
+
+FORMAT_VERSION = 1
+
+MANIFEST = "manifest.json"
+CLASSES = "classes.parquet"
+GROUP = "zarr.json"
+SHARDS = "shards"
+STATISTICS = "statistics"
+WIP = "wip"
+ROWS_TABLE = "rows.parquet"
+MATRIX = "x"
+
+#: Type of the original labels; names the Arrow type of classes.parquet.
+ClassesType = Literal["int64", "string", "bool", "float"]
+
+
+def shard_folder(path: Path, name: str) -> Path:
+    """Return the folder of the shard called `name`, such as ``"000000"``."""
+    return path / SHARDS / name
+
+
+def damaged(path: Path | str, why: str) -> StoreError:
+    """Return the error for a file that is not as it was written."""
+    return StoreError(f"{path}: {why}", "run bigmc verify")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file as written: `path` relative to the shard or the dataset, size in bytes, SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """What the manifest says of one shard.
+
+    Attributes
+    ----------
+    name : str
+        Folder under ``shards/``.
+    split : str
+    rows, nnz : int
+        A dense shard stores ``rows * n_features`` entries.
+    dtype : str
+        Of the values, such as ``"int8"``.
+    kind : {"sparse", "dense"}
+    files : tuple of FileEntry
+        Every file of the folder, paths relative to it.
+    """
+
+    name: str
+    split: str
+    rows: int
+    nnz: int
+    dtype: str
+    kind: Literal["sparse", "dense"]
+    files: tuple[FileEntry, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.bytes for f in self.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as a dict for JSON."""
+        fields = {k: v for k, v in self.__dict__.items() if k != "files"}
+        return {**fields, "files": [[f.path, f.bytes, f.sha256] for f in self.files]}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> ShardEntry:
+        """Return the entry written by `to_dict`."""
+        entry = cls(**{**fields, "files": tuple(FileEntry(*f) for f in fields["files"])})
+        if entry.kind not in ("sparse", "dense") or np.dtype(entry.dtype) not in VALUE_DTYPES:
+            raise ValueError(f"shard {entry.name} of kind {entry.kind} and dtype {entry.dtype}")
+        return entry
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of manifest.json.
+
+    Attributes
+    ----------
+    n_features : int
+    classes_type : {"int64", "string", "bool", "float"}
+    splits : dict of str to int
+        Rows of each split.
+    shards : tuple of ShardEntry
+    files : tuple of FileEntry
+        Files outside the shards, paths relative to the dataset.
+    features : dict
+        What the features are; copied into every model.
+    weighting : dict
+        See `bigmc.store.weighting.Weighting.to_dict`.
+    provenance : dict
+        Sources, options and versions that made the dataset.
+    rows_in, rows_quarantined : int
+        ``rows_in`` = stored rows + quarantined rows.
+    signature : str
+        Digest of sources and options, by which a finished ingest knows its rerun.
+    version : int
+    """
+
+    n_features: int
+    classes_type: ClassesType
+    splits: dict[str, int]
+    shards: tuple[ShardEntry, ...]
+    files: tuple[FileEntry, ...]
+    features: dict[str, Any]
+    weighting: dict[str, bool]
+    provenance: dict[str, Any]
+    rows_in: int
+    rows_quarantined: int
+    signature: str
+    version: int = FORMAT_VERSION
+
+    def to_json(self) -> bytes:
+        """Return the text of manifest.json, with a digest of itself."""
+        fields = {**self.__dict__, "shards": [s.to_dict() for s in self.shards]}
+        fields["files"] = [asdict(f) for f in self.files]
+        fields["checksum"] = _digest(fields)
+        return json.dumps(fields, indent=1, sort_keys=True).encode()
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` as the one JSON text equal values share."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json({k: v for k, v in fields.items() if k != "checksum"})).hexdigest()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read the manifest of the dataset at `path`.
+
+    Raises
+    ------
+    StoreError
+        If there is no dataset, it is unfinished, of another version, or the manifest is damaged.
+    """
+    file = path / MANIFEST
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        raise _absent(path) from None
+    except NotADirectoryError:
+        raise StoreError(f"{path} is a file, not a bigmc dataset") from None
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        fields = json.loads(text)
+        version = fields["version"]
+    except (ValueError, KeyError, TypeError):
+        raise damaged(file, "not the manifest of a bigmc dataset") from None
+    if version != FORMAT_VERSION:
+        raise StoreError(
+            f"{path} was made by format version {version}; this bigmc reads {FORMAT_VERSION}",
+            "install the bigmc it was made with, or ingest again",
+        )
+    if fields.pop("checksum", None) != _digest(fields):
+        raise damaged(file, "edited or damaged: its checksum does not match")
+    try:
+        fields["shards"] = tuple(ShardEntry.from_dict(s) for s in fields["shards"])
+        fields["files"] = tuple(FileEntry(**f) for f in fields["files"])
+        return Manifest(**fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(file, f"not a manifest of version {FORMAT_VERSION} ({error})") from None
+
+
+def _absent(path: Path) -> StoreError:
+    if not path.exists():
+        return StoreError(f"there is no dataset at {path}")
+    if (path / SHARDS).exists() or (path / WIP).exists():
+        return StoreError(f"{path}: ingest not finished", "rerun the same command")
+    return StoreError(f"{path} is not a bigmc dataset: it has no {MANIFEST}")

@@ -1,0 +1,100 @@
+"""What is known of every feature, and of every class and feature: entries, sum, sum of squares.
+
+The values are those of `bigmc.store.block.read_block`: raw, or ones if the weighting is binary.
+On disk they are kept per split, so that those of the training rows contain nothing of the test rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels.csc import add_class_statistics
+from bigmc.store.block import Block, stream_blocks
+from bigmc.store.chunks import ArrayReader, ArrayWriter, ByteCounter
+from bigmc.store.groups import write_group
+from bigmc.store.layout import STATISTICS, FileEntry, damaged
+
+if TYPE_CHECKING:
+    from bigmc.store.dataset import Dataset
+
+_Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def block_statistics(dataset: Dataset, block: Block, labels: NDArray[np.int32]) -> _Pair:
+    """Return sum and sum of squares of a block's columns, of shape (hi - lo, n_classes)."""
+    if labels.size and not 0 <= labels.min() <= labels.max() < dataset.n_classes:
+        raise DataError(f"labels outside the {dataset.n_classes} classes", "statistics need labelled samples")
+    sums = np.zeros((block.hi - block.lo, dataset.n_classes))
+    squares = np.zeros_like(sums)
+    for s in range(dataset.n_shards):
+        rows = labels[block.base[s] : block.base[s + 1]]
+        add_class_statistics(block.indptr[s], block.indices, block.data, rows, sums, squares)
+    return sums, squares
+
+
+def write_statistics(
+    path: Path, dataset: Dataset, split: str, memory_limit: int, progress: Callable[[int], None]
+) -> list[FileEntry]:
+    """Compute and write the statistics of one split in one pass over its blocks.
+
+    Parameters
+    ----------
+    path : Path
+        Of the dataset on disk.
+    dataset : Dataset
+        The samples of the split.
+    split : str
+    memory_limit : int
+        Bytes for two blocks and the statistics of one; at least one feature is taken at a time.
+    progress : callable
+        Called with the number of features done.
+    """
+    counts, labels = dataset.column_nnz(), dataset.labels()
+    n_classes, n_features = dataset.n_classes, dataset.n_features
+    # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
+    exact = np.dtype(np.int64)
+    dtype = exact if dataset.dtype.kind == "i" and dataset.dtype.itemsize < 4 else np.dtype(np.float64)
+    folder = path / STATISTICS / split
+    files = [write_group(folder, path, {})]
+    shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        "nnz": ((n_features,), exact),
+        "sum": ((n_features,), dtype),
+        "sum_squares": ((n_features,), dtype),
+        "class_sum": ((n_classes, n_features), dtype),
+        "class_sum_squares": ((n_classes, n_features), dtype),
+    }
+    writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
+    writers["nnz"].append(counts)
+    width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))
+    ranges = [
+        (start, min(start + width, hi))
+        for lo, hi in dataset.plan(memory_limit // 4)
+        for start in range(lo, hi, width)
+    ]
+    for block in stream_blocks(dataset, ranges):
+        sums, squares = block_statistics(dataset, block, labels)
+        for name, values in (("sum", sums), ("sum_squares", squares)):
+            writers[name].append(values.sum(axis=1).astype(dtype))
+            writers[f"class_{name}"].append(values.astype(dtype))
+        progress(block.hi)
+    return files + [file for writer in writers.values() for file in writer.close()]
+
+
+def read_statistic(
+    path: Path, split: str, name: str, shape: tuple[int, ...], lo: int, hi: int, counter: ByteCounter
+) -> NDArray[np.float64]:
+    """Read columns ``lo`` to ``hi`` of one statistic as float64; `shape` is that of the whole array."""
+    folder = path / STATISTICS / split / name
+    reader = ArrayReader(folder, counter)
+    if reader.shape != shape:
+        raise damaged(folder, f"has the shape {reader.shape} instead of {shape}")
+    rows = shape[0] if len(shape) == 2 else 1
+    out = np.empty((hi - lo) * rows)
+    reader.read(lo * rows, hi * rows, out)
+    return out if len(shape) == 1 else out.reshape(hi - lo, rows).T

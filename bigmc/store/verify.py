@@ -1,0 +1,67 @@
+"""Compare every byte of a dataset with its manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bigmc.errors import StoreError
+from bigmc.store.commit import sha256
+from bigmc.store.layout import MANIFEST, WIP, FileEntry, Manifest, read_manifest, shard_folder
+
+
+def verify(path: Path | str, n_workers: int = 2) -> list[str]:
+    """Return what is wrong with the dataset at `path`, one line per file; empty if nothing is.
+
+    Finds changed, exchanged, missing and additional files by size and SHA-256, an edited manifest, an
+    unfinished dataset and an unknown format version. ``wip/`` is not looked at.
+
+    Parameters
+    ----------
+    path : Path or str
+    n_workers : int, optional
+        Threads that read files.
+    """
+    root = Path(path)
+    try:
+        manifest = read_manifest(root)
+    except StoreError as error:
+        return [str(error)]
+    expected = dict(_expected(root, manifest))
+    with ThreadPoolExecutor(n_workers) as pool:
+        found = list(pool.map(_problem, expected, expected.values()))
+    extra = [f"{file}: is not in the manifest" for file in _present(root) if file not in expected]
+    return [problem for problem in found if problem] + sorted(extra)
+
+
+def _expected(root: Path, manifest: Manifest) -> Iterator[tuple[Path, FileEntry]]:
+    for file in manifest.files:
+        yield root / file.path, file
+    for shard in manifest.shards:
+        for file in shard.files:
+            yield shard_folder(root, shard.name) / file.path, file
+
+
+def _present(root: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        here = Path(folder)
+        if here == root:
+            folders[:] = [name for name in folders if name != WIP]
+            names.remove(MANIFEST)
+        yield from (here / name for name in names)
+
+
+def _problem(path: Path, expected: FileEntry) -> str | None:
+    try:
+        size = path.stat().st_size
+        if size != expected.bytes:
+            return f"{path}: has {size} bytes instead of {expected.bytes}"
+        if sha256(path) != expected.sha256:
+            return f"{path}: its contents have changed"
+    except FileNotFoundError:
+        return f"{path}: is missing"
+    except OSError as error:
+        return f"{path}: cannot be read ({error.strerror})"
+    return None

@@ -1,0 +1,174 @@
+"""Writing one shard to disk: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels.csc import first_bad_row, rows_to_csc
+from bigmc.store.chunks import CHUNK, ArrayWriter
+from bigmc.store.commit import PARTIAL, file_entry, fsync_folder, fsync_tree
+from bigmc.store.groups import write_group
+from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
+from bigmc.store.memory import MAX_ROWS, row_measures
+from bigmc.store.rows import Rows
+from bigmc.store.values import smallest_exact_dtype
+
+#: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
+_INDPTR_CHUNK = 1 << 16
+
+#: Most entries of a sparse shard: `indptr` is int32.
+_MAX_ENTRIES = np.iinfo(np.int32).max
+
+
+def write_shard(
+    folder: Path, rows: Rows | NDArray[Any], table: pa.Table, *, split: str = "all"
+) -> ShardEntry:
+    """Write one shard; a reader sees all of it or nothing, also after a kill.
+
+    Parameters
+    ----------
+    folder : Path
+        The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used on the way.
+    rows : Rows or 2-D array
+        At most 65,536 samples. A dense array of which more than half is zero is stored sparse.
+    table : pyarrow.Table
+        One row per sample with ``label`` (int32), ``row_id`` (int64) and further columns to pass
+        through; ``norm`` and ``entries`` are added here.
+    split : str, optional
+        Split all rows belong to.
+
+    Returns
+    -------
+    ShardEntry
+        For the manifest.
+
+    Raises
+    ------
+    DataError
+        If there are too many rows or entries, or a row's features are out of range or not increasing.
+    """
+    if not isinstance(rows, Rows) and np.count_nonzero(rows) * 2 < rows.size:
+        rows = _sparse_rows(rows)
+    n_rows = rows.n_rows if isinstance(rows, Rows) else len(rows)
+    if n_rows > MAX_ROWS:
+        raise DataError(f"a shard has at most {MAX_ROWS} rows and got {n_rows}")
+    if table.num_rows != n_rows or [table.schema.field(n).type for n in ("label", "row_id")] != [
+        pa.int32(), pa.int64(),
+    ]:  # fmt: skip
+        raise ValueError("the table needs one row per sample, label of int32 and row_id of int64")
+    aside = folder.with_name(folder.name + PARTIAL)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    if isinstance(rows, Rows):
+        nnz, dtype, norm, entries, files = _write_sparse(aside, rows)
+    else:
+        nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
+    table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
+    files.append(_write_table(aside, table))
+    fsync_tree(aside)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(aside, folder)
+    fsync_folder(folder.parent)
+    kind: Literal["sparse", "dense"] = "sparse" if isinstance(rows, Rows) else "dense"
+    return ShardEntry(folder.name, split, n_rows, nnz, dtype.name, kind, tuple(files))
+
+
+_Written = tuple[int, np.dtype[Any], NDArray[np.float32], NDArray[np.int32], list[FileEntry]]
+
+
+def _write_sparse(folder: Path, rows: Rows) -> _Written:
+    nnz = len(rows.indices)
+    if nnz > _MAX_ENTRIES:
+        raise DataError(f"{nnz} entries are more than a shard can number", "make shards of fewer rows")
+    bad = first_bad_row(rows.indptr, rows.indices, rows.n_features)
+    if bad >= 0:
+        within = f"increasing within 0..{rows.n_features - 1}"
+        raise DataError(f"the features of row {bad} of shard {folder.stem} are not {within}")
+    dtype = smallest_exact_dtype(rows.data)
+    indptr, indices, data = rows_to_csc(
+        rows.indptr, rows.indices, rows.data.astype(dtype, copy=False), rows.n_features
+    )
+    matrix = folder / MATRIX
+    attributes = {
+        "encoding-type": "csc_matrix",
+        "encoding-version": "0.1.0",
+        "shape": [rows.n_rows, rows.n_features],
+    }
+    files = [write_group(matrix, folder, attributes)]
+    for name, values, delta, chunk in (
+        ("data", data, False, CHUNK),
+        ("indices", indices, True, CHUNK),
+        ("indptr", indptr.astype(np.int32), True, _INDPTR_CHUNK),
+    ):
+        writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, delta=delta, chunk=chunk)
+        writer.append(values)
+        files += writer.close()
+    norm, entries = row_measures(indptr, indices, data, rows.n_rows)
+    return nnz, dtype, norm, entries, files
+
+
+def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
+    dtype = smallest_exact_dtype(values)
+    writer = ArrayWriter(folder / MATRIX, folder, values.shape, dtype)
+    squares = np.zeros(len(values))
+    for j in range(values.shape[1]):
+        column = values[:, j].astype(dtype)
+        writer.append(column)
+        squares += column.astype(np.float64) ** 2
+    entries = np.full(len(values), values.shape[1], np.int32)
+    return values.size, dtype, np.sqrt(squares).astype(np.float32), entries, writer.close()
+
+
+def _sparse_rows(values: NDArray[Any]) -> Rows:
+    """Return the entries of a dense array that are not zero."""
+    where = values != 0
+    indptr = np.concatenate([[0], np.cumsum(where.sum(axis=1, dtype=np.int64))])
+    return Rows(indptr, np.nonzero(where)[1].astype(np.int32), values[where], values.shape[1])
+
+
+def _write_table(folder: Path, table: pa.Table) -> FileEntry:
+    path = folder / ROWS_TABLE
+    ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        use_dictionary=[n for n in table.column_names if n not in ordered],
+        column_encoding=dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
+        write_statistics=False,
+    )
+    return file_entry(path, folder)
+
+
+def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
+    """Replace the table of a shard, as when final label codes are known, and return its new entry.
+
+    Parameters
+    ----------
+    folder : Path
+        The shard's folder.
+    entry : ShardEntry
+        What `write_shard` returned.
+    table : pyarrow.Table
+        The shard's whole table with changed columns, such as from ``StoredShard.table``.
+    """
+    aside = folder.with_name(folder.name + PARTIAL)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    new = _write_table(aside, table)
+    fsync_tree(aside)
+    os.replace(aside / ROWS_TABLE, folder / ROWS_TABLE)
+    fsync_folder(folder)
+    aside.rmdir()
+    return replace(entry, files=tuple(new if f.path == ROWS_TABLE else f for f in entry.files))
