@@ -160,10 +160,9 @@ def load_model(path: str | Path) -> Any:
     ModelError
         If it is no model, damaged or of another version.
     """
-    from bigmc.estimators import SparseClassifier
-    from bigmc.model import load_model as load
+    from bigmc.estimators import load_estimator
 
-    return SparseClassifier.from_model(load(path))
+    return load_estimator(path)
 
 
 def train(
@@ -231,7 +230,9 @@ def train(
                 _claim(work / "training.json", params, target)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
-                    estimator.fit_dataset(data[split], checkpoint=FileCheckpoint(work), progress=progress)
+                    estimator.fit_dataset(
+                        data[split], checkpoint=FileCheckpoint(work), progress=progress, scratch=work
+                    )
                 names = _names(data, estimator.model_.features)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
 from bigmc.model import Model, load_model
 from bigmc.progress import ProgressCallback, silent
-from bigmc.solvers import Certificate, solve
+from bigmc.solvers import Certificate, Checkpoint, solve
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -134,21 +135,36 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the memory limit is too small.
         """
         if not isinstance(X, Dataset):
-            return self._fit_dataset(self._dataset(X, y), sample_weight=sample_weight)
+            return self.fit_dataset(self._dataset(X, y), sample_weight=sample_weight)
         if y is not None:
             raise DataError("a dataset has its labels inside", "call fit(dataset) without y")
         self.__dict__.pop("feature_names_in_", None)
-        return self._fit_dataset(X, sample_weight=sample_weight)
+        return self.fit_dataset(X, sample_weight=sample_weight)
 
-    def _fit_dataset(
+    def fit_dataset(
         self,
         dataset: Dataset,
         *,
         sample_weight: ArrayLike | None = None,
-        checkpoint: Any = None,
+        checkpoint: Checkpoint | None = None,
         progress: ProgressCallback = silent,
+        scratch: Path | None = None,
     ) -> SparseClassifier:
-        """Train on a dataset; `checkpoint` (an object with save, load, clear) makes it resumable."""
+        """Train on a dataset, with what a long run needs beside `fit`.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Labelled samples.
+        sample_weight : array-like of shape (n_samples,), optional
+            As for `fit`.
+        checkpoint : Checkpoint, optional
+            Where the state is saved, and read from at the start.
+        progress : callable, optional
+            Called with a `Progress` after every pass.
+        scratch : Path, optional
+            Folder for scores that do not fit into memory; by default the system's for temporary files.
+        """
         self._check_params()
         labels = dataset.labels()
         if len(labels) == 0 or labels.min() < 0:
@@ -173,6 +189,7 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             engine=self._workers(),
             checkpoint=checkpoint,
             progress=progress,
+            scratch=scratch,
         )
         bounds = solution.certificate
         model = Model(
