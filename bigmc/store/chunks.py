@@ -23,8 +23,8 @@ indptr   delta, bitshuffle, lz4hc    0.039
 
 So: delta (``numcodecs.delta``, which zarr brings along), bitshuffle and lz4hc: 1.89 bytes per entry
 against 2.38 without delta. lz4hc is read by the lz4 decoder and compresses 35 M entries/s on one
-thread, more than text gives when it is hashed. On a machine that was busy with other work a shard was
-decoded 1.8 to 6.5 times as fast as through zarr's own API, into memory that is used again.
+thread, more than text gives when it is hashed. Read through zarr's own API the same shards take four
+times the processor time (60 against 246 M entries per second of it).
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ from bigmc.store.layout import FileEntry, damaged
 blosc.use_threads = False
 
 #: Elements of a chunk. A block of features takes one slice of every shard and decodes whole chunks, on
-#: average one too many per shard. Files read over their size, and M entries/s, for four shards of 1.4 M
-#: entries read in slices of 0.28 M (5 blocks; `bench/store.py --shards 4`, on a busy machine):
+#: average one too many per shard. Bytes read over size, and M entries per second of processor time, for
+#: four shards of 1.4 M entries in slices of 0.28 M (`bench/store.py --shards 4`):
 #:
-#:    64 Ki  1.22  213      128 Ki  1.39  239      256 Ki  1.73  224      1 Mi  3.35  48
+#:    64 Ki  1.22  216      128 Ki  1.39  207      256 Ki  1.73  128      1 Mi  3.35  88
 #:
-#: Larger chunks compress no better (1.486 and 1.483 bytes per entry for 128 and 256 Ki). Decoding a part
-#: of a chunk is no way out: numcodecs 0.16 has no partial blosc decoder, and delta starts at the front.
+#: 64 Ki would double the number of files and gain nothing; larger chunks compress no better (1.486 and
+#: 1.483 bytes per entry for 128 and 256 Ki). Decoding a part of a chunk is no way out: numcodecs 0.16
+#: has no partial blosc decoder, and delta starts at the front.
 CHUNK = 1 << 17
 
 _CRC_BYTES = 4
