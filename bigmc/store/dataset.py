@@ -96,6 +96,7 @@ class Dataset:
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
         self._stored = stored
         self._column_nnz: NDArray[np.int64] | None = None
+        self._labels: NDArray[np.int32] | None = None
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -286,7 +287,9 @@ class Dataset:
             ]
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
-        sums, squares = block_statistics(self, read_block(self, lo, hi), self.labels())
+        if self._labels is None:
+            self._labels = self.labels()  # asked for block after block
+        sums, squares = block_statistics(self, read_block(self, lo, hi), self._labels)
         return sums.T, squares.T
 
     @property
