@@ -1,5 +1,37 @@
-"""bigmc: multiclass learning on data larger than memory, with a certificate."""
+"""bigmc: multiclass learning on data larger than memory, with a certificate.
+
+Public names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, train
+    from bigmc.estimators import SparseClassifier
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "SparseClassifier",
+    "evaluate",
+    "ingest",
+    "inspect",
+    "load_model",
+    "open_dataset",
+    "predict",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "bigmc.estimators" if name == "SparseClassifier" else "bigmc.api"
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

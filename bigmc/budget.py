@@ -184,7 +184,8 @@ class Plan:
         parts = ", ".join(f"{item.name} {format_bytes(item.n_bytes)}" for item in listed if item.n_bytes)
         needed = max(self.total, SMALLEST_LIMIT)
         raise MemoryLimitError(
-            f"{step} needs {format_bytes(self.total)}, the memory limit is {format_bytes(self.limit)} ({parts})",
+            f"{step} needs {format_bytes(self.total)} ({parts}), more than the limit of "
+            f"{format_bytes(self.limit)}",
             f"give --memory {-(-needed // 10**6)}MB or more",
         )
 

@@ -47,6 +47,7 @@ def finish_dataset(
     rows_in: int,
     rows_quarantined: int = 0,
     signature: str = "",
+    extra_files: Sequence[str] = (),
     memory_limit: int = 256 << 20,
     progress: ProgressCallback = silent,
 ) -> Dataset:
@@ -68,6 +69,8 @@ def finish_dataset(
         Rows the sources held and rows set aside.
     signature : str, optional
         Digest of sources and options.
+    extra_files : sequence of str, optional
+        Names of further files in the folder that belong to the dataset.
     memory_limit : int, optional
         Bytes for the pass that computes the statistics.
     progress : callable, optional
@@ -117,7 +120,8 @@ def finish_dataset(
         "weighting": weighting.to_dict(),
         "provenance": dict(provenance),
     }
-    files += [file_entry(path / CLASSES, path), write_group(path, path, {"bigmc": about})]
+    files += [file_entry(path / name, path) for name in (CLASSES, *extra_files)]
+    files.append(write_group(path, path, {"bigmc": about}))
     manifest = Manifest(
         n_features=n_features,
         classes_type=classes_type,

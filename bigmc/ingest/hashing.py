@@ -1,0 +1,374 @@
+"""Feature hashing of text and categories, bit for bit as scikit-learn does it.
+
+`TextHasher.transform` equals ``HashingVectorizer(n_features=2**hash_bits, norm=None, alternate_sign=True)`` in
+every index and every value, explicit zeros (two features of opposite sign in one bucket) included;
+`hash_names` and `hash_categories` equal ``FeatureHasher``. The work is done by `bigmc.kernels.hashing` on
+the buffers of Arrow arrays, without a Python object per document.
+
+References
+----------
+Weinberger, Dasgupta, Langford, Smola, Attenberg: Feature hashing for large scale multitask learning, ICML 2009.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels import hashing as kernel
+from bigmc.store.rows import Rows
+
+Analyzer = Literal["word", "char", "char_wb"]
+Nulls = Literal["refuse", "empty"]
+
+ANALYZERS: dict[str, int] = {"word": kernel.WORD, "char": kernel.CHAR, "char_wb": kernel.CHAR_WB}
+MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
+
+# str.lower makes two code points of the first and looks around the second (final sigma).
+SPECIAL_CODE_POINTS = (0x130, 0x3A3)
+
+PIECE_BYTES = 4 << 20  # text looked at in one go
+PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
+KEEP_BYTES = 16 << 20  # a larger scratch buffer is given back after the call
+
+
+@functools.cache
+def fold_table(lowercase: bool) -> NDArray[np.uint32]:
+    """What folding makes of every code point, as the running Python knows it.
+
+    Parameters
+    ----------
+    lowercase : bool
+        Whether letters are lower-cased.
+
+    Returns
+    -------
+    uint32 array of shape (0x110000,)
+        The folded code point in the low 21 bits, and whether that is a word character (``\\w``) or white space
+        (``\\s``) in the flags `bigmc.kernels.hashing.IS_WORD` and ``IS_SPACE``. Of the two special code points,
+        which never reach the table when it lower-cases, only the flags are right.
+    """
+    table = np.arange(0x110000, dtype=np.uint32)
+    surrogates = slice(0xD800, 0xE000)
+    plain = np.delete(table, np.r_[surrogates, list(SPECIAL_CODE_POINTS)])
+    if lowercase:
+        lowered = plain.astype("<u4").tobytes().decode("utf-32-le").lower()
+        table[plain] = np.frombuffer(lowered.encode("utf-32-le"), "<u4")
+    flags = np.zeros(len(table), np.uint32)
+    everything = "".join(map(chr, range(0x110000)))
+    for pattern, flag in ((r"\w+", kernel.IS_WORD), (r"\s+", kernel.IS_SPACE)):
+        for run in re.finditer(pattern, everything):
+            flags[run.start() : run.end()] |= flag
+    table |= flags[table]
+    table.setflags(write=False)
+    return table
+
+
+class _Scratch(threading.local):
+    """Buffers of one thread, used again from call to call: fresh pages would cost as much as hashing."""
+
+    def __init__(self) -> None:
+        self.folded = np.empty(0, np.uint8)
+        self.bound = np.empty(0, np.uint32)
+        self.reach = np.empty(0, np.uint32)
+        self.hashes = np.empty(kernel.TILE, np.uint32)
+        self.table = np.zeros(0, np.int64)  # all zero between calls of the kernel
+        self.indices = np.empty(0, np.int32)
+        self.values = np.empty(0, np.int32)
+
+    def fit_document(self, n_bytes: int) -> None:
+        """Make room for the folded form of a document; lower-casing adds at most half of its bytes."""
+        if len(self.bound) < n_bytes + 3:
+            size = max(n_bytes + n_bytes // 4, 4096)
+            self.folded = np.empty(size + size // 2 + 8 + kernel.PADDING, np.uint8)
+            self.bound = np.empty(size + 3, np.uint32)
+            self.reach = np.empty(size + 3, np.uint32)
+
+    def fit_entries(self, n_entries: int) -> None:
+        """Make room for the entries of at least one row."""
+        if len(self.indices) < n_entries:
+            self.indices = np.empty(n_entries, np.int32)
+            self.values = np.empty(n_entries, np.int32)
+
+    def widen_table(self) -> None:
+        """Make the counting table four times as large."""
+        self.table = np.zeros(max(4 * len(self.table), 1 << 15), np.int64)
+
+    def trim(self) -> None:
+        """Give back what only an unusually long document needed."""
+        if any(a.nbytes > KEEP_BYTES for a in vars(self).values()):
+            self.__init__()  # type: ignore[misc]
+
+
+_scratch = _Scratch()
+
+
+def string_pieces(
+    texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse", piece_bytes: int = PIECE_BYTES
+) -> Iterator[tuple[int, pa.Array, NDArray[np.int64], NDArray[np.uint8]]]:
+    """Walk through the strings of an Arrow array by pieces of some megabytes.
+
+    Parameters
+    ----------
+    texts : pyarrow Array or ChunkedArray
+        Strings: ``string`` or ``large_string``, or what casts to it without loss (views, dictionaries).
+    nulls : {"refuse", "empty"}
+        Whether a missing string is an error or an empty string.
+    piece_bytes : int
+        Text in a piece, unless one string is longer.
+
+    Yields
+    ------
+    first : int
+        Row of the piece's first string.
+    piece : pyarrow Array
+        The strings.
+    offsets : int64 array of shape (len(piece) + 1,)
+        Where each string begins and ends in ``data``.
+    data : uint8 array
+        The UTF-8 bytes, not copied.
+
+    Raises
+    ------
+    DataError
+        If the array holds no strings, or a null that is to be refused.
+    """
+    if texts.null_count:
+        if nulls == "refuse":
+            row = pc.index(texts.is_null(), True).as_py()
+            raise DataError(f"row {row}: the text is missing (null)", "fill or quarantine missing texts")
+        texts = texts.cast(pa.large_string()).fill_null("")
+    first = 0
+    for chunk in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:
+        if chunk.type not in (pa.string(), pa.large_string()):
+            try:
+                chunk = chunk.cast(pa.large_string())
+            except pa.ArrowException as error:
+                raise DataError(f"texts have the type {chunk.type}", "give a column of strings") from error
+        if len(chunk) == 0:
+            continue
+        wide = chunk.type == pa.large_string()
+        _, starts, data = chunk.buffers()
+        offsets = np.frombuffer(starts, np.int64 if wide else np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        offsets = offsets.astype(np.int64, copy=False)
+        text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        start = 0
+        while start < len(chunk):
+            stop = int(np.searchsorted(offsets, offsets[start] + piece_bytes, side="right")) - 1
+            stop = min(max(stop, start + 1), len(chunk))
+            yield first + start, chunk[start:stop], offsets[start : stop + 1], text
+            start = stop
+        first += len(chunk)
+
+
+@dataclass(frozen=True)
+class TextHasher:
+    """Turns texts into hashed counts of words or characters, as scikit-learn's HashingVectorizer does.
+
+    Parameters
+    ----------
+    analyzer : {"word", "char", "char_wb"}
+        Features are n-grams of words (runs of two or more word characters), of characters, or of characters
+        inside words padded with a space on either side.
+    ngrams : tuple of two int
+        Smallest and largest n.
+    hash_bits : int
+        ``2**hash_bits`` features, 1 to 30.
+    lowercase : bool
+        Lower-case the text first, as `str.lower` does.
+
+    Raises
+    ------
+    DataError
+        If a parameter is not as described.
+    """
+
+    analyzer: Analyzer = "word"
+    ngrams: tuple[int, int] = (1, 2)
+    hash_bits: int = 18
+    lowercase: bool = True
+
+    def __post_init__(self) -> None:
+        if self.analyzer not in ANALYZERS:
+            raise DataError(f"analyzer {self.analyzer!r} is unknown", f"choose one of {', '.join(ANALYZERS)}")
+        pair = self.ngrams
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(_is_int(n) for n in pair)):
+            raise DataError(f"ngrams {pair!r} is not a pair of integers", "give for example (1, 2)")
+        object.__setattr__(self, "ngrams", (int(pair[0]), int(pair[1])))
+        if not 1 <= pair[0] <= pair[1]:
+            raise DataError(f"ngrams {self.ngrams} is no range", "let 1 <= smallest <= largest")
+        if not _is_int(self.hash_bits) or not 1 <= self.hash_bits <= MAX_HASH_BITS:
+            raise DataError(f"hash_bits {self.hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
+        object.__setattr__(self, "hash_bits", int(self.hash_bits))
+        if not isinstance(self.lowercase, bool | np.bool_):
+            raise DataError(f"lowercase {self.lowercase!r} is not a bool", "choose True or False")
+        object.__setattr__(self, "lowercase", bool(self.lowercase))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, ``2**hash_bits``."""
+        return 1 << self.hash_bits
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON takes them."""
+        return {**asdict(self), "ngrams": list(self.ngrams)}
+
+    @classmethod
+    def from_dict(cls, parameters: Mapping[str, Any]) -> TextHasher:
+        """Build a hasher from what `to_dict` gave; an unknown parameter is a DataError."""
+        unknown = sorted(set(parameters) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise DataError(f"text hashing has no parameter {unknown[0]!r}", "was this written by a newer version?")
+        return cls(**parameters)
+
+    def lowered(
+        self, piece: pa.Array, offsets: NDArray[np.int64], text: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Offsets and bytes in which Python has lower-cased the documents that no table can.
+
+        The two arrays given are returned where there is none of them, which is the rule.
+        """
+        special = np.empty(len(piece), np.bool_)
+        if not self.lowercase or kernel.special_rows(offsets, text, special) == 0:
+            return offsets, text
+        mask = pa.array(special)
+        piece = piece.cast(pa.large_string())
+        documents = [document.lower() for document in piece.filter(mask).to_pylist()]
+        piece = pc.replace_with_mask(piece, mask, pa.array(documents, pa.large_string()))
+        [(_, _, offsets, text)] = string_pieces(piece, piece_bytes=1 << 62)
+        return offsets, text
+
+    def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
+        """Hash documents; any number of threads may do so at once.
+
+        Parameters
+        ----------
+        texts : pyarrow Array or ChunkedArray of strings
+            One document per row.
+        nulls : {"refuse", "empty"}
+            Whether a missing document is an error or an empty document.
+
+        Returns
+        -------
+        Rows
+            Signed counts, int16 where all of this batch fit and int32 else.
+
+        Raises
+        ------
+        DataError
+            For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
+        """
+        fold = fold_table(self.lowercase)
+        indptr = np.zeros(len(texts) + 1, np.int64)
+        indices: list[NDArray[np.int32]] = []
+        values: list[NDArray[Any]] = []
+        orders = self.ngrams[1] - self.ngrams[0] + 1
+        for first, piece, offsets, text in string_pieces(texts, nulls):
+            offsets, text = self.lowered(piece, offsets, text)
+            longest = int(np.diff(offsets).max())
+            if longest * min(orders, longest) >= 2**31:
+                raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
+            _scratch.fit_document(longest)
+            _scratch.fit_entries(PIECE_ENTRIES)
+            row = 0
+            while row < len(piece):
+                begin = row
+                status, row = kernel.hash_rows(
+                    row, offsets, text, fold, ANALYZERS[self.analyzer], *self.ngrams, self.hash_bits,
+                    _scratch.folded, _scratch.bound, _scratch.reach, _scratch.hashes, _scratch.table,
+                    indptr[first : first + len(piece) + 1], _scratch.indices, _scratch.values,
+                )  # fmt: skip
+                nnz = indptr[first + row] - indptr[first + begin]
+                if nnz:
+                    indices.append(_scratch.indices[:nnz].copy())
+                    values.append(_compact(_scratch.values[:nnz]))
+                if status == kernel.BAD_UTF8:
+                    raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
+                if status == kernel.MORE_TABLE:
+                    _scratch.widen_table()
+                elif status == kernel.MORE_OUTPUT and row == begin:
+                    _scratch.fit_entries(2 * len(_scratch.indices))
+        _scratch.trim()
+        data = np.concatenate(values) if values else np.empty(0, np.int16)
+        return Rows(indptr, np.concatenate(indices) if indices else np.empty(0, np.int32), data, self.n_features)
+
+
+def hash_categories(
+    values: pa.Array | pa.ChunkedArray, name: str, hash_bits: int, nulls: Nulls = "refuse"
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Hash a column of categories as the features ``name=value``, like scikit-learn's FeatureHasher.
+
+    Parameters
+    ----------
+    values : pyarrow Array or ChunkedArray of strings
+        One category per row.
+    name : str
+        Name of the column.
+    hash_bits : int
+        ``2**hash_bits`` features, 1 to 30.
+    nulls : {"refuse", "empty"}
+        Whether a missing category is an error or an empty string.
+
+    Returns
+    -------
+    indices : int32 array of shape (n_rows,)
+        The feature of each row.
+    signs : int8 array of shape (n_rows,)
+        Its value, 1 or -1.
+    """
+    return _hash_strings(values, f"{name}=".encode(), hash_bits, nulls)
+
+
+def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Feature and sign of single feature names, like scikit-learn's FeatureHasher.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names, for example ``"column=value"``.
+    hash_bits : int
+        ``2**hash_bits`` features, 1 to 30.
+
+    Returns
+    -------
+    indices : int32 array of shape (len(names),)
+        The feature each name falls into.
+    signs : int8 array of shape (len(names),)
+        The sign it counts with, 1 or -1.
+    """
+    return _hash_strings(pa.array(names, pa.large_string()), b"", hash_bits, "refuse")
+
+
+def _hash_strings(
+    strings: pa.Array | pa.ChunkedArray, prefix: bytes, hash_bits: int, nulls: Nulls
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    if not 1 <= hash_bits <= MAX_HASH_BITS:
+        raise DataError(f"hash_bits {hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
+    indices = np.empty(len(strings), np.int32)
+    signs = np.empty(len(strings), np.int8)
+    for first, piece, offsets, text in string_pieces(strings, nulls):
+        buffer = np.empty(len(prefix) + int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)
+        buffer[: len(prefix)] = np.frombuffer(prefix, np.uint8)
+        rows = slice(first, first + len(piece))
+        kernel.hash_strings(offsets, text, buffer, len(prefix), hash_bits, indices[rows], signs[rows])
+    return indices, signs
+
+
+def _compact(values: NDArray[np.int32]) -> NDArray[Any]:
+    """Copy as int16 if every value fits."""
+    fits = values.min() >= -(2**15) and values.max() < 2**15
+    return values.astype(np.int16) if fits else values.copy()
+
+
+def _is_int(n: object) -> bool:
+    return isinstance(n, int | np.integer) and not isinstance(n, bool)

@@ -1,0 +1,118 @@
+"""Class labels: from the values of a column to codes, first within a part, then for the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+
+MISSING = "the label is missing"
+
+
+def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
+    """Return which labels are missing: null, NaN or an empty text."""
+    missing = np.asarray(pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
+    if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
+        missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
+    return missing
+
+
+def plain(labels: pa.Array) -> pa.Array:
+    """Return labels as int64, float64, bool or string.
+
+    Raises
+    ------
+    DataError
+        If the column is of a type that cannot name a class, such as a list or a date.
+    """
+    kind = labels.type
+    if pa.types.is_dictionary(kind):
+        return plain(labels.dictionary_decode())
+    for is_kind, target in (
+        (pa.types.is_boolean, pa.bool_()),
+        (pa.types.is_integer, pa.int64()),
+        (pa.types.is_floating, pa.float64()),
+        (pa.types.is_string, pa.string()),
+        (pa.types.is_large_string, pa.string()),
+        (pa.types.is_null, pa.string()),
+    ):
+        if is_kind(kind):
+            return labels.cast(target)
+    raise DataError(
+        f"the label column has type {kind}, which cannot name a class", "give text, integers or booleans"
+    )
+
+
+class LabelCoder:
+    """Number the labels of one part in the order in which they first appear."""
+
+    def __init__(self) -> None:
+        self._codes: dict[object, int] = {}
+
+    @property
+    def values(self) -> list[object]:
+        """Labels seen, by code."""
+        return list(self._codes)
+
+    def encode(self, labels: pa.Array) -> NDArray[np.int32]:
+        """Return the codes of labels none of which is missing."""
+        encoded = plain(labels).dictionary_encode()
+        codes = [self._codes.setdefault(value, len(self._codes)) for value in encoded.dictionary.to_pylist()]
+        positions = np.asarray(encoded.indices)
+        return np.array(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
+
+
+def merge_classes(parts: Iterable[list[object]], from_text: bool) -> list[object]:
+    """Return the sorted classes of a dataset from the labels of its parts.
+
+    Parameters
+    ----------
+    parts : iterable of list
+        Labels of each part.
+    from_text : bool
+        Whether the labels were read from a text format: if every one is then written exactly as an
+        integer is, the classes are integers.
+
+    Raises
+    ------
+    DataError
+        If the labels are of several types, or fewer than two.
+    """
+    found = {value for part in parts for value in part}
+    kinds = sorted({type(value).__name__ for value in found})
+    if len(kinds) > 1:
+        if set(kinds) == {"int", "float"}:
+            found = {float(value) for value in found}  # type: ignore[arg-type]
+        else:
+            raise DataError(
+                f"labels are of several types ({', '.join(kinds)})", "write all of them the same way"
+            )
+    if len(found) < 2:
+        seen = f"only the class {next(iter(found))!r}" if found else "no class at all"
+        raise DataError(f"the rows hold {seen}", "a classifier needs rows of at least two classes")
+    if from_text and all(_is_integer_text(value) for value in found):
+        found = {int(value) for value in found}  # type: ignore[call-overload]
+    if from_text and all(isinstance(value, float) and value.is_integer() for value in found):
+        found = {int(value) for value in found}  # type: ignore[call-overload]
+    return sorted(found)  # type: ignore[type-var]
+
+
+def recode(local: list[object], classes: list[object]) -> NDArray[np.int32]:
+    """Return for each label of a part its code among the classes of the dataset."""
+    as_class = type(classes[0])
+    position = {value: code for code, value in enumerate(classes)}
+    return np.array([position[as_class(value)] for value in local], dtype=np.int32)  # type: ignore[call-arg]
+
+
+def _is_integer_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return str(int(value)) == value and abs(int(value)) < 2**63
+    except ValueError:
+        return False

@@ -1,0 +1,152 @@
+"""From what the user asked to a job, checked against the sources before any work starts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from bigmc.errors import DataError
+from bigmc.ingest.features import FeatureSpec
+from bigmc.ingest.hashing import TextHasher
+from bigmc.ingest.job import Job
+from bigmc.ingest.recipe import Recipe
+from bigmc.ingest.rejects import OnBadRow
+from bigmc.ingest.source import Source, expand_sources, schema
+from bigmc.ingest.splits import check_splits, parse_splits
+from bigmc.store.weighting import Weighting
+
+DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
+
+MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
+"""Formats that bring features and labels of their own, without names of columns."""
+
+
+def make_job(
+    source: Any,
+    to: Path,
+    *,
+    text: Sequence[str],
+    label: Any,
+    categorical: Sequence[str],
+    numeric: Sequence[str],
+    dense: Sequence[str],
+    keep: Sequence[str],
+    hash_bits: int,
+    ngrams: tuple[int, int],
+    analyzer: str,
+    lowercase: bool,
+    weighting: str | None,
+    split: Mapping[str, float] | str | None,
+    group: str | None,
+    seed: int,
+    n_features: int | None,
+    names: bool,
+    limit: int,
+    on_bad_row: str,
+    format: str | None,
+) -> Job:
+    """Return the job; see :func:`bigmc.api.ingest` for the parameters.
+
+    Raises
+    ------
+    DataError
+        If a parameter, a column or a source cannot be used.
+    """
+    if on_bad_row not in get_args(OnBadRow):
+        raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
+    names_column = isinstance(label, str)
+    sources = expand_sources(source, format, None if names_column else label)
+    hashed = bool(text or categorical or numeric)
+    hasher = TextHasher(analyzer, tuple(ngrams), hash_bits, lowercase) if hashed else None  # type: ignore[arg-type]
+    if sources[0].format in MATRICES:
+        _refuse_columns((*text, *categorical, *numeric, *dense, *keep), group, names_column, sources[0])
+        features = FeatureSpec(n_own=_width(sources, n_features))
+        label_column = None
+    else:
+        features = FeatureSpec(tuple(text), tuple(categorical), tuple(numeric), tuple(dense), hasher)
+        label_column = _check_columns(features, label, names_column, sources[0])
+    splits = parse_splits(split) if isinstance(split, str) else check_splits(split or DEFAULT_SPLITS)
+    recipe = Recipe(
+        sources=tuple(identify(s) for s in sources),
+        features=features,
+        weighting=Weighting.named(weighting or ("l2" if hashed else "counts")),
+        label=label_column,
+        splits=splits,
+        group=group,
+        keep=tuple(keep),
+        seed=int(seed),
+        on_bad_row=on_bad_row,  # type: ignore[arg-type]
+        n_features=n_features,
+    )
+    types = {name: pa.string() for name in features.text}
+    if sources[0].format not in MATRICES:
+        schema(sources, recipe.columns, types=types)
+    options: dict[str, Any] = {"types": types, "n_features": n_features}
+    return Job(to, sources, recipe, limit, names, options)
+
+
+def identify(source: Source) -> dict[str, Any]:
+    """Return what tells a source from another one: path, size and time of change, or a digest."""
+    data = source.data
+    if data is None:
+        file = Path(source.path).resolve()
+        status = file.stat()
+        return {
+            "path": str(file),
+            "format": source.format,
+            "bytes": status.st_size,
+            "changed": status.st_mtime_ns,
+        }
+    digest = hashlib.sha256()
+    if source.format == "dask":
+        digest.update(str(data.name).encode())  # dask names an array by a token of how it is made
+    elif source.format == "table":
+        for batch in data.to_batches():
+            digest.update(batch.serialize())
+    else:
+        arrays = (data.indptr, data.indices, data.data) if sparse.issparse(data) else (data,)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+    if source.labels is not None:
+        digest.update(repr(np.asarray(source.labels).tolist()).encode())
+    shape = [int(n) for n in data.shape]
+    return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
+
+
+def _check_columns(features: FeatureSpec, label: Any, names_column: bool, source: Source) -> str:
+    if not features.columns:
+        raise DataError(
+            f"{source.path}: no column is named to learn from",
+            "name some with --text, --categorical or --dense",
+        )
+    if not names_column:
+        raise DataError(f"{source.path}: no label column is named", "name it with --label")
+    if label in features.columns:
+        raise DataError(f"the column {label!r} is the label and a feature", "leave it out of the features")
+    return str(label)
+
+
+def _refuse_columns(columns: Sequence[str], group: str | None, names_column: bool, source: Source) -> None:
+    if columns or group is not None or names_column:
+        raise DataError(
+            f"{source.path}: {source.format} data has no named columns",
+            "leave out --text, --label and other columns"
+            if source.format == "svmlight"
+            else "pass labels as label=y",
+        )
+    if source.data is not None and source.labels is None:
+        raise DataError(f"{source.path}: an array without labels", "pass them as label=y")
+
+
+def _width(sources: Sequence[Source], n_features: int | None) -> int:
+    """Return the number of features of matrix sources; 0 where only the scan can tell."""
+    widths = {int(source.data.shape[1]) for source in sources if source.data is not None}
+    if len(widths) > 1:
+        raise DataError(f"the arrays have different widths: {sorted(widths)}", "pass arrays of one width")
+    return widths.pop() if widths else n_features or 0

@@ -1,0 +1,106 @@
+"""Rows that cannot be used: where they are, why, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from bigmc.errors import DataError
+
+OnBadRow = Literal["fail", "quarantine"]
+
+RAW_LIMIT = 1000
+
+REJECT_SCHEMA = pa.schema(
+    [
+        ("row_id", pa.int64()),
+        ("path", pa.string()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("raw", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One row that cannot be used.
+
+    Attributes
+    ----------
+    path : str
+        File, or name of the array.
+    line : int
+        Line of the file where the record begins, from 1; for formats without lines (Parquet, arrays,
+        tables) the number of the row in the file, from 0.
+    row : int
+        Row id: number of the record over all sources, from 0.
+    reason : str
+        What is wrong.
+    raw : str or None
+        Beginning of the record, at most 1000 characters; None where there is no text to show.
+    unit : {"line", "row"}
+        What ``line`` counts.
+    """
+
+    path: str
+    line: int
+    row: int
+    reason: str
+    raw: str | None = None
+    unit: Literal["line", "row"] = "line"
+
+    def error(self) -> DataError:
+        """Return the error that stops a run at this row."""
+        place = f"{self.path}:{self.line}" if self.unit == "line" else f"{self.path}: row {self.line}"
+        return DataError(
+            f"{place}: {self.reason}", "mend the row, or set bad rows aside with --on-bad-row quarantine"
+        )
+
+
+def shown(raw: bytes) -> str:
+    """Return the beginning of a record as text, with what is not UTF-8 replaced."""
+    return raw[: 4 * RAW_LIMIT].decode("utf-8", errors="replace")[:RAW_LIMIT]
+
+
+def settle(rejects: Iterable[Reject], on_bad_row: OnBadRow) -> list[Reject]:
+    """Sort the bad rows of a batch, or stop at the first of them.
+
+    Parameters
+    ----------
+    rejects : iterable of Reject
+        Bad rows, in any order.
+    on_bad_row : {"fail", "quarantine"}
+        Whether a bad row stops the run.
+
+    Returns
+    -------
+    list of Reject
+        The bad rows in row order.
+
+    Raises
+    ------
+    DataError
+        At the first bad row, when it shall stop the run.
+    """
+    found = sorted(rejects, key=lambda reject: reject.row)
+    if found and on_bad_row == "fail":
+        raise found[0].error()
+    return found
+
+
+def rejects_table(rejects: Sequence[Reject]) -> Any:
+    """Return bad rows as an Arrow table with the columns row_id, path, line, reason, raw."""
+    return pa.table(
+        {
+            "row_id": [reject.row for reject in rejects],
+            "path": [reject.path for reject in rejects],
+            "line": [reject.line for reject in rejects],
+            "reason": [reject.reason for reject in rejects],
+            "raw": [reject.raw for reject in rejects],
+        },
+        schema=REJECT_SCHEMA,
+    )

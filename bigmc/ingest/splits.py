@@ -1,0 +1,80 @@
+"""Which split a row belongs to: by a hash of its number or of its group, never by its position."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+
+
+def parse_splits(text: str) -> dict[str, float]:
+    """Return the shares in a text such as ``train=0.8,test=0.2``; a lone name takes everything.
+
+    Raises
+    ------
+    DataError
+        If the text cannot be read or the shares do not add up to 1.
+    """
+    cure = "write it like train=0.8,test=0.2"
+    shares: dict[str, float] = {}
+    for item in text.split(","):
+        name, _, share = item.partition("=")
+        try:
+            value = float(share) if share else 1.0
+        except ValueError:
+            raise DataError(f"{share!r} is not a share of a split", cure) from None
+        if name.strip() in shares:
+            raise DataError(f"the split {name.strip()!r} is named twice", cure)
+        shares[name.strip()] = value
+    return check_splits(shares)
+
+
+def check_splits(shares: Mapping[str, float]) -> dict[str, float]:
+    """Return the shares if they are positive and add up to 1.
+
+    Raises
+    ------
+    DataError
+        If they do not, or a name is not made of letters, digits, ``_``, ``-`` and ``.``.
+    """
+    cure = "write it like train=0.8,test=0.2"
+    for name, share in shares.items():
+        if not name or not all(c.isalnum() or c in "_-." for c in name):
+            raise DataError(f"{name!r} cannot be the name of a split", cure)
+        if not 0 < share <= 1:
+            raise DataError(f"the split {name!r} has the share {share:g}", cure)
+    if abs(sum(shares.values()) - 1) > 1e-9:
+        raise DataError(f"the shares of the splits add up to {sum(shares.values()):g}, not 1", cure)
+    return dict(shares)
+
+
+def assign_splits(fractions: NDArray[np.float64], shares: Mapping[str, float]) -> NDArray[np.intp]:
+    """Return for each number in [0, 1) the position of the split whose interval holds it."""
+    edges = np.cumsum(list(shares.values()))[:-1]
+    return np.searchsorted(edges, fractions, side="right")
+
+
+def row_fractions(rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each row number: SplitMix64 (Steele, Lea and Flood 2014)."""
+    with np.errstate(over="ignore"):
+        z = rows.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
+        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)) * 2.0**-53
+
+
+def group_fractions(groups: pa.Array, seed: int) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each row, the same for all rows of a group."""
+    encoded = groups.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    key = (seed % 2**64).to_bytes(8, "little")
+    digests = (hashlib.blake2b(str(v).encode(), digest_size=8, key=key).digest() for v in values)
+    by_group = np.array([int.from_bytes(d, "little") >> 11 for d in digests], dtype=np.float64) * 2.0**-53
+    return by_group[np.asarray(encoded.indices)]

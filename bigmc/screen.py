@@ -1,0 +1,139 @@
+"""What a person sees: progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from bigmc import progress as messages
+from bigmc.budget import format_bytes
+
+SECONDS_BETWEEN_LINES = 5.0
+"""How often progress is written where no bar can be drawn, as in a batch job's log."""
+
+
+class Screen:
+    """Draws progress messages: a bar on a terminal, a line now and then in a log."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._last_line = 0.0
+        self._started: dict[str, float] = {}
+
+    def __enter__(self) -> Screen:
+        if self._console.is_terminal:
+            self._bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeRemainingColumn(),
+                _Facts(),
+                console=self._console,
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def say(self, line: str) -> None:
+        """Write a line for the person at the terminal."""
+        self._console.print(escape(line), highlight=False, soft_wrap=True)
+
+    def update(self, message: messages.Progress) -> None:
+        """Show a progress message."""
+        if self._bars is not None:
+            self._update_bar(self._bars, message)
+        else:
+            self._write_line(message)
+
+    def _update_bar(self, bars: Progress, message: messages.Progress) -> None:
+        if message.stage not in self._tasks:
+            self._tasks[message.stage] = bars.add_task(message.stage)
+        bars.update(
+            self._tasks[message.stage],
+            completed=message.done,
+            total=message.total or None,
+            facts=describe(message.facts),
+        )
+
+    def _write_line(self, message: messages.Progress) -> None:
+        now = time.monotonic()
+        started = self._started.setdefault(message.stage, now)
+        finished = message.total > 0 and message.done >= message.total
+        if not finished and now - self._last_line < SECONDS_BETWEEN_LINES:
+            return
+        self._last_line = now
+        share = message.done / message.total if message.total else 0.0
+        left = (now - started) * (1 - share) / share if share else 0.0
+        done = f"{message.done:,}/{message.total:,} {message.unit}" if message.total else f"{message.done:,}"
+        remaining = f", {left:.0f} s left" if left >= 1 else ""
+        print(f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip(), file=sys.stderr)
+
+
+class _Facts(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(task.fields.get("facts", ""))
+
+
+def describe(facts: Mapping[str, float]) -> str:
+    """Return figures for a person: ``gap 0.00123  rows/s 1.2e+06``."""
+    return "  ".join(f"{name} {_figure(name, value)}" for name, value in facts.items())
+
+
+def _figure(name: str, value: float) -> str:
+    if "bytes" in name:
+        return format_bytes(value)
+    return f"{value:,.0f}" if abs(value) >= 100 and float(value).is_integer() else f"{value:.4g}"
+
+
+def show(result: Mapping[str, object], as_json: bool) -> None:
+    """Write a result to stdout: one line of JSON, or one line per figure."""
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        return
+    for line in _lines(result, indent=0):
+        print(line)
+
+
+def _lines(value: Mapping[str, object], indent: int) -> list[str]:
+    width = max((len(str(key)) for key in value), default=0)
+    lines: list[str] = []
+    for key, item in value.items():
+        pad = " " * indent
+        if isinstance(item, Mapping) and item:
+            lines += [f"{pad}{key}", *_lines(item, indent + 2)]
+        elif isinstance(item, list) and item and isinstance(item[0], Mapping):
+            lines += [f"{pad}{key}", *(f"{pad}  {_row(entry)}" for entry in item)]
+        else:
+            lines.append(f"{pad}{key:<{width}}  {_value(str(key), item)}")
+    return lines
+
+
+def _row(entry: Mapping[str, object]) -> str:
+    return "  ".join(f"{key} {_value(str(key), item)}" for key, item in entry.items())
+
+
+def _value(name: str, item: object) -> str:
+    if isinstance(item, bool) or item is None:
+        return {True: "yes", False: "no", None: "-"}[item]
+    if isinstance(item, int):
+        return f"{item:,}" + (f" ({format_bytes(item)})" if "bytes" in name and item > 999 else "")
+    if isinstance(item, float):
+        return f"{item:.6g}"
+    if isinstance(item, list):
+        return ", ".join(_value(name, part) for part in item) or "none"
+    return str(item)
