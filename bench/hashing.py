@@ -93,7 +93,7 @@ def compare(name: str, texts: list[str], runs: int) -> None:
         ours, sklearn = statistics.median(ours_s), statistics.median(theirs_s)
         result = {
             "set": name, "analyzer": analyzer, "ngrams": ngrams, "documents": n, "MB": round(megabytes, 2),
-            "ascii": round(np.mean([t.isascii() for t in documents]), 3), 
+            "ascii": round(np.mean([t.isascii() for t in documents]), 3),
             "nnz_per_row": round(len(rows.data) / n, 1),
             "ours_MB_s": round(megabytes / ours, 1), "sklearn_MB_s": round(megabytes / sklearn, 2),
             "ratio": round(sklearn / ours, 1), "equal": equal,
@@ -113,7 +113,7 @@ def cost_of_names(name: str, texts: list[str], runs: int) -> None:
         a, b = statistics.median(hashing[1:]), statistics.median(counting[1:])
         result = {
             "set": name, "analyzer": analyzer, "ngrams": ngrams, "MB": round(array.nbytes / 1e6, 1),
-            "hashing_s": round(a, 3), "names_s": round(b, 3), 
+            "hashing_s": round(a, 3), "names_s": round(b, 3),
             "table_s": round(seconds(NameCounter.table, counter), 3),
             "names_per_hashing": round(b / a, 3), "names_nbytes": counter.nbytes,
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Arrow strings on their way to folding: tables, pieces, and the documents that only Python can lower-case."""
+"""Arrow strings before folding: tables, pieces, and the documents that only Python can lower-case."""
 
 from __future__ import annotations
 
