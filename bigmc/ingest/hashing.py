@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels import hashing as kernel
+from bigmc.kernels import hashing_fold as folding
 from bigmc.store.rows import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
 Nulls = Literal["refuse", "empty"]
 
-ANALYZERS: dict[str, int] = {"word": kernel.WORD, "char": kernel.CHAR, "char_wb": kernel.CHAR_WB}
+ANALYZERS: dict[str, int] = {"word": folding.WORD, "char": folding.CHAR, "char_wb": folding.CHAR_WB}
 MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
 
 # str.lower makes two code points of the first and looks around the second (final sigma).
@@ -39,7 +40,9 @@ SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 
 PIECE_BYTES = 4 << 20  # text looked at in one go
 PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
-KEEP_BYTES = 16 << 20  # a larger scratch buffer is given back after the call
+FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
+FOLD_ROWS = 1 << 12  # documents folded in one go
+KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
 
 
 @functools.cache
@@ -55,7 +58,7 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
     -------
     uint32 array of shape (0x110000,)
         The folded code point in the low 21 bits, and whether that is a word character (``\\w``) or white space
-        (``\\s``) in the flags `bigmc.kernels.hashing.IS_WORD` and ``IS_SPACE``. Of the two special code points,
+        (``\\s``) in the flags `bigmc.kernels.hashing_fold.IS_WORD` and ``IS_SPACE``. Of the two special code points,
         which never reach the table when it lower-cases, only the flags are right.
     """
     table = np.arange(0x110000, dtype=np.uint32)
@@ -66,7 +69,7 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
         table[plain] = np.frombuffer(lowered.encode("utf-32-le"), "<u4")
     flags = np.zeros(len(table), np.uint32)
     everything = "".join(map(chr, range(0x110000)))
-    for pattern, flag in ((r"\w+", kernel.IS_WORD), (r"\s+", kernel.IS_SPACE)):
+    for pattern, flag in ((r"\w+", folding.IS_WORD), (r"\s+", folding.IS_SPACE)):
         for run in re.finditer(pattern, everything):
             flags[run.start() : run.end()] |= flag
     table |= flags[table]
@@ -74,43 +77,54 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
     return table
 
 
-class _Scratch(threading.local):
-    """Buffers of one thread, used again from call to call: fresh pages would cost as much as hashing."""
+class Scratch(threading.local):
+    """Buffers of one thread, used again from call to call: fresh pages would cost as much as hashing.
+
+    Attributes
+    ----------
+    folded, bound, units : arrays
+        Folded documents, as `bigmc.kernels.hashing_fold.fold_rows` leaves them.
+    """
 
     def __init__(self) -> None:
         self.folded = np.empty(0, np.uint8)
         self.bound = np.empty(0, np.uint32)
+        self.units = np.empty(FOLD_ROWS + 1, np.int64)
         self.reach = np.empty(0, np.uint32)
         self.hashes = np.empty(kernel.TILE, np.uint32)
-        self.table = np.zeros(0, np.int64)  # all zero between calls of the kernel
-        self.indices = np.empty(0, np.int32)
-        self.values = np.empty(0, np.int32)
+        self.table = np.zeros(1 << 14, np.int64)  # all zero between calls of the kernel
+        self.indices = np.empty(PIECE_ENTRIES, np.int32)
+        self.values = np.empty(PIECE_ENTRIES, np.int32)
 
     def fit_document(self, n_bytes: int) -> None:
-        """Make room for the folded form of a document; lower-casing adds at most half of its bytes."""
-        if len(self.bound) < n_bytes + 3:
-            size = max(n_bytes + n_bytes // 4, 4096)
-            self.folded = np.empty(size + size // 2 + 8 + kernel.PADDING, np.uint8)
-            self.bound = np.empty(size + 3, np.uint32)
-            self.reach = np.empty(size + 3, np.uint32)
-
-    def fit_entries(self, n_entries: int) -> None:
-        """Make room for the entries of at least one row."""
-        if len(self.indices) < n_entries:
-            self.indices = np.empty(n_entries, np.int32)
-            self.values = np.empty(n_entries, np.int32)
+        """Make room for a document of this size, folded."""
+        if len(self.bound) < n_bytes + 4:
+            size = max(n_bytes, FOLD_BYTES)
+            self.folded = np.empty(size + size // 2 + 4 + kernel.PADDING, np.uint8)
+            self.bound = np.empty(size + 4, np.uint32)
+            self.reach = np.empty(size + 4, np.uint32)
 
     def widen_table(self) -> None:
-        """Make the counting table four times as large."""
-        self.table = np.zeros(max(4 * len(self.table), 1 << 15), np.int64)
+        """Make the counting table twice as large."""
+        self.table = np.zeros(2 * len(self.table), np.int64)
+
+    def widen_output(self) -> None:
+        """Make room for a row with more entries."""
+        self.indices = np.empty(2 * len(self.indices), np.int32)
+        self.values = np.empty(2 * len(self.values), np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return sum(array.nbytes for array in vars(self).values())
 
     def trim(self) -> None:
         """Give back what only an unusually long document needed."""
-        if any(a.nbytes > KEEP_BYTES for a in vars(self).values()):
+        if self.nbytes > KEEP_BYTES:
             self.__init__()  # type: ignore[misc]
 
 
-_scratch = _Scratch()
+scratch = Scratch()
 
 
 def string_pieces(
@@ -231,22 +245,40 @@ class TextHasher:
             raise DataError(f"text hashing has no parameter {unknown[0]!r}", "was this written by a newer version?")
         return cls(**parameters)
 
-    def lowered(
-        self, piece: pa.Array, offsets: NDArray[np.int64], text: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Offsets and bytes in which Python has lower-cased the documents that no table can.
+    def fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Iterator[tuple[int, int]]:
+        """Fold documents into the thread's `scratch` buffers, batch by batch.
 
-        The two arrays given are returned where there is none of them, which is the rule.
+        Parameters
+        ----------
+        texts, nulls
+            As for `transform`.
+
+        Yields
+        ------
+        first : int
+            Row of the batch's first document.
+        n_rows : int
+            Number of its documents.
         """
-        special = np.empty(len(piece), np.bool_)
-        if not self.lowercase or kernel.special_rows(offsets, text, special) == 0:
-            return offsets, text
-        mask = pa.array(special)
-        piece = piece.cast(pa.large_string())
-        documents = [document.lower() for document in piece.filter(mask).to_pylist()]
-        piece = pc.replace_with_mask(piece, mask, pa.array(documents, pa.large_string()))
-        [(_, _, offsets, text)] = string_pieces(piece, piece_bytes=1 << 62)
-        return offsets, text
+        table = fold_table(self.lowercase)
+        code = ANALYZERS[self.analyzer]
+        for first, piece, offsets, text in string_pieces(texts, nulls):
+            if self.lowercase:
+                offsets, text = _lower_special(piece, offsets, text)
+            longest = int(np.diff(offsets).max())
+            if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
+                raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
+            scratch.fit_document(longest)
+            row = 0
+            while row < len(piece):
+                n_rows, broken = folding.fold_rows(
+                    row, offsets, text, table, code, scratch.folded[: -kernel.PADDING], scratch.bound, scratch.units
+                )
+                if n_rows:
+                    yield first + row, n_rows
+                row += n_rows
+                if broken:
+                    raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
     def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
         """Hash documents; any number of threads may do so at once.
@@ -268,39 +300,58 @@ class TextHasher:
         DataError
             For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
         """
-        fold = fold_table(self.lowercase)
         indptr = np.zeros(len(texts) + 1, np.int64)
         indices: list[NDArray[np.int32]] = []
         values: list[NDArray[Any]] = []
-        orders = self.ngrams[1] - self.ngrams[0] + 1
-        for first, piece, offsets, text in string_pieces(texts, nulls):
-            offsets, text = self.lowered(piece, offsets, text)
-            longest = int(np.diff(offsets).max())
-            if longest * min(orders, longest) >= 2**31:
-                raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
-            _scratch.fit_document(longest)
-            _scratch.fit_entries(PIECE_ENTRIES)
+        moved = 0  # entries no longer in the scratch buffers
+        for first, n_rows in self.fold(texts, nulls):
             row = 0
-            while row < len(piece):
-                begin = row
+            while row < n_rows:
                 status, row = kernel.hash_rows(
-                    row, offsets, text, fold, ANALYZERS[self.analyzer], *self.ngrams, self.hash_bits,
-                    _scratch.folded, _scratch.bound, _scratch.reach, _scratch.hashes, _scratch.table,
-                    indptr[first : first + len(piece) + 1], _scratch.indices, _scratch.values,
+                    row, n_rows, scratch.units, scratch.folded, scratch.bound,
+                    ANALYZERS[self.analyzer], *self.ngrams, self.hash_bits,
+                    scratch.reach, scratch.hashes, scratch.table,
+                    moved, indptr[first : first + n_rows + 1], scratch.indices, scratch.values,
                 )  # fmt: skip
-                nnz = indptr[first + row] - indptr[first + begin]
-                if nnz:
-                    indices.append(_scratch.indices[:nnz].copy())
-                    values.append(_compact(_scratch.values[:nnz]))
-                if status == kernel.BAD_UTF8:
-                    raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
+                held = int(indptr[first + row]) - moved
                 if status == kernel.MORE_TABLE:
-                    _scratch.widen_table()
-                elif status == kernel.MORE_OUTPUT and row == begin:
-                    _scratch.fit_entries(2 * len(_scratch.indices))
-        _scratch.trim()
-        data = np.concatenate(values) if values else np.empty(0, np.int16)
-        return Rows(indptr, np.concatenate(indices) if indices else np.empty(0, np.int32), data, self.n_features)
+                    scratch.widen_table()
+                elif status == kernel.MORE_OUTPUT:
+                    if held == 0:
+                        scratch.widen_output()
+                    moved += _move(scratch, held, indices, values)
+        moved += _move(scratch, int(indptr[-1]) - moved, indices, values)
+        scratch.trim()
+        return Rows(indptr, np.concatenate(indices), np.concatenate(values), self.n_features)
+
+
+def _lower_special(
+    piece: pa.Array, offsets: NDArray[np.int64], text: NDArray[np.uint8]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Offsets and bytes in which Python has lower-cased the documents that no table can.
+
+    The two arrays given are returned where there is none of them, which is the rule.
+    """
+    special = np.empty(len(piece), np.bool_)
+    if folding.special_rows(offsets, text, special) == 0:
+        return offsets, text
+    mask = pa.array(special)
+    piece = piece.cast(pa.large_string())
+    documents = [document.lower() for document in piece.filter(mask).to_pylist()]
+    piece = pc.replace_with_mask(piece, mask, pa.array(documents, pa.large_string()))
+    [(_, _, offsets, text)] = string_pieces(piece, piece_bytes=1 << 62)
+    return offsets, text
+
+
+def _move(
+    buffers: Scratch, n_entries: int, indices: list[NDArray[np.int32]], values: list[NDArray[Any]]
+) -> int:
+    """Copy entries out of the buffers, as int16 if every value fits; their number."""
+    data = buffers.values[:n_entries]
+    fits = n_entries == 0 or (data.min() >= -(2**15) and data.max() < 2**15)
+    indices.append(buffers.indices[:n_entries].copy())
+    values.append(data.astype(np.int16) if fits else data.copy())
+    return n_entries
 
 
 def hash_categories(
@@ -362,12 +413,6 @@ def _hash_strings(
         rows = slice(first, first + len(piece))
         kernel.hash_strings(offsets, text, buffer, len(prefix), hash_bits, indices[rows], signs[rows])
     return indices, signs
-
-
-def _compact(values: NDArray[np.int32]) -> NDArray[Any]:
-    """Copy as int16 if every value fits."""
-    fits = values.min() >= -(2**15) and values.max() < 2**15
-    return values.astype(np.int16) if fits else values.copy()
 
 
 def _is_int(n: object) -> bool:

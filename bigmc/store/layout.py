@@ -49,7 +49,8 @@ def shard_folder(path: Path, name: str) -> Path:
 
 def damaged(path: Path | str, why: str) -> StoreError:
     """Return the error for a file that is not as it was written."""
-    return StoreError(f"{path}: {why}", "run bigmc verify")
+    one_line = " ".join(why.split())  # Arrow's messages have several
+    return StoreError(f"{path}: {one_line}", "run bigmc verify")
 
 
 @dataclass(frozen=True)

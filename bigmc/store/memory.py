@@ -102,6 +102,12 @@ def memory_shards(
         At most 65,536.
     """
     matrix = X
+    if matrix.dtype.kind not in "buif":
+        raise DataError(
+            f"values of type {matrix.dtype} cannot be stored", "give booleans, integers or floats"
+        )
+    if matrix.dtype == np.float16:  # which scipy does not know
+        matrix = matrix.astype(np.float32)
     if scipy.sparse.issparse(X):
         matrix = X.tocsr()
         if not matrix.has_canonical_format:

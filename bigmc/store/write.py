@@ -29,6 +29,9 @@ _INDPTR_CHUNK = 1 << 16
 #: Most entries of a sparse shard: `indptr` is int32.
 _MAX_ENTRIES = np.iinfo(np.int32).max
 
+#: Columns of a dense array turned at a time.
+_COLUMNS = 16
+
 
 def write_shard(
     folder: Path, rows: Rows | NDArray[Any], table: pa.Table, *, split: str = "all"
@@ -121,10 +124,10 @@ def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
     dtype = smallest_exact_dtype(values)
     writer = ArrayWriter(folder / MATRIX, folder, values.shape, dtype)
     squares = np.zeros(len(values))
-    for j in range(values.shape[1]):
-        column = values[:, j].astype(dtype)
-        writer.append(column)
-        squares += column.astype(np.float64) ** 2
+    for lo in range(0, values.shape[1], _COLUMNS):
+        columns = np.ascontiguousarray(values[:, lo : lo + _COLUMNS].T, dtype)
+        writer.append(columns)
+        squares += np.sum(columns.astype(np.float64) ** 2, axis=0)
     entries = np.full(len(values), values.shape[1], np.int32)
     return values.size, dtype, np.sqrt(squares).astype(np.float32), entries, writer.close()
 

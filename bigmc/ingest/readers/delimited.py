@@ -124,22 +124,28 @@ class DelimitedReader:
         text: Any = chunk.data[: chunk.ends[-1]]
         if text[:3].tobytes() == BYTE_ORDER_MARK:
             text = b"\n" + text.tobytes()  # pyarrow would drop it, but only at the start of a chunk
-        table = pa_csv.read_csv(
-            pa.BufferReader(pa.py_buffer(text)),
-            # One block holds the chunk, so that pyarrow's row numbers are ours.
-            read_options=pa_csv.ReadOptions(
-                use_threads=False, column_names=names, block_size=len(text) + 1
-            ),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=ragged
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                check_utf8=False,
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
-                strings_can_be_null=False,
-            ),
-        )
+        try:
+            table = pa_csv.read_csv(
+                pa.BufferReader(pa.py_buffer(text)),
+                # One block holds the chunk, so that pyarrow's row numbers are ours.
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False, column_names=names, block_size=len(text) + 1
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=ragged
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    check_utf8=False,
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{chunk.path}:{chunk.lines[0]}: cannot be parsed from this line on ({error})",
+                "check the quotes and the delimiter",
+            ) from error
         kept = np.flatnonzero(good)
         if table.num_rows != len(kept):
             raise DataError(

@@ -135,7 +135,7 @@ def _batch(chunk: Chunk, first_row: int, schema: Any, on_bad_row: OnBadRow) -> B
         reasons[at] = _reason(chunk.raw(at), schema, "not a JSON object on one line")
     try:
         table = _parse(chunk, good, schema)
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         kept = np.flatnonzero(good)
 
         def attempt(lo: int, hi: int) -> Exception | None:
@@ -143,7 +143,7 @@ def _batch(chunk: Chunk, first_row: int, schema: Any, on_bad_row: OnBadRow) -> B
             some[kept[lo:hi]] = True
             try:
                 _parse(chunk, some, schema)
-            except pa.ArrowInvalid as error:
+            except pa.ArrowException as error:
                 return Exception(str(error))
             return None
 
@@ -151,7 +151,13 @@ def _batch(chunk: Chunk, first_row: int, schema: Any, on_bad_row: OnBadRow) -> B
             at = int(kept[i])
             reasons[at] = _reason(chunk.raw(at), schema, str(error).removesuffix(" in row 0"))
             good[at] = False
-        table = _parse(chunk, good, schema)
+        try:
+            table = _parse(chunk, good, schema)
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{chunk.path}:{chunk.lines[0]}: cannot be parsed from this line on ({error})",
+                "give the types of the columns",
+            ) from error
     kept = np.flatnonzero(good)
     decodable = np.ones(len(kept), dtype=np.bool_)
     for i, reason in undecodable_rows(table).items():

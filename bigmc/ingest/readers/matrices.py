@@ -25,6 +25,8 @@ def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
 
     The change is exact; values that no such dtype holds exactly are refused.
     """
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype in _STORED:
         return values
     if values.dtype == np.bool_:
@@ -142,12 +144,10 @@ class MatrixReader:
             hi = min(lo + step, part.stop)
             here: Any = labels[lo:hi] if labels is not None else None
             if hasattr(here, "compute"):
-                here = here.compute(scheduler="synchronous")
+                here = pa.array(here.compute(scheduler="synchronous"))
             yield self._batch(part, array[lo - offset : hi - offset], here, lo, hi, on_bad_row)
 
-    def _batch(
-        self, part: Part, values: Any, labels: Any, lo: int, hi: int, on_bad_row: OnBadRow
-    ) -> Batch:
+    def _batch(self, part: Part, values: Any, labels: Any, lo: int, hi: int, on_bad_row: OnBadRow) -> Batch:
         matrix = _rows(values, part.path)
         first_row = part.first_row + lo - part.start
         good = np.ones(hi - lo, dtype=np.bool_)
@@ -160,7 +160,7 @@ class MatrixReader:
         return Batch(
             table=None,
             matrix=keep_matrix(matrix, good),
-            labels=None if labels is None else pa.array(np.asarray(labels)[kept]),
+            labels=None if labels is None else labels.take(pa.array(kept)),
             row=first_row + kept,
             line=lo + kept,
             path=part.path,
@@ -177,8 +177,6 @@ def _chunk_parts(source: Source, index: int, n_bytes: int) -> list[Part]:
     for size in source.data.chunks[0]:
         if size:
             share = n_bytes * size // max(1, n_rows)
-            parts.append(
-                Part(0, source.path, "dask", index, start, start + size, 0, start, size, share)
-            )
+            parts.append(Part(0, source.path, "dask", index, start, start + size, 0, start, size, share))
         start += size
     return parts

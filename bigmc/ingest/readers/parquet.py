@@ -27,6 +27,7 @@ from bigmc.ingest.readers.base import (
 from bigmc.ingest.rejects import OnBadRow, Reject, settle
 
 _PAGE_BUFFER = 1 << 20
+_LOOK_ROWS = 64
 _MAX_BATCH_ROWS = 1 << 16
 
 
@@ -130,7 +131,7 @@ class ParquetReader:
             wanted = list(names if columns is None else columns)
             check_columns(part.path, wanted, names)
             batches = file.iter_batches(
-                batch_size=_batch_rows(file.metadata, part, wanted, batch_bytes),
+                batch_size=_batch_rows(file, part, wanted, batch_bytes),
                 row_groups=list(range(part.start, part.stop)),
                 columns=wanted,
                 use_threads=False,
@@ -145,23 +146,40 @@ class ParquetReader:
                 n = batch.num_rows
                 share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
                 yield table_batch(
-                    batch.select(wanted), part.path, part.first_row + done, part.first_line + done, share,
+                    batch.select(wanted),
+                    part.path,
+                    part.first_row + done,
+                    part.first_line + done,
+                    share,
                     on_bad_row,
                 )
                 done += n
         check_count(part, done)
 
 
-def _batch_rows(metadata: Any, part: Part, wanted: list[str], batch_bytes: int) -> int:
-    """Return the rows of about ``batch_bytes`` of the columns asked for, as encoded."""
-    n_bytes = n_rows = 0
-    for group in range(part.start, min(part.stop, metadata.num_row_groups)):
-        entry = metadata.row_group(group)
+def _batch_rows(file: Any, part: Part, wanted: list[str], batch_bytes: int) -> int:
+    """Return the number of rows that take about ``batch_bytes``.
+
+    A row takes what it takes encoded, by the footer, or decoded, by a look at the first rows: a
+    dictionary may hide long texts, and the first rows may be short ones.
+    """
+    encoded = n_rows = 0
+    for group in range(part.start, min(part.stop, file.metadata.num_row_groups)):
+        entry = file.metadata.row_group(group)
         n_rows += entry.num_rows
         for i in range(entry.num_columns):
             column = entry.column(i)
             if column.path_in_schema.split(".")[0] in wanted or column.path_in_schema in wanted:
-                # Text is encoded with a length of four bytes; dictionary and run-length encoding
-                # shrink a value to less than a byte, so count eight bytes per row at least.
-                n_bytes += max(column.total_uncompressed_size, 8 * entry.num_rows)
-    return max(1, min(_MAX_BATCH_ROWS, batch_bytes * n_rows // max(1, n_bytes)))
+                encoded += column.total_uncompressed_size
+    decoded = 8.0
+    try:
+        first = file.iter_batches(
+            batch_size=_LOOK_ROWS, row_groups=[part.start], columns=wanted, use_threads=False
+        )
+        for batch in first:
+            decoded += plain_columns(batch).nbytes / max(1, batch.num_rows)
+            break
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(part.path, error) from error
+    per_row = max(encoded / max(1, n_rows), decoded)
+    return max(1, min(_MAX_BATCH_ROWS, int(batch_bytes / per_row)))

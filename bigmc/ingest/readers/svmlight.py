@@ -166,9 +166,7 @@ def _batch(part: Part, chunk: Chunk, first_row: int, on_bad_row: OnBadRow) -> Ba
     )
 
 
-def _parse(
-    part: Part, chunk: Chunk, keep: NDArray[np.bool_]
-) -> tuple[Rows, NDArray[np.float64]]:
+def _parse(part: Part, chunk: Chunk, keep: NDArray[np.bool_]) -> tuple[Rows, NDArray[np.float64]]:
     """Parse the marked records, whose indices are known to fit."""
     from sklearn.datasets import load_svmlight_file  # a second to import: only when needed
 

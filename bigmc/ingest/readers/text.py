@@ -144,9 +144,7 @@ class _Records:
     def __init__(self) -> None:
         self.arrays = [np.empty(1 << 12, dtype=np.int64) for _ in range(3)]
 
-    def find(
-        self, buffer: NDArray[np.uint8], size: int, layout: Layout, state: NDArray[np.int64]
-    ) -> int:
+    def find(self, buffer: NDArray[np.uint8], size: int, layout: Layout, state: NDArray[np.int64]) -> int:
         words = buffer.view(np.uint64)
         n = 0
         while True:

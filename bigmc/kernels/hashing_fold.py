@@ -1,0 +1,252 @@
+"""Folding: UTF-8 documents written anew so that every n-gram is one contiguous range of bytes.
+
+========  ==================================  =======================================
+analyzer  folded document                     n-gram of units ``i .. i + n``
+========  ==================================  =======================================
+word      ``tok1 tok2 tok3␠`` (tokens only)   ``bound[i] .. bound[i + n] - 1``
+char      the text, runs of space collapsed   ``bound[i] .. bound[i + n]``
+char_wb   ``␠word1␠word2␠``                   the same, inside one padded word
+========  ==================================  =======================================
+
+The folding table holds for every code point what `str.lower` makes of it and whether that is a word character or
+white space (see `bigmc.ingest.hashing.fold_table`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+WORD, CHAR, CHAR_WB = 0, 1, 2
+IS_WORD = 1 << 24
+IS_SPACE = 1 << 25
+CODE_POINT = (1 << 21) - 1
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _decode(text, i):
+    """Code point at ``i`` (not ASCII) and its bytes; size 0 if this is not UTF-8."""
+    b = np.int64(text[i])
+    left = text.shape[0] - i
+    if b < 0xC2:
+        return 0, 0
+    if b < 0xE0:
+        if left < 2:
+            return 0, 0
+        c1 = np.int64(text[i + 1])
+        if c1 & 0xC0 != 0x80:
+            return 0, 0
+        return ((b & 0x1F) << 6) | (c1 & 0x3F), 2
+    if b < 0xF0:
+        if left < 3:
+            return 0, 0
+        c1 = np.int64(text[i + 1])
+        c2 = np.int64(text[i + 2])
+        cp = ((b & 0x0F) << 12) | ((c1 & 0x3F) << 6) | (c2 & 0x3F)
+        if c1 & 0xC0 != 0x80 or c2 & 0xC0 != 0x80 or cp < 0x800 or cp & 0xF800 == 0xD800:
+            return 0, 0
+        return cp, 3
+    if left < 4:
+        return 0, 0
+    c1 = np.int64(text[i + 1])
+    c2 = np.int64(text[i + 2])
+    c3 = np.int64(text[i + 3])
+    cp = ((b & 0x07) << 18) | ((c1 & 0x3F) << 12) | ((c2 & 0x3F) << 6) | (c3 & 0x3F)
+    bad = c1 & 0xC0 != 0x80 or c2 & 0xC0 != 0x80 or c3 & 0xC0 != 0x80
+    if bad or b > 0xF4 or cp < 0x10000 or cp > 0x10FFFF:
+        return 0, 0
+    return cp, 4
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _encode(cp, out, pos):
+    """Write a code point as UTF-8 at ``pos``; the position after it."""
+    if cp < 0x80:
+        out[pos] = cp
+        return pos + 1
+    if cp < 0x800:
+        out[pos] = 0xC0 | (cp >> 6)
+        out[pos + 1] = 0x80 | (cp & 0x3F)
+        return pos + 2
+    if cp < 0x10000:
+        out[pos] = 0xE0 | (cp >> 12)
+        out[pos + 1] = 0x80 | ((cp >> 6) & 0x3F)
+        out[pos + 2] = 0x80 | (cp & 0x3F)
+        return pos + 3
+    out[pos] = 0xF0 | (cp >> 18)
+    out[pos + 1] = 0x80 | ((cp >> 12) & 0x3F)
+    out[pos + 2] = 0x80 | ((cp >> 6) & 0x3F)
+    out[pos + 3] = 0x80 | (cp & 0x3F)
+    return pos + 4
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _fold_words(text, fold, folded, bound, pos, first):
+    """Maximal runs of at least two word characters, each followed by one space; the last unit or -1."""
+    i = 0
+    start = pos
+    n_chars = 0
+    n_tokens = first
+    size = text.shape[0]
+    while i < size:
+        b = text[i]
+        if b < 0x80:
+            entry = fold[b]
+            i += 1
+            if entry & IS_WORD:
+                folded[pos] = entry & 0x7F
+                pos += 1
+                n_chars += 1
+                continue
+        else:
+            cp, length = _decode(text, i)
+            if length == 0:
+                return -1
+            entry = fold[cp]
+            i += length
+            if entry & IS_WORD:
+                pos = _encode(entry & CODE_POINT, folded, pos)
+                n_chars += 1
+                continue
+        if n_chars > 1:
+            bound[n_tokens] = start
+            n_tokens += 1
+            folded[pos] = 0x20
+            pos += 1
+            start = pos
+        else:
+            pos = start
+        n_chars = 0
+    if n_chars > 1:
+        bound[n_tokens] = start
+        n_tokens += 1
+        start = pos + 1
+    bound[n_tokens] = start
+    return n_tokens
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _is_ascii(text):
+    found = np.uint8(0)
+    for b in text:
+        found |= b
+    return found < 0x80
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _fold_chars(text, fold, padded, narrow, folded, bound, pos, first):
+    """Characters with runs of white space collapsed (char) or words parted by single spaces (char_wb, ``padded``).
+
+    ``narrow`` says that the text is ASCII; only the ends of the document are then noted in ``bound``. Returns
+    the last unit, or -1 for bytes that are not UTF-8.
+    """
+    start = pos
+    unit = first
+    found = np.int64(0)  # whether there is anything but white space
+    space = np.int64(0)  # whether the character before is one
+    if padded:
+        space = np.int64(1)
+        folded[pos] = 0x20
+        bound[unit] = pos
+        pos += 1
+        unit += 1
+    if narrow:
+        # A space behind another takes its place and is a plain space; no branch.
+        for b in text:
+            entry = fold[b]
+            before = space
+            space = np.int64((entry & IS_SPACE) != 0)
+            again = before & space
+            found |= 1 - space
+            pos -= again
+            folded[pos] = 0x20 if (again | (space & padded)) != 0 else entry & 0x7F
+            pos += 1
+        unit = first + pos - start
+        bound[first] = start
+    else:
+        i = 0
+        while i < text.shape[0]:
+            cp = np.int64(text[i])
+            length = 1
+            if cp >= 0x80:
+                cp, length = _decode(text, i)
+                if length == 0:
+                    return -1
+            i += length
+            entry = np.int64(fold[cp])
+            before = space
+            space = np.int64((entry & IS_SPACE) != 0)
+            found |= 1 - space
+            if space:
+                if before:
+                    unit -= 1
+                    pos = np.int64(bound[unit])
+                if before or padded:
+                    entry = np.int64(0x20)
+            bound[unit] = pos
+            unit += 1
+            pos = _encode(entry & CODE_POINT, folded, pos)
+    if padded:
+        if found == 0:
+            bound[first] = start
+            return first
+        if space == 0:
+            folded[pos] = 0x20
+            bound[unit] = pos
+            unit += 1
+            pos += 1
+    bound[unit] = pos
+    return unit
+
+
+@njit(cache=True, nogil=True)
+def fold_rows(first, offsets, text, fold, analyzer, folded, bound, units):
+    """Fold documents from ``first`` on while the buffers surely hold the next one.
+
+    Document ``first + k`` gets the units ``units[k] .. units[k + 1]``. Returns the number of documents folded,
+    and whether it stopped at bytes that are not UTF-8. Lower-casing adds at most half of a document's
+    bytes, char_wb two spaces and words one.
+    """
+    units[0] = 0
+    bound[0] = 0
+    n = min(units.shape[0] - 1, offsets.shape[0] - 1 - first)
+    for k in range(n):
+        doc = text[offsets[first + k] : offsets[first + k + 1]]
+        unit = units[k]
+        pos = np.int64(bound[unit])
+        size = doc.shape[0]
+        if pos + size + size // 2 + 2 > folded.shape[0] or unit + size + 3 > bound.shape[0]:
+            return k, False
+        if analyzer == WORD:
+            end = _fold_words(doc, fold, folded, bound, pos, unit)
+        else:
+            end = _fold_chars(doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit)
+        if end < 0:
+            return k, True
+        units[k + 1] = end
+    return n, False
+
+
+@njit(cache=True, nogil=True)
+def _has_special(text):
+    """Whether the bytes C4 B0 or CE A3 occur; the loop has no branch, so that it runs on vectors."""
+    trail = text[1:]
+    found = np.uint8(0)
+    for i in range(trail.shape[0]):
+        a = text[i]
+        b = trail[i]
+        found |= np.uint8((a == 0xC4) & (b == 0xB0)) | np.uint8((a == 0xCE) & (b == 0xA3))
+    return found != 0
+
+
+@njit(cache=True, nogil=True)
+def special_rows(offsets, text, special):
+    """Mark documents with a code point that no table can lower-case: U+0130 or U+03A3; how many there are."""
+    special[:] = False
+    if not _has_special(text[offsets[0] : offsets[-1]]):
+        return 0
+    n_special = 0
+    for row in range(offsets.shape[0] - 1):
+        special[row] = _has_special(text[offsets[row] : offsets[row + 1]])
+        n_special += special[row]
+    return n_special
