@@ -22,16 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigmc import __version__
-from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingest.labels import merge_classes, recode
+from bigmc.ingest.memory import divide, prompt_release
 from bigmc.ingest.names import merge_names
 from bigmc.ingest.part import NAMES, REJECTS, PartWriter, Receipt, Shares
 from bigmc.ingest.readers import TEXT_FORMATS
 from bigmc.ingest.recipe import Recipe
 from bigmc.ingest.source import Part, Source, scan
-from bigmc.ingest.writer import PEAK_FACTOR
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.commit import exclusive, file_entry, fsync_folder, write_atomic
 from bigmc.store.dataset import Dataset
@@ -48,35 +47,8 @@ SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
 NAMES_BYTES = 50_000_000
 """Largest table of feature names of a dataset."""
 
-BATCH_COST = 32
-"""Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
-
-SMALLEST_WORKER = 12_000_000
-"""With less than this a worker would write shards of a few thousand rows."""
-
 FINAL = {b"bigmc": b"final label codes"}
 """Mark of a table whose labels are codes of the dataset and no longer of its part."""
-
-
-def divide(limit: int, n_workers: int, names: bool) -> tuple[int, Shares]:
-    """Return how many workers a memory limit allows, and the share of each.
-
-    Raises
-    ------
-    MemoryLimitError
-        If it does not allow one.
-    """
-    n_workers = max(1, min(n_workers, limit // SMALLEST_WORKER))
-    mine = limit // n_workers
-    if mine < SMALLEST_WORKER:
-        raise MemoryLimitError(
-            f"ingest with a memory limit of {format_bytes(limit)} cannot work",
-            f"give at least {format_bytes(SMALLEST_WORKER)}",
-        )
-    batch_bytes = int(np.clip(mine // (4 * BATCH_COST), 1 << 16, 4 << 20))
-    name_bytes = min(mine // 6, 24 << 20) if names else 0
-    buffer_bytes = int((mine - batch_bytes * BATCH_COST - name_bytes) / PEAK_FACTOR)
-    return n_workers, Shares(batch_bytes, buffer_bytes, name_bytes)
 
 
 @dataclass(frozen=True)
@@ -121,7 +93,7 @@ class Job:
         if not self._is_done():
             self._refuse_foreign_folder()
             n_workers, shares = divide(self.limit, engine.n_workers, self.names)
-            with exclusive(self.to / WIP / "lock"):
+            with exclusive(self.to / WIP / "lock"), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
                     parts = self.init(progress)
                     self.run_parts(parts, shares, engine, n_workers, progress)
@@ -211,7 +183,7 @@ class Job:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
-            memory_limit=self.limit,
+            memory_limit=self.limit // 2,
             progress=progress,
         )
 
