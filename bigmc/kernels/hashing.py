@@ -308,3 +308,60 @@ def hash_strings(offsets, text, buffer, prefix_size, hash_bits, indices, signs):
         index, sign = feature(murmur3(buffer, 0, prefix_size + value.shape[0]), mask)
         indices[row] = index
         signs[row] = sign
+
+
+@njit(cache=True, nogil=True)
+def spell_rows(place, n_rows, units, folded, bound, analyzer, n_min, n_max, reach, hashes, starts, sizes):
+    """List the n-grams of folded documents: hash, and where in ``folded`` each begins and how long it is.
+
+    Goes on from ``place``, the (document, n, unit) to come next, until the documents end or the lists are
+    full; returns the number of n-grams listed. Order and multiplicity are as scikit-learn's analyzers have them, but
+    for the order within a document.
+    """
+    gap = 1 if analyzer == WORD else 0
+    n_listed = 0
+    room = hashes.shape[0] - 1
+    while place[0] < n_rows:
+        first = units[place[0]]
+        n_units = units[place[0] + 1] - first
+        narrow = False
+        if analyzer != WORD:
+            narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
+        if analyzer == CHAR_WB and n_units > 0:
+            _measure_reach(folded, bound, first, first + n_units, narrow, reach)
+        while place[1] <= min(n_max, max(n_units, n_min)):
+            n = place[1]
+            while place[2] < n_units:
+                i = place[2]
+                if n_listed >= room:
+                    return n_listed
+                place[2] += 1
+                length = n
+                twice = False
+                if analyzer == CHAR_WB:
+                    start = np.int64(bound[first]) + i if narrow else np.int64(bound[first + i])
+                    if reach[i] < n:
+                        # A word shorter than the smallest n counts as it is.
+                        if n > n_min or folded[start] != 0x20 or i == n_units - 1:
+                            continue
+                        length = np.int64(reach[i])
+                    twice = n == 1 and folded[start] == 0x20 and 0 < i < n_units - 1
+                elif i + n > n_units:
+                    continue
+                if narrow:
+                    start = np.int64(bound[first]) + i
+                    size = length
+                else:
+                    start = np.int64(bound[first + i])
+                    size = np.int64(bound[first + i + length]) - gap - start
+                h = murmur3(folded, start, size)
+                for _ in range(2 if twice else 1):
+                    hashes[n_listed] = h
+                    starts[n_listed] = start
+                    sizes[n_listed] = size
+                    n_listed += 1
+            place[1] += 1
+            place[2] = 0
+        place[0] += 1
+        place[1] = n_min
+    return n_listed

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+from sklearn.utils import murmurhash3_32
+
+from bigmc.kernels import hashing, hashing_fold
+
+
+@pytest.mark.parametrize("size", [*range(41), 1000])
+def test_murmur3_equals_scikit_learn(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for start in (0, 1, 5):
+        data = rng.integers(0, 256, start + size + hashing.PADDING, dtype=np.uint8)
+        expected = murmurhash3_32(data[start : start + size].tobytes(), seed=0, positive=True)
+        assert hashing.murmur3(data, start, size) == expected
+
+
+@pytest.mark.parametrize("bits", [1, 18, 30])
+def test_feature_of_the_hash_without_absolute_value(bits: int) -> None:
+    n = 2**bits
+    mask = n - 1
+    # The rule of scikit-learn's _hashing_fast.pyx for -2**31.
+    assert hashing.feature(np.uint32(2**31), mask) == ((2**31 - 1 - (n - 1)) % n, -1)
+    assert hashing.feature(np.uint32(2**31 - 1), mask) == ((2**31 - 1) % n, 1)
+    assert hashing.feature(np.uint32(2**32 - 1), mask) == (1 % n, -1)
+    assert hashing.feature(np.uint32(0), mask) == (0, 1)
+
+
+def test_encoding_and_decoding_of_every_code_point() -> None:
+    for cp in [*range(0x80, 0xD800, 7), *range(0xE000, 0x10FFFF, 101), 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF]:
+        data = np.zeros(8, np.uint8)
+        n = hashing_fold._encode(cp, data, 0)
+        assert data[:n].tobytes() == chr(cp).encode()
+        assert hashing_fold._decode(data, 0) == (cp, n)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x80", b"\xc1\x80", b"\xc3", b"\xc3a", b"\xe0\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xef\xbf",
+     b"\xf0\x80\x80\x80", b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xff", b"\xf8\x88\x80\x80\x80"],
+)  # fmt: skip
+def test_what_is_not_utf8_has_no_code_point(data: bytes) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        data.decode()
+    assert hashing_fold._decode(np.frombuffer(data, np.uint8), 0)[1] == 0
+
+
+def test_special_documents_are_found_wherever_the_letter_is() -> None:
+    documents = ["", "a", "Σ", "aΣ", "Σa", "x" * 100 + "İ", "\u0108\u0130", "ĈΠ", "ΞΡ", "\u0130"]
+    data = np.frombuffer("".join(documents).encode(), np.uint8)
+    offsets = np.cumsum([0] + [len(d.encode()) for d in documents])
+    special = np.empty(len(documents), np.bool_)
+    n = hashing_fold.special_rows(offsets, data, special)
+    assert special.tolist() == [any(c in d for c in "ΣİΣ") for d in documents]
+    assert n == special.sum()
