@@ -15,6 +15,7 @@ from bigmc.store.memory import MAX_ROWS
 from bigmc.store.rows import Rows
 from bigmc.store.write import write_shard
 
+
 @dataclass
 class _Buffer:
     """Samples of one split that wait for their shard."""
