@@ -95,9 +95,12 @@ def resolve_limit(limit: str | int | float | None) -> int:
     Raises
     ------
     MemoryLimitError
-        If the limit is below :data:`SMALLEST_LIMIT`.
+        If the limit is no size, or below :data:`SMALLEST_LIMIT`.
     """
-    n_bytes = default_limit() if limit is None else parse_bytes(limit)
+    try:
+        n_bytes = default_limit() if limit is None else parse_bytes(limit)
+    except ValueError as error:
+        raise MemoryLimitError(f"no memory limit: {error}", "give --memory 2GB, say") from None
     if n_bytes < SMALLEST_LIMIT:
         raise MemoryLimitError(
             f"a memory limit of {format_bytes(n_bytes)} cannot work",

@@ -61,8 +61,9 @@ class FeatureSpec:
         return (self.hasher.n_features if self.hasher else 0) + len(self.dense) + self.n_own
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the specification as JSON data."""
-        return asdict(self) | {"hasher": self.hasher.to_dict() if self.hasher else None}
+        """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
+        data = asdict(self) | {"hasher": self.hasher.to_dict() if self.hasher else None}
+        return data | ({"columns": list(self.dense)} if self.dense and self.hasher is None else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
@@ -71,19 +72,27 @@ class FeatureSpec:
         hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
         return cls(**names, hasher=hasher, n_own=data["n_own"])
 
+    def column_names(self, schema: pa.Schema) -> pa.Table:
+        """Return the names of features that are one column each, beside hashed ones, as a names table."""
+        if self.hasher is None:
+            return schema.empty_table()
+        index, sign = hash_names(list(self.numeric), self.hasher.hash_bits)
+        first = self.hasher.n_features
+        rows: dict[str, list[Any]] = {
+            "bucket": [*index.tolist(), *range(first, first + len(self.dense))],
+            "name": [*self.numeric, *self.dense],
+            "sign": [*sign.tolist(), *[1] * len(self.dense)],
+            "count": [None] * (len(self.numeric) + len(self.dense)),
+        }
+        return pa.table({name: rows[name] for name in schema.names}, schema=schema)
+
     def find_bad(self, table: pa.RecordBatch) -> Bad:
         """Return the rows whose feature columns cannot be used, with the reason."""
+        self.check_types(table.schema)
         bad: Bad = {}
         for name in (*self.text, *self.categorical):
-            column = table.column(name)
-            for position in np.flatnonzero(_null_mask(column)):
+            for position in np.flatnonzero(_null_mask(table.column(name))):
                 bad.setdefault(int(position), f"column {name!r} is missing")
-        for name in self.text:
-            if not _is_text(table.column(name).type):
-                raise DataError(
-                    f"column {name!r} has type {table.column(name).type}, not text",
-                    "name it with --categorical, --numeric or --dense instead of --text",
-                )
         for name in (*self.numeric, *self.dense):
             values, unreadable = _as_float(table.column(name))
             for position in np.flatnonzero(unreadable):
@@ -91,6 +100,24 @@ class FeatureSpec:
             for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
                 bad.setdefault(int(position), f"column {name!r} is {values[position]}")
         return bad
+
+    def check_types(self, schema: pa.Schema) -> None:
+        """Refuse columns whose type does not fit what shall be made of them.
+
+        Raises
+        ------
+        DataError
+            At the first of them; its message names the column and the option that would fit.
+        """
+        for names, fits, wanted, cure in (
+            (self.text, _is_text, "text", "name it with --categorical, --numeric or --dense"),
+            (self.categorical, _is_category, "a category", "give text, integers or booleans"),
+            ((*self.numeric, *self.dense), _is_number, "a number", "name it with --text or --categorical"),
+        ):
+            for name in names:
+                kind = schema.field(name).type
+                if not fits(kind):
+                    raise DataError(f"column {name!r} has type {kind}, which is not {wanted}", cure)
 
     def transform(self, table: pa.RecordBatch) -> Samples:
         """Return the features of a batch without bad rows.
@@ -102,7 +129,7 @@ class FeatureSpec:
         dense = [_as_float(table.column(name))[0] for name in self.dense]
         if self.hasher is None:
             return np.column_stack(dense) if dense else np.empty((table.num_rows, 0))
-        pieces = [self.hasher.transform(_plain_text(table.column(name))) for name in self.text]
+        pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
         bits = self.hasher.hash_bits
         for name in self.categorical:
             indices, signs = hash_categories(_categories(table.column(name)), name, bits)
@@ -142,12 +169,28 @@ def _column_entries(index: int, values: NDArray[np.float64], n_features: int) ->
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_null(kind)
+        or types.is_string_view(kind)
+        or (types.is_dictionary(kind) and _is_text(kind.value_type))
+    )
 
 
-def _plain_text(column: pa.Array) -> pa.Array:
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, _is_text)
+    return any(fit(kind) for fit in fits)
+
+
+def _is_category(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return a text column as ``string`` or ``large_string``, however it was encoded."""
     kind = column.type
     return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
 
@@ -155,21 +198,21 @@ def _plain_text(column: pa.Array) -> pa.Array:
 def _categories(column: pa.Array) -> pa.Array:
     """Return category values as the text that Python's ``str`` gives them."""
     if _is_text(column.type):
-        return _plain_text(column)
+        return plain_text(column)
     return pa.array([str(value) for value in column.to_pylist()], pa.string())
 
 
 def _null_mask(column: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the column as float64 and which of its values are no numbers (given as NaN)."""
     if not _is_text(column.type):
-        missing = _null_mask(column)
+        missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
         values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
         return np.asarray(values, dtype=np.float64), missing
-    texts = _plain_text(column)
+    texts = plain_text(column)
     try:
         numbers = pc.utf8_trim_whitespace(texts).cast(pa.float64())
         return np.asarray(numbers.fill_null(np.nan)), _null_mask(texts)

@@ -22,20 +22,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigmc import __version__
-from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingest.labels import merge_classes, recode
+from bigmc.ingest.memory import divide, prompt_release, refuse_large_chunks
 from bigmc.ingest.names import merge_names
 from bigmc.ingest.part import NAMES, REJECTS, PartWriter, Receipt, Shares
 from bigmc.ingest.readers import TEXT_FORMATS
 from bigmc.ingest.recipe import Recipe
+from bigmc.ingest.rejects import REJECT_SCHEMA
 from bigmc.ingest.source import Part, Source, scan
-from bigmc.ingest.writer import PEAK_FACTOR
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store.commit import exclusive, file_entry, fsync_folder, write_atomic
+from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import MANIFEST, ROWS_TABLE, SHARDS, WIP, ShardEntry, read_manifest, shard_folder
+from bigmc.store.layout import (
+    CLASSES,
+    GROUP,
+    MANIFEST,
+    ROWS_TABLE,
+    SHARDS,
+    STATISTICS,
+    WIP,
+    ShardEntry,
+    read_manifest,
+    shard_folder,
+)
 from bigmc.store.publish import finish_dataset
 from bigmc.store.write import write_rows_table
 
@@ -48,35 +59,10 @@ SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
 NAMES_BYTES = 50_000_000
 """Largest table of feature names of a dataset."""
 
-BATCH_COST = 32
-"""Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
-
-SMALLEST_WORKER = 12_000_000
-"""With less than this a worker would write shards of a few thousand rows."""
+_OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
 
 FINAL = {b"bigmc": b"final label codes"}
 """Mark of a table whose labels are codes of the dataset and no longer of its part."""
-
-
-def divide(limit: int, n_workers: int, names: bool) -> tuple[int, Shares]:
-    """Return how many workers a memory limit allows, and the share of each.
-
-    Raises
-    ------
-    MemoryLimitError
-        If it does not allow one.
-    """
-    n_workers = max(1, min(n_workers, limit // SMALLEST_WORKER))
-    mine = limit // n_workers
-    if mine < SMALLEST_WORKER:
-        raise MemoryLimitError(
-            f"ingest with a memory limit of {format_bytes(limit)} cannot work",
-            f"give at least {format_bytes(SMALLEST_WORKER)}",
-        )
-    batch_bytes = int(np.clip(mine // (4 * BATCH_COST), 1 << 16, 4 << 20))
-    name_bytes = min(mine // 6, 24 << 20) if names else 0
-    buffer_bytes = int((mine - batch_bytes * BATCH_COST - name_bytes) / PEAK_FACTOR)
-    return n_workers, Shares(batch_bytes, buffer_bytes, name_bytes)
 
 
 @dataclass(frozen=True)
@@ -93,8 +79,6 @@ class Job:
         What to make of it.
     limit : int
         Memory limit in bytes, above the bare process.
-    names : bool
-        Whether to keep the words behind hashed features.
     scan_options : mapping
         Passed to :func:`bigmc.ingest.source.scan`.
     """
@@ -103,7 +87,6 @@ class Job:
     sources: Sequence[Source]
     recipe: Recipe
     limit: int
-    names: bool
     scan_options: Mapping[str, Any]
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
@@ -120,22 +103,33 @@ class Job:
         """
         if not self._is_done():
             self._refuse_foreign_folder()
-            n_workers, shares = divide(self.limit, engine.n_workers, self.names)
-            with exclusive(self.to / WIP / "lock"):
+            self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
+            with exclusive(self.to / WIP / "lock"), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
                     parts = self.init(progress)
+                    n_workers, shares = self._divide(engine, self._n_features(parts))
+                    refuse_large_chunks(parts, self.limit // n_workers)
                     self.run_parts(parts, shares, engine, n_workers, progress)
                     self.finish(parts, progress)
         shutil.rmtree(self.to / WIP, ignore_errors=True)
         return Dataset.open(self.to)
 
     def init(self, progress: ProgressCallback) -> list[Part]:
-        """Cut the sources into parts and write the plan, or read the plan of an interrupted run."""
+        """Cut the sources into parts and write the plan, or read the plan of an interrupted run.
+
+        Unfinished work of another recipe is cleared away: nobody asks for it any more, as after a bad row
+        was mended, or ``--on-bad-row quarantine`` added.
+        """
         plan = self.to / WIP / "plan.json"
         if plan.exists():
             stored = json.loads(plan.read_text())
-            self._refuse_other_recipe(stored["recipe"], f"an unfinished ingest in {self.to}")
-            return [Part.from_dict(part) for part in stored["parts"]]
+            if not self.recipe.differences(stored["recipe"]):
+                return [Part.from_dict(part) for part in stored["parts"]]
+            plan.unlink()
+        for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for name in (NAMES, REJECTS):
+            (self.to / name).unlink(missing_ok=True)
         n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
         progress(Progress("scan", 0, n_bytes, "bytes"))
         parts = scan(self.sources, self._part_bytes(), **self.scan_options)
@@ -192,7 +186,7 @@ class Job:
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
         classes = merge_classes((receipt.labels for receipt in receipts), from_text)
         entries = list(self._place_shards(parts, receipts, classes))
-        n_features = self.recipe.features.n_features or int(parts[0].options.get("n_features", 0))
+        n_features = self._n_features(parts)
         if not sum(entry.nnz for entry in entries):
             raise DataError(
                 f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
@@ -211,13 +205,19 @@ class Job:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
-            memory_limit=self.limit,
+            memory_limit=self.limit // 2,
             progress=progress,
         )
 
     def part_folder(self, part: Part) -> Path:
         """Return the folder that a finished part has."""
         return self._parts_folder / f"{part.index:06d}"
+
+    def _n_features(self, parts: Sequence[Part]) -> int:
+        return self.recipe.features.n_features or int(parts[0].options.get("n_features", 0))
+
+    def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
+        return divide(self.limit, engine.n_workers, n_features, self.recipe.names)
 
     @property
     def _parts_folder(self) -> Path:
@@ -234,22 +234,23 @@ class Job:
             return False
         manifest = read_manifest(self.to)
         if manifest.signature != self.recipe.signature:
-            self._refuse_other_recipe(manifest.provenance.get("recipe", {}), f"the dataset {self.to}")
-        return True
-
-    def _refuse_other_recipe(self, stored: Mapping[str, Any], what: str) -> None:
-        differences = self.recipe.differences(stored)
-        if differences:
+            differences = self.recipe.differences(manifest.provenance.get("recipe", {}))
             raise DataError(
-                f"{what} was made with other parameters ({'; '.join(differences)})",
+                f"the dataset {self.to} was made with other parameters ({'; '.join(differences)})",
                 "delete it, or give another --to",
             )
+        return True
 
     def _refuse_foreign_folder(self) -> None:
-        if self.to.is_file() or (
-            self.to.is_dir() and any(self.to.iterdir()) and not (self.to / WIP).exists()
-        ):
-            raise DataError(f"{self.to} exists and is not a dataset", "give another --to")
+        """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed."""
+        if self.to.is_dir():
+            here = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
+            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(PARTIAL)}
+            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts"}):
+                return
+        elif not self.to.exists():
+            return
+        raise DataError(f"{self.to} exists and is not a bigmc dataset", "give another --to")
 
     def _place_shards(
         self, parts: Sequence[Part], receipts: Iterable[Receipt], classes: list[object]
@@ -271,21 +272,26 @@ class Job:
         fsync_folder(self.to / SHARDS)
 
     def _write_names(self, parts: Sequence[Part]) -> list[str]:
-        tables = [file for part in parts if (file := self.part_folder(part) / NAMES).exists()]
+        tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
         if not tables:
             return []
-        limit = min(NAMES_BYTES, self.limit // 4)
-        names = merge_names((pq.read_table(file) for file in tables), max_bytes=limit)
-        pq.write_table(names, self.to / NAMES, compression="zstd")
+        limit = min(NAMES_BYTES, self.limit // 8)
+        names = merge_names((pq.read_table(path) for path in tables), max_bytes=limit)
+        columns = self.recipe.features.column_names(names.schema)
+        with replacing(self.to / NAMES) as file:
+            pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
         return [NAMES]
 
     def _write_rejects(self, parts: Sequence[Part]) -> list[str]:
-        tables = [file for part in parts if (file := self.part_folder(part) / REJECTS).exists()]
+        tables = [path for part in parts if (path := self.part_folder(part) / REJECTS).exists()]
         if not tables:
             return []
-        with pq.ParquetWriter(self.to / REJECTS, pq.read_schema(tables[0]), compression="zstd") as writer:
-            for file in tables:
-                writer.write_table(pq.read_table(file))
+        with (
+            replacing(self.to / REJECTS) as file,
+            pq.ParquetWriter(file, REJECT_SCHEMA, compression="zstd") as writer,
+        ):
+            for path in tables:
+                writer.write_table(pq.read_table(path))
         return [REJECTS]
 
 
@@ -293,13 +299,17 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
     """Return about how many bytes a row of the source takes, from its beginning."""
     if source.data is not None:
         rows = max(1, source.data.shape[0] if hasattr(source.data, "shape") else source.data.num_rows)
-        n_bytes = getattr(source.data, "nbytes", None)
-        return float(n_bytes / rows) if n_bytes is not None else 64.0
+        arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
+        return float(sum(array.nbytes for array in arrays)) / rows
     if source.format == "parquet":
-        return Path(source.path).stat().st_size / max(1, pq.read_metadata(source.path).num_rows)
-    with pa.input_stream(source.path) as stream:  # decompresses by the ending of the name
-        head = stream.read(sample)
-    return len(head) / max(1, head.count(b"\n"))
+        n_rows = int(pq.read_metadata(source.path).num_rows)
+        return Path(source.path).stat().st_size / max(1, n_rows)
+    try:
+        with pa.input_stream(source.path) as stream:  # decompresses by the ending of the name
+            head = stream.read(sample)
+    except (OSError, pa.ArrowException):
+        return 1.0  # the reader will say what is wrong with the file
+    return float(len(head)) / max(1, int(head.count(b"\n")))
 
 
 def _recode_labels(folder: Path, entry: ShardEntry, codes: np.ndarray[Any, np.dtype[np.int32]]) -> None:

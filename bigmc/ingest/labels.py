@@ -42,7 +42,10 @@ def plain(labels: pa.Array) -> pa.Array:
         (pa.types.is_null, pa.string()),
     ):
         if is_kind(kind):
-            return labels.cast(target)
+            try:
+                return labels.cast(target)
+            except pa.ArrowInvalid as error:
+                raise DataError(f"labels of type {kind}: {error}", "use labels below 2**63") from None
     raise DataError(
         f"the label column has type {kind}, which cannot name a class", "give text, integers or booleans"
     )

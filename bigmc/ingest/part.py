@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingest.features import Bad, Samples
+from bigmc.ingest.features import Bad, FeatureSpec, Samples, plain_text
 from bigmc.ingest.labels import MISSING, LabelCoder, find_missing
 from bigmc.ingest.names import NameCounter
-from bigmc.ingest.recipe import Recipe
 from bigmc.ingest.readers import TEXT_FORMATS
+from bigmc.ingest.recipe import Recipe
 from bigmc.ingest.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
 from bigmc.ingest.source import Batch, Part, Source, read
 from bigmc.ingest.splits import assign_splits, group_fractions, row_fractions
 from bigmc.ingest.writer import ShardWriter
-from bigmc.store.commit import fsync_folder, fsync_tree
+from bigmc.store.commit import fsync_folder, replacing, write_atomic
 from bigmc.store.layout import ShardEntry
 from bigmc.store.rows import Rows
 
@@ -40,13 +40,13 @@ class Shares:
         Source bytes read at once.
     buffer_bytes : int
         Bytes of samples collected before a shard is written.
-    name_bytes : int
-        Bytes of the table of feature names; 0 keeps no names.
+    name_capacity : int
+        Feature names counted; 0 keeps no names.
     """
 
     batch_bytes: int
     buffer_bytes: int
-    name_bytes: int
+    name_capacity: int
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,11 @@ class PartWriter:
         self._labels = LabelCoder()
         self._rejects: list[Reject] = []
         hasher = recipe.features.hasher
-        counted = hasher is not None and bool(recipe.features.text) and shares.name_bytes > 0
-        self._names = NameCounter(hasher, shares.name_bytes) if counted else None
+        self._names = (
+            NameCounter(hasher, shares.name_capacity)
+            if hasher is not None and recipe.features.text and shares.name_capacity
+            else None
+        )
 
     def run(self) -> Iterator[tuple[int, int]]:
         """Write the part, yielding the rows and source bytes done after each batch."""
@@ -127,7 +130,11 @@ class PartWriter:
         ):
             rows_in += batch.n_rows + len(batch.rejects)
             self._rejects += batch.rejects
-            for split, samples, table in self._samples(self._set_bad_aside(batch)):
+            good = self._set_bad_aside(batch)
+            if self._names is not None:
+                for name in recipe.features.text:
+                    self._names.update(plain_text(good.table.column(name)))
+            for split, samples, table in self._samples(good):
                 writer.add(split, samples, table)
             yield batch.n_rows + len(batch.rejects), batch.n_bytes
         self._commit(
@@ -137,8 +144,12 @@ class PartWriter:
     def _set_bad_aside(self, batch: Batch) -> Batch:
         """Return the batch without rows whose label or features cannot be used."""
         bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table)
-        missing = np.flatnonzero(find_missing(self._label_column(batch)))
-        bad |= dict.fromkeys(missing.tolist(), MISSING)
+        if self._recipe.group is not None:
+            missing = find_missing(batch.table.column(self._recipe.group))
+            reason = f"the group {self._recipe.group!r} is missing"
+            bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), reason)
+        missing = find_missing(self._label_column(batch))
+        bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING)
         good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
         self._rejects += rejects
         return good
@@ -164,21 +175,27 @@ class PartWriter:
             mine = select(batch, chosen)
             columns = {"label": codes[chosen], "row_id": mine.row}
             columns |= {name: mine.table.column(name) for name in recipe.keep}
-            samples = mine.matrix if mine.table is None else recipe.features.transform(mine.table)
-            if self._names is not None:
-                for name in recipe.features.text:
-                    self._names.update(mine.table.column(name))
-            yield split, samples, pa.table(columns)
+            yield split, samples_of(mine, recipe.features), pa.table(columns)
 
     def _commit(self, receipt: Receipt) -> None:
         if self._names is not None:
-            pq.write_table(self._names.table(), self._aside / NAMES, compression="zstd")
+            with replacing(self._aside / NAMES) as file:
+                pq.write_table(self._names.table(), file, compression="zstd")
         if self._rejects:
-            pq.write_table(rejects_table(self._rejects), self._aside / REJECTS, compression="zstd")
-        (self._aside / RECEIPT).write_text(receipt.to_json())
-        fsync_tree(self._aside)
-        os.replace(self._aside, self._folder)
+            with replacing(self._aside / REJECTS) as file:
+                pq.write_table(rejects_table(self._rejects), file, compression="zstd")
+        write_atomic(self._aside / RECEIPT, receipt.to_json().encode())
+        os.replace(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
         fsync_folder(self._folder.parent)
+
+
+def samples_of(batch: Batch, features: FeatureSpec) -> Samples:
+    """Return the features of a batch without bad rows."""
+    if batch.table is not None:
+        return features.transform(batch.table)
+    if batch.matrix is None:
+        raise ValueError("a batch has a table or a matrix")
+    return batch.matrix
 
 
 def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ class Recipe:
         What happens to a row that cannot be used.
     n_features : int or None
         Width asked for; None lets the sources tell.
+    names : bool
+        Whether the words behind hashed features are kept.
     """
 
     sources: tuple[Mapping[str, Any], ...]
@@ -51,6 +53,7 @@ class Recipe:
     seed: int
     on_bad_row: OnBadRow
     n_features: int | None = None
+    names: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,6 +74,7 @@ class Recipe:
             "seed": self.seed,
             "on_bad_row": self.on_bad_row,
             "n_features": self.n_features,
+            "names": self.names,
         }
 
     @property
@@ -82,10 +86,20 @@ class Recipe:
         """Return one phrase for each parameter in which a stored recipe differs from this one."""
         mine = self.to_dict()
         return [
-            f"{key}: it has {_short(other.get(key))}, asked for {_short(mine[key])}"
+            _changed_sources(other.get(key, []), mine[key])
+            if key == "sources"
+            else f"{key}: it has {_short(other.get(key))}, asked for {_short(mine[key])}"
             for key in mine
             if json.dumps(mine[key], sort_keys=True) != json.dumps(other.get(key), sort_keys=True)
         ]
+
+
+def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:
+    before, now = ([source["path"] for source in sources] for sources in (stored, asked))
+    if before == now:
+        changed = next(b["path"] for a, b in zip(stored, asked, strict=True) if dict(a) != dict(b))
+        return f"sources: {changed} has changed since"
+    return f"sources: it has {_short(before)}, asked for {_short(now)}"
 
 
 def _short(value: object) -> str:

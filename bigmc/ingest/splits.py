@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -40,14 +41,14 @@ def check_splits(shares: Mapping[str, float]) -> dict[str, float]:
     Raises
     ------
     DataError
-        If they do not, or a name is not made of letters, digits, ``_``, ``-`` and ``.``.
+        If they do not, or a name is not made of letters, digits, ``_`` and ``-``.
     """
     cure = "write it like train=0.8,test=0.2"
     for name, share in shares.items():
-        if not name or not all(c.isalnum() or c in "_-." for c in name):
-            raise DataError(f"{name!r} cannot be the name of a split", cure)
+        if not re.fullmatch(r"[\w-]+", name):
+            raise DataError(f"{name!r} cannot be the name of a split: use letters, digits, - and _", cure)
         if not 0 < share <= 1:
-            raise DataError(f"the split {name!r} has the share {share:g}", cure)
+            raise DataError(f"the split {name!r} has the share {share:g}, not above 0 and up to 1", cure)
     if abs(sum(shares.values()) - 1) > 1e-9:
         raise DataError(f"the shares of the splits add up to {sum(shares.values()):g}, not 1", cure)
     return dict(shares)

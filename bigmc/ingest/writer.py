@@ -15,9 +15,6 @@ from bigmc.store.memory import MAX_ROWS
 from bigmc.store.rows import Rows
 from bigmc.store.write import write_shard
 
-PEAK_FACTOR = 3.5
-"""Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
-
 
 @dataclass
 class _Buffer:
