@@ -82,22 +82,20 @@ def _finish(h: np.uint32, tail: np.uint32, size: Int) -> np.uint32:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
-    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 12 bytes beyond.
+    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 8 bytes beyond.
 
     Source: A. Appleby, MurmurHash3 (public domain). The tail is always mixed in: an empty one is 0 and
     changes nothing, which spares a branch.
     """
     i = start
-    if size < 16:
-        # Most features. All blocks are mixed and the right hash is chosen: cheaper than a branch guessed
+    if size < 12:
+        # Most features. Both blocks are mixed and the right hash is chosen: cheaper than a branch guessed
         # wrong.
         n_blocks = size >> 2
         one = _block(np.uint32(0), _word32(data, i))
         two = _block(one, _word32(data, i + 4))
-        three = _block(two, _word32(data, i + 8))
         h = one if n_blocks > 0 else np.uint32(0)
         h = two if n_blocks > 1 else h
-        h = three if n_blocks > 2 else h
         i += size & ~3
     else:
         h = np.uint32(0)
