@@ -24,7 +24,8 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
 from bigmc.model import Model, load_model
 from bigmc.progress import ProgressCallback, silent
-from bigmc.solvers import Certificate, solve
+from bigmc.solvers.bcd import solve
+from bigmc.solvers.certificate import Certificate
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -75,8 +76,10 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     objective_ : float
     certificate_ : Certificate
         ``lower <= optimum <= upper`` and their relative ``gap``.
-    n_iter_, n_passes_ : int
-        Sweeps of the solver, and passes over the data.
+    n_iter_ : int
+        Sweeps of the solver over its working set.
+    n_passes_ : float
+        Passes over the data: entries read, in units of all entries.
     history_ : list of dict
         Figures of every pass.
     n_features_in_ : int
@@ -194,7 +197,7 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if not solution.converged:
             warnings.warn(
-                f"stopped after {solution.n_passes} passes with a gap of {bounds.gap:.3g}, above "
+                f"stopped after {solution.n_passes:.3g} passes with a gap of {bounds.gap:.3g}, above "
                 f"tol={self.tol:g}; raise max_passes (now {self.max_passes}) or tol",
                 ConvergenceWarning,
                 stacklevel=3,
