@@ -15,11 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.estimators import SparseClassifier, load_estimator
-from bigmc.model import Model
+from bigmc.estimators import SparseClassifier
+from bigmc.model import Model, load_model
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-
 
 # Without an intercept the classifier says that it scores poorly on data that is not centred, and the
 # checks ask less of it; what it should reach is asked for in test_it_learns_without_an_intercept.
@@ -38,9 +37,7 @@ def expected_failures(estimator):
     return {name.format(kind): TOO_EXACT for kind in ("dense", "sparse")}
 
 
-@parametrize_with_checks(
-    [SparseClassifier(**FAST), WITH_INTERCEPT], expected_failed_checks=expected_failures
-)
+@parametrize_with_checks([SparseClassifier(**FAST), WITH_INTERCEPT], expected_failed_checks=expected_failures)
 def test_scikit_learn_compatibility(estimator, check):
     check(estimator)
 
@@ -190,7 +187,7 @@ def test_a_dataset_gives_the_model_of_its_arrays_and_is_scored_shard_by_shard(fi
 def test_a_saved_classifier_comes_back(tmp_path, fitted, digits):
     X = digits[0] / 16
     fitted.save(tmp_path / "m")
-    loaded = load_estimator(tmp_path / "m")
+    loaded = SparseClassifier.from_model(load_model(tmp_path / "m"))
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.decision_function(X), fitted.decision_function(X))
     np.testing.assert_array_equal(loaded.coef_.toarray(), fitted.coef_.toarray())
@@ -227,7 +224,7 @@ def test_column_names_are_kept_checked_and_restored(tmp_path):
     data = load_iris(as_frame=True)
     model = SparseClassifier(alpha=0.1).fit(data.data, data.target)
     model.save(tmp_path / "m")
-    loaded = load_estimator(tmp_path / "m")
+    loaded = SparseClassifier.from_model(load_model(tmp_path / "m"))
     for classifier in (model, loaded):
         assert classifier.feature_names_in_.tolist() == data.data.columns.tolist()
         assert classifier.score(data.data, data.target) > 0.6
@@ -261,7 +258,7 @@ def test_balanced_weights_are_scikit_learns(tmp_path):
     np.testing.assert_allclose(model.coef_.toarray(), explicit.coef_.toarray(), rtol=1e-6)
     for class_weight in ("balanced", {0: 2.0, 2: 1.5}):
         model.set_params(class_weight=class_weight).fit(X, y).save(tmp_path / "m")
-        assert load_estimator(tmp_path / "m").class_weight == class_weight
+        assert SparseClassifier.from_model(load_model(tmp_path / "m")).class_weight == class_weight
 
 
 @pytest.mark.parametrize(
@@ -320,7 +317,7 @@ def test_seeds_workers_and_memory_change_nothing_but_what_they_should(fitted, di
 
 def test_it_works_in_pipelines_and_searches():
     X, y = load_iris(return_X_y=True)
-    pipeline = make_pipeline(MaxAbsScaler(), SparseClassifier(fit_intercept=True))
+    pipeline = make_pipeline(MaxAbsScaler(), clone(WITH_INTERCEPT))
     search = GridSearchCV(pipeline, {"sparseclassifier__alpha": [1e-2, 1.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"sparseclassifier__alpha": 1e-2}
     assert search.best_score_ > 0.9

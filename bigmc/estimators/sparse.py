@@ -22,7 +22,7 @@ from bigmc.budget import resolve_limit
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
-from bigmc.model import Model, load_model
+from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers.bcd import solve
 from bigmc.solvers.certificate import Certificate
@@ -271,7 +271,7 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model into one file, for `load_estimator`."""
+        """Write the model into one file, for `bigmc.load_model`."""
         check_is_fitted(self)
         self.model_.save(path)
 
@@ -361,17 +361,6 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BigmcError(f"max_passes is {passes!r}", "give a whole number of at least 1")
         if self.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {self.step!r}", 'use "line_search" or "constant"')
-
-
-def load_estimator(path: str | os.PathLike[str]) -> SparseClassifier:
-    """Return the fitted classifier saved at `path`.
-
-    Raises
-    ------
-    ModelError
-        If the file is absent, no bigmc model, of another version or damaged.
-    """
-    return SparseClassifier.from_model(load_model(path))
 
 
 def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:
