@@ -160,9 +160,9 @@ def load_model(path: str | Path) -> Any:
     ModelError
         If it is no model, damaged or of another version.
     """
-    from bigmc.estimators import load_estimator
+    from bigmc.estimators import SparseClassifier
 
-    return load_estimator(path)
+    return SparseClassifier.from_model(_load(path))
 
 
 def train(

@@ -23,7 +23,7 @@ from bigmc.budget import resolve_limit
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
-from bigmc.model import Model, load_model
+from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint, solve
 from bigmc.store.dataset import Dataset
@@ -76,8 +76,10 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     objective_ : float
     certificate_ : Certificate
         ``lower <= optimum <= upper`` and their relative ``gap``.
-    n_iter_, n_passes_ : int
-        Sweeps of the solver, and passes over the data.
+    n_iter_ : int
+        Sweeps of the solver over its working set.
+    n_passes_ : float
+        Passes over the data: entries read, in units of all entries.
     history_ : list of dict
         Figures of every pass.
     n_features_in_ : int
@@ -211,7 +213,7 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if not solution.converged:
             warnings.warn(
-                f"stopped after {solution.n_passes} passes with a gap of {bounds.gap:.3g}, above "
+                f"stopped after {solution.n_passes:.3g} passes with a gap of {bounds.gap:.3g}, above "
                 f"tol={self.tol:g}; raise max_passes (now {self.max_passes}) or tol",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -285,7 +287,7 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model into one file, for `load_estimator`."""
+        """Write the model into one file, for `bigmc.load_model`."""
         check_is_fitted(self)
         self.model_.save(path)
 
@@ -375,17 +377,6 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BigmcError(f"max_passes is {passes!r}", "give a whole number of at least 1")
         if self.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {self.step!r}", 'use "line_search" or "constant"')
-
-
-def load_estimator(path: str | os.PathLike[str]) -> SparseClassifier:
-    """Return the fitted classifier saved at `path`.
-
-    Raises
-    ------
-    ModelError
-        If the file is absent, no bigmc model, of another version or damaged.
-    """
-    return SparseClassifier.from_model(load_model(path))
 
 
 def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:
