@@ -25,7 +25,7 @@ from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingest.labels import merge_classes, recode
-from bigmc.ingest.memory import divide, prompt_release, refuse_large_chunks
+from bigmc.ingest.memory import FIXED_COST, divide, prompt_release, refuse_large_chunks
 from bigmc.ingest.names import merge_names
 from bigmc.ingest.part import NAMES, REJECTS, PartWriter, Receipt, Shares
 from bigmc.ingest.readers import TEXT_FORMATS
@@ -205,7 +205,7 @@ class Job:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
-            memory_limit=self.limit // 2,
+            memory_limit=(self.limit - FIXED_COST) // 2,
             progress=progress,
         )
 
@@ -275,7 +275,7 @@ class Job:
         tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
         if not tables:
             return []
-        limit = min(NAMES_BYTES, self.limit // 8)
+        limit = min(NAMES_BYTES, self.limit // 16)
         names = merge_names((pq.read_table(path) for path in tables), max_bytes=limit)
         columns = self.recipe.features.column_names(names.schema)
         with replacing(self.to / NAMES) as file:

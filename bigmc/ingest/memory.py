@@ -30,6 +30,9 @@ BATCH_COST = 32
 PEAK_FACTOR = 3.5
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
 
+FIXED_COST = 16_000_000
+"""Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing."""
+
 FEATURE_COST = 16
 """Bytes per feature while a shard is written: counts of its columns, and their offsets."""
 
@@ -66,14 +69,14 @@ def divide(limit: int, n_workers: int, n_features: int, names: bool) -> tuple[in
         If it does not allow one worker.
     """
     smallest = SMALLEST_WORKER + FEATURE_COST * n_features
-    if limit < smallest:
+    if limit < FIXED_COST + smallest:
         raise MemoryLimitError(
             f"ingest of {n_features:,} features with a memory limit of {format_bytes(limit)} cannot work",
-            f"give --memory {-(-smallest // 10**6)}MB or more"
+            f"give --memory {-(-(FIXED_COST + smallest) // 10**6)}MB or more"
             + (", or fewer --hash-bits" if FEATURE_COST * n_features > SMALLEST_WORKER else ""),
         )
-    n_workers = min(n_workers, limit // smallest)
-    mine = limit // n_workers - FEATURE_COST * n_features
+    n_workers = min(n_workers, (limit - FIXED_COST) // smallest)
+    mine = (limit - FIXED_COST) // n_workers - FEATURE_COST * n_features
     batch_bytes = int(np.clip(mine // (4 * BATCH_COST), 1 << 16, 4 << 20))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if names else 0
     buffer_bytes = int((mine - batch_bytes * BATCH_COST - capacity * NAME_COST) / PEAK_FACTOR)

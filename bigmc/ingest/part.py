@@ -123,7 +123,7 @@ class PartWriter:
         rows_in = 0
         for batch in read(
             part,
-            recipe.columns,
+            recipe.columns or None,
             sources=self._sources,
             batch_bytes=self._shares.batch_bytes,
             on_bad_row=recipe.on_bad_row,

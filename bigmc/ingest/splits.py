@@ -68,7 +68,7 @@ def row_fractions(rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(11)) * 2.0**-53
+    return np.asarray((z >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
 def group_fractions(groups: pa.Array, seed: int) -> NDArray[np.float64]:
@@ -78,4 +78,5 @@ def group_fractions(groups: pa.Array, seed: int) -> NDArray[np.float64]:
     key = (seed % 2**64).to_bytes(8, "little")
     digests = (hashlib.blake2b(str(v).encode(), digest_size=8, key=key).digest() for v in values)
     by_group = np.array([int.from_bytes(d, "little") >> 11 for d in digests], dtype=np.float64) * 2.0**-53
-    return by_group[np.asarray(encoded.indices)]
+    fractions: NDArray[np.float64] = by_group[np.asarray(encoded.indices)]
+    return fractions
