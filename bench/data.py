@@ -14,7 +14,7 @@ import argparse
 import csv
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 WORD_LISTS = {
@@ -90,7 +90,7 @@ def _stanzas(file: Path) -> Iterator[dict[str, str]]:
             yield entry
 
 
-def _write(target: Path, header: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[str, str]]) -> None:
+def _write(target: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_suffix(".partial")
     with aside.open("w", newline="", encoding="utf-8") as out:
@@ -104,7 +104,8 @@ SETS = {"packages": packages, "words": words}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("sets", nargs="+", choices=SETS)
     parser.add_argument("--to", type=Path, default=Path(__file__).parent / "data")
     arguments = parser.parse_args()

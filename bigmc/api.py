@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bigmc.ingest.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -55,7 +56,7 @@ def ingest(
     names: bool = True,
     memory_limit: Size = None,
     engine: Engine | None = None,
-    on_bad_row: str = "fail",
+    on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     progress: ProgressCallback = silent,
 ) -> Dataset:
@@ -284,7 +285,7 @@ def predict(
     *,
     split: str | None = None,
     scores: bool = False,
-    on_bad_row: str = "fail",
+    on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     memory_limit: Size = None,
     engine: Engine | None = None,

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -35,7 +35,10 @@ Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
 ]
-OnBadRow = Annotated[str, typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside.")]
+OnBadRow = Annotated[
+    Literal["fail", "quarantine"],
+    typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside."),
+]
 
 
 def _version(wanted: bool) -> None:
