@@ -13,7 +13,7 @@ import typer
 from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
-from bigmc.screen import Screen, show
+from bigmc.screen import Screen, show, show_features
 
 app = typer.Typer(
     name="bigmc",
@@ -261,7 +261,11 @@ def inspect(
     """List the strongest features of each class, as words where their names were kept."""
     from bigmc import api
 
-    show(api.inspect(model, top=top), as_json)
+    result = api.inspect(model, top=top)
+    if as_json:
+        show(result, as_json)
+    else:
+        show_features(result)
 
 
 @app.command()
