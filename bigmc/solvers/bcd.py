@@ -39,6 +39,9 @@ STEPS = ("line_search", "constant")
 _INNER_FRACTION = 0.2
 #: Sweeps between two passes at most.
 _INNER_SWEEPS = 1000
+#: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
+_VISITS_PER_PASS = 5
+_SMALL_VISITS = 20_000_000
 #: Sweeps over a loaded block when the working set is streamed.
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
@@ -176,7 +179,9 @@ def solve(
     }  # fmt: skip
     try:
         state = State.load(checkpoint, run, problem.width) if checkpoint else None
-        rounds = _Rounds(problem, source, plan, Sweeper(problem, step == "line_search", seed, fit_intercept))
+        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
+        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits)
+        rounds = _Rounds(problem, source, plan, sweeper)
         certificate = rounds.run(state, tol, max_passes, checkpoint, run, progress)
     finally:
         problem.close()
