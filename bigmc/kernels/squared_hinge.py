@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Multiclass squared hinge with an l1/l2 penalty: gradients and block coordinate steps over columns.
 
 Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale sparse multiclass
@@ -34,10 +35,12 @@ _SIXTEEN = np.uint64(16)
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
 _SMALLEST_CURVATURE = 1e-12
+#: Sums of products of finite numbers may be reordered so that they vectorise.
+_REORDER = {"reassoc", "contract"}
 _SMALLEST_PART = 1e-12
 _MODEL_STEPS = 40
 #: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
-_MODEL_RATIO = 48
+_MODEL_RATIO = 200
 _MODEL_CLASSES = 128
 
 
@@ -148,18 +151,25 @@ def _lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvatu
 
 
 @intrinsic
-def _lanes_change(typing, scores, at, shift, shift_after, value, step, step_at):
-    """Return the sum of ``max(shift_after + scores + value * step, 0)² - max(shift + scores, 0)²``."""
-    signature = scores.dtype(scores, at, shift, shift_after, value, step, step_at)
+def _lanes_change(typing, scores, at, shift, value, step, step_at, own_step):
+    """Sum of ``max(m + value (step - own_step), 0)² - max(m, 0)²`` with ``m = shift + scores``.
+
+    The margins have the precision of the scores, everything after them is float64: otherwise the
+    rounding of the margins hides the small changes near the optimum.
+    """
+    signature = types.float64(scores, at, shift, value, step, step_at, own_step)
 
     def generate(context, builder, signature, arguments):
-        scores, at, shift, shift_after, value, step, step_at = arguments
-        kind, step_kind = signature.args[0], signature.args[5]
+        scores, at, shift, value, step, step_at, own_step = arguments
+        kind, step_kind = signature.args[0], signature.args[4]
         row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
         delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
-        moved = builder.fadd(row, builder.fmul(delta, _spread(builder, value)))
-        before, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        after, _ = _positive(builder, builder.fadd(moved, _spread(builder, shift_after)))
+        margin = builder.fadd(row, _spread(builder, shift))
+        if margin.type != delta.type:
+            margin = builder.fpext(margin, delta.type)
+        delta = builder.fmul(builder.fsub(delta, _spread(builder, own_step)), _spread(builder, value))
+        before, _ = _positive(builder, margin)
+        after, _ = _positive(builder, builder.fadd(margin, delta))
         # a² - b² = (a - b)(a + b) keeps the digits of a small change
         change = builder.fmul(builder.fsub(after, before), builder.fadd(after, before))
         return _sum(builder, change)
@@ -315,7 +325,12 @@ def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain,
     squares[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, column]), np.uint64(indptr[s, column + 1])):
+        stop = np.uint64(indptr[s, column + 1])
+        for k in range(np.uint64(indptr[s, column]), stop):
+            if width > _EIGHT and k + _AHEAD < stop:
+                coming = (first + np.uint64(indices[k + _AHEAD])) * width
+                for line in range(np.uint64(0), width, _SIXTEEN):
+                    _prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -332,7 +347,7 @@ def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain,
             squares[c] += square
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@njit(cache=True, nogil=True, fastmath=_REORDER)
 def _solve_shifted(hessian, shift, factor, right):
     """Overwrite `right` by ``(hessian + shift I)^-1 right``; `factor` gets the Cholesky factor."""
     size = hessian.shape[0]
@@ -345,7 +360,7 @@ def _solve_shifted(hessian, shift, factor, right):
     _solve_factored(factor, right)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@njit(cache=True, nogil=True, fastmath=_REORDER)
 def _solve_factored(factor, right):
     size = factor.shape[0]
     for r in range(size):
@@ -398,7 +413,7 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
             high = nu
         else:
             low = nu
-        if abs(nu * length - alpha) <= 1e-13 * alpha:
+        if abs(nu * length - alpha) <= 1e-10 * alpha:
             return
         nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
 
@@ -418,14 +433,13 @@ def _loss_change(column, indptr, indices, data, base, scores, labels, row_scale,
             if row_scale[i] == 0:
                 continue
             c = np.uint64(labels[i])
-            value = number(data[k]) * row_scale[i]
+            value = np.float64(number(data[k]) * row_scale[i])
             shift = one - scores[i, c]
-            shift_after = shift - value * step[c]
             at = i * width
-            total = number(0)
+            total = 0.0
             for q in range(groups):
                 lane = q * _EIGHT
-                total += _lanes_change(scores, at + lane, shift, shift_after, value, step, lane)
+                total += _lanes_change(scores, at + lane, shift, value, step, lane, step[c])
             change += total * (gain[i] / row_scale[i])
     return change
 
@@ -550,6 +564,7 @@ def sweep(
     squares = np.empty(width, np.float64)
     new = np.empty(width, np.float64)
     step = np.empty(width, scores.dtype)
+    trial = np.empty(width, np.float64)
     most = _MODEL_CLASSES
     size = n_classes if n_classes <= most else 0
     edges = np.zeros((size, width), np.float64)
@@ -643,9 +658,9 @@ def sweep(
             for r in range(width):
                 to = row[r] + part * (new[r] - row[r])
                 moved += to * to
-                step[r] = column_scale[p] * part * (new[r] - row[r])
+                trial[r] = column_scale[p] * part * (new[r] - row[r])
             change = 0.5 * two_over_n * _loss_change(
-                j, indptr, indices, data, base, scores, labels, row_scale, gain, step
+                j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
             )
             if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
                 break

@@ -240,13 +240,15 @@ class _Rounds:
     def _set_coef(self, coef: Coefficients) -> None:
         """Take new weights, unless they break the promise on memory."""
         if not np.isfinite(coef.rows).all():
-            raise DataError("the weights are no longer finite", "look for huge or non-finite values in the data")
+            raise DataError(
+                "the weights are no longer finite", "look for huge or non-finite values in the data"
+            )
         allowed = next(item.n_bytes for item in self._plan.memory.items if item.name == "weights")
         needed = 2 * (coef.rows.nbytes + coef.features.nbytes)
         if needed > allowed:
             raise MemoryLimitError(
-                f"{len(coef.features)} features have weights, which take {format_bytes(needed)} where the memory "
-                f"limit leaves {format_bytes(allowed)}",
+                f"{len(coef.features)} features have weights, which take {format_bytes(needed)} where the "
+                f"memory limit leaves {format_bytes(allowed)}",
                 f"give a memory limit of {format_bytes(4 * needed)} or a larger alpha",
             )
         self.state.coef = coef
@@ -283,7 +285,7 @@ class _Rounds:
 
     def _rebuild(self) -> None:
         """Compute the scores afresh from the weights."""
-        state, source = self.state, self._source
+        state = self.state
         held: Iterator[Columns] | list[Columns] = self._held
         if not self._held:
             held = self._support(count=not state.in_memory)
@@ -312,14 +314,11 @@ class _Rounds:
         upper += problem.alpha * objective.penalty.value(state.coef.rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
-        usable = factor is not None
-        found = gradient_pass(
-            problem, self._source, state.coef, factor if factor is not None else np.empty((0, problem.n_classes)),
-            self._plan.working_set_bytes,
-        )  # fmt: skip
+        used = np.empty((0, problem.n_classes)) if factor is None else factor
+        found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz
-        if usable:
-            weight = factor if factor is not None and len(factor) else 1.0
+        if factor is not None:
+            weight = factor if len(factor) else np.ones(1)
             allowance = 1.0 - _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
             scale = problem.alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
             lower = objective.loss.dual_value(

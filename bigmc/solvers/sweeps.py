@@ -31,7 +31,9 @@ class Sweeper:
         `sweep_until` ends after looking at this many entries.
     """
 
-    def __init__(self, problem: Problem, line_search: bool, seed: int, fit_intercept: bool, most_visits: int) -> None:
+    def __init__(
+        self, problem: Problem, line_search: bool, seed: int, fit_intercept: bool, most_visits: int
+    ) -> None:
         self._problem = problem
         self._line_search = line_search
         self._seed = seed

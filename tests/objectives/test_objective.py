@@ -11,7 +11,9 @@ def test_the_pair_there_is():
     assert both.penalty.value(np.array([[3.0, 4.0], [0.0, 2.0]])) == 7.0
 
 
-@pytest.mark.parametrize(("loss", "penalty", "known"), [("hinge", "l1/l2", "squared_hinge"), ("squared_hinge", "l3", "l1/l2")])
+@pytest.mark.parametrize(
+    ("loss", "penalty", "known"), [("hinge", "l1/l2", "squared_hinge"), ("squared_hinge", "l3", "l1/l2")]
+)
 def test_unknown_names_are_refused_with_the_known_ones(loss, penalty, known):
     with pytest.raises(BigmcError, match=known):
         objective(loss, penalty)

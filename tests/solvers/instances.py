@@ -73,7 +73,9 @@ def fista(X, y, m, alpha, weights=None, intercept=False, n_iter=20000):
         norms = np.linalg.norm(Z, axis=1, keepdims=True)
         new_W = Z * np.maximum(1 - step * alpha / np.maximum(norms, 1e-300), 0)
         new_b = c - step * g if intercept else b
-        value = loss_and_gradient(X, y, new_W, new_b, weights)[0] + alpha * np.linalg.norm(new_W, axis=1).sum()
+        value = (
+            loss_and_gradient(X, y, new_W, new_b, weights)[0] + alpha * np.linalg.norm(new_W, axis=1).sum()
+        )
         if value > best:
             V, c, t, best = W, b, 1.0, np.inf
             continue

@@ -79,7 +79,12 @@ def test_reference_optima_in_memory(name, k):
 def test_constant_steps(name, k):
     X, y = instance(name)
     found = solve(
-        dataset_of(X, y, N_CLASSES[name]), alpha=ALPHAS[k], memory_limit=LIMIT, tol=1e-8, step="constant", max_passes=300
+        dataset_of(X, y, N_CLASSES[name]),
+        alpha=ALPHAS[k],
+        memory_limit=LIMIT,
+        tol=1e-8,
+        step="constant",
+        max_passes=300,
     )
     assert found.certificate.gap <= 1e-8
     assert abs(found.objective - OPTIMA[name][k]) < 1e-8
@@ -175,7 +180,9 @@ def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, bloc
 def test_the_number_of_workers_does_not_matter():
     dataset, block_bytes = streamed("digits")
     runs = [
-        solve(dataset, alpha=0.05, memory_limit=LIMIT, tol=1e-6, block_bytes=block_bytes, engine=ThreadEngine(n))
+        solve(
+            dataset, alpha=0.05, memory_limit=LIMIT, tol=1e-6, block_bytes=block_bytes, engine=ThreadEngine(n)
+        )
         for n in (1, 2)
     ]
     assert bits(runs[0]) == bits(runs[1])
