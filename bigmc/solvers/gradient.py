@@ -104,7 +104,10 @@ def memory_of(columns: Columns, width: int) -> int:
     """Return the bytes that chosen columns take when gathered, with their weights and violations."""
     entry = int(columns.indices.itemsize + columns.data.itemsize)
     n_shards = columns.indptr.shape[0]
-    return columns.nnz * int(entry) + len(columns.features) * (8 * n_shards + 8 * width + 48) + 8 * n_shards
+    n_bytes: int = (
+        columns.nnz * entry + len(columns.features) * (8 * n_shards + 8 * width + 48) + 8 * n_shards
+    )
+    return n_bytes
 
 
 def _equal_parts(block: Block) -> list[tuple[int, int]]:
