@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """Copying single columns of a block."""
 
 from __future__ import annotations

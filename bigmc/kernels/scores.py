@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """Sums over the score matrix, and the score matrix itself as a product of samples and weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Multiclass squared hinge with an l1/l2 penalty: gradients and block coordinate steps over columns.
 
 Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale sparse multiclass
@@ -34,6 +35,13 @@ _SIXTEEN = np.uint64(16)
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
 _SMALLEST_CURVATURE = 1e-12
+#: Sums of products of finite numbers may be reordered so that they vectorise.
+_REORDER = {"reassoc", "contract"}
+_SMALLEST_PART = 1e-12
+_MODEL_STEPS = 40
+#: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
+_MODEL_RATIO = 200
+_MODEL_CLASSES = 128
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
@@ -118,20 +126,22 @@ def _lanes_balanced(typing, scores, at, shift, value, factor, factor_at, sums, t
 
 
 @intrinsic
-def _lanes_curvature(typing, scores, at, shift, value, square, sums, curvature, to):
-    """`_lanes_gradient` and ``curvature[to:] += square * [m > 0]``; returns sum of m and their number."""
-    signature = types.UniTuple(scores.dtype, 2)(scores, at, shift, value, square, sums, curvature, to)
+def _lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvature, curve_to):
+    """`_lanes_gradient` and ``curvature[curve_to:] += square * [m > 0]``; sum of m and their number."""
+    signature = types.UniTuple(scores.dtype, 2)(
+        scores, at, shift, value, square, sums, to, curvature, curve_to
+    )
 
     def generate(context, builder, signature, arguments):
-        scores, at, shift, value, square, sums, curvature, to = arguments
-        kind, _, _, _, _, sums_kind, curvature_kind, _ = signature.args
+        scores, at, shift, value, square, sums, to, curvature, curve_to = arguments
+        kind, _, _, _, _, sums_kind, _, curvature_kind, _ = signature.args
         row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
         margin, mask = _positive(builder, builder.fadd(row, _spread(builder, shift)))
         zero = ir.Constant(margin.type, [0.0] * LANES)
         one = ir.Constant(margin.type, [1.0] * LANES)
         target = _pointer(context, builder, sums_kind, sums, to)
         _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        target = _pointer(context, builder, curvature_kind, curvature, to)
+        target = _pointer(context, builder, curvature_kind, curvature, curve_to)
         squares = builder.select(mask, _spread(builder, square), zero)
         _accumulate(builder, target, curvature_kind, squares)
         count = _sum(builder, builder.select(mask, one, zero))
@@ -141,18 +151,25 @@ def _lanes_curvature(typing, scores, at, shift, value, square, sums, curvature, 
 
 
 @intrinsic
-def _lanes_change(typing, scores, at, shift, shift_after, value, step, step_at):
-    """Return the sum of ``max(shift_after + scores + value * step, 0)² - max(shift + scores, 0)²``."""
-    signature = scores.dtype(scores, at, shift, shift_after, value, step, step_at)
+def _lanes_change(typing, scores, at, shift, value, step, step_at, own_step):
+    """Sum of ``max(m + value (step - own_step), 0)² - max(m, 0)²`` with ``m = shift + scores``.
+
+    The margins have the precision of the scores, everything after them is float64: otherwise the
+    rounding of the margins hides the small changes near the optimum.
+    """
+    signature = types.float64(scores, at, shift, value, step, step_at, own_step)
 
     def generate(context, builder, signature, arguments):
-        scores, at, shift, shift_after, value, step, step_at = arguments
-        kind, step_kind = signature.args[0], signature.args[5]
+        scores, at, shift, value, step, step_at, own_step = arguments
+        kind, step_kind = signature.args[0], signature.args[4]
         row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
         delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
-        moved = builder.fadd(row, builder.fmul(delta, _spread(builder, value)))
-        before, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        after, _ = _positive(builder, builder.fadd(moved, _spread(builder, shift_after)))
+        margin = builder.fadd(row, _spread(builder, shift))
+        if margin.type != delta.type:
+            margin = builder.fpext(margin, delta.type)
+        delta = builder.fmul(builder.fsub(delta, _spread(builder, own_step)), _spread(builder, value))
+        before, _ = _positive(builder, margin)
+        after, _ = _positive(builder, builder.fadd(margin, delta))
         # a² - b² = (a - b)(a + b) keeps the digits of a small change
         change = builder.fmul(builder.fsub(after, before), builder.fadd(after, before))
         return _sum(builder, change)
@@ -285,7 +302,7 @@ def _curvature(
             for q in range(groups):
                 lane = q * _EIGHT
                 margins, count = _lanes_curvature(
-                    scores, at + lane, shift, value, square, sums, curvature, lane
+                    scores, at + lane, shift, value, square, sums, lane, curvature, lane
                 )
                 total += margins
                 active += count
@@ -295,6 +312,110 @@ def _curvature(
             squares[c] += square
     for r in range(curvature.shape[0]):
         curvature[r] += own_curvature[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, edges, squares):
+    """`_gradient`, and the local Hessian as weights of edges between own class (row) and other class."""
+    width = np.uint64(scores.shape[1])
+    number = scores.dtype.type
+    sums[:] = 0.0
+    own[:] = 0.0
+    edges[:] = 0.0
+    squares[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        stop = np.uint64(indptr[s, column + 1])
+        for k in range(np.uint64(indptr[s, column]), stop):
+            if width > _EIGHT and k + _AHEAD < stop:
+                coming = (first + np.uint64(indices[k + _AHEAD])) * width
+                for line in range(np.uint64(0), width, _SIXTEEN):
+                    _prefetch(scores, coming + line)
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            square = value * (number(data[k]) * row_scale[i])
+            shift = number(1) - scores[i, c]
+            total = number(0)
+            for q in range(width // _EIGHT):
+                lane = q * _EIGHT
+                margins, _ = _lanes_curvature(
+                    scores, i * width + lane, shift, value, square, sums, lane, edges, c * width + lane
+                )
+                total += margins
+            own[c] += value * total
+            squares[c] += square
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def _solve_shifted(hessian, shift, factor, right):
+    """Overwrite `right` by ``(hessian + shift I)^-1 right``; `factor` gets the Cholesky factor."""
+    size = hessian.shape[0]
+    for r in range(size):
+        for c in range(r + 1):
+            total = hessian[r, c] + (shift if r == c else 0.0)
+            for k in range(c):
+                total -= factor[r, k] * factor[c, k]
+            factor[r, c] = np.sqrt(max(total, 1e-300)) if r == c else total / factor[c, c]
+    _solve_factored(factor, right)
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def _solve_factored(factor, right):
+    size = factor.shape[0]
+    for r in range(size):
+        for k in range(r):
+            right[r] -= factor[r, k] * right[k]
+        right[r] /= factor[r, r]
+    for r in range(size - 1, -1, -1):
+        right[r] /= factor[r, r]
+        for k in range(r):
+            right[k] -= factor[r, k] * right[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
+    """Fill `new` with the minimiser u of ``g'(u - w) + (u - w)'H(u - w) / 2 + alpha ||u||``.
+
+    With ``b = Hw - g`` it is 0 if ``||b|| <= alpha``, else ``(H + nu I) u = b`` with ``nu = alpha / ||u||``;
+    Newton's method on ``1 / ||u(nu)|| = nu / alpha``, kept between bounds, finds nu.
+    """
+    size = hessian.shape[0]
+    right = np.empty(size, np.float64)
+    again = np.empty(size, np.float64)
+    norm = length = 0.0
+    for r in range(size):
+        right[r] = -gradient[r]
+        for k in range(size):
+            right[r] += hessian[r, k] * row[k]
+        norm += right[r] ** 2
+        length += row[r] ** 2
+    norm = np.sqrt(norm)
+    new[:] = 0.0
+    if norm <= alpha:
+        return
+    low = 0.0
+    high = 2.0 * alpha * largest / (norm - alpha)
+    nu = alpha / np.sqrt(length) if length > 0.0 else 0.5 * high
+    for _ in range(_MODEL_STEPS):
+        if not low < nu < high:
+            nu = 0.5 * (low + high)
+        new[:size] = right
+        _solve_shifted(hessian, nu, factor, new[:size])
+        again[:] = new[:size]
+        _solve_factored(factor, again)
+        length = slope = 0.0
+        for r in range(size):
+            length += new[r] ** 2
+            slope += new[r] * again[r]
+        length = np.sqrt(length)
+        if nu * length > alpha:
+            high = nu
+        else:
+            low = nu
+        if abs(nu * length - alpha) <= 1e-10 * alpha:
+            return
+        nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -312,14 +433,13 @@ def _loss_change(column, indptr, indices, data, base, scores, labels, row_scale,
             if row_scale[i] == 0:
                 continue
             c = np.uint64(labels[i])
-            value = number(data[k]) * row_scale[i]
+            value = np.float64(number(data[k]) * row_scale[i])
             shift = one - scores[i, c]
-            shift_after = shift - value * step[c]
             at = i * width
-            total = number(0)
+            total = 0.0
             for q in range(groups):
                 lane = q * _EIGHT
-                total += _lanes_change(scores, at + lane, shift, shift_after, value, step, lane)
+                total += _lanes_change(scores, at + lane, shift, value, step, lane, step[c])
             change += total * (gain[i] / row_scale[i])
     return change
 
@@ -336,6 +456,17 @@ def _add_step(column, indptr, indices, data, base, scores, row_scale, step):
             value = number(data[k]) * row_scale[i]
             for q in range(width // _EIGHT):
                 _lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _slope(gradient, row, new, alpha):
+    """Bound of equation (7) on the decrease: ``G'(new - row) + alpha (||new|| - ||row||)``."""
+    slope = before = after = 0.0
+    for r in range(row.shape[0]):
+        slope += gradient[r] * (new[r] - row[r])
+        before += row[r] ** 2
+        after += new[r] ** 2
+    return slope + alpha * (np.sqrt(after) - np.sqrt(before))
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -401,8 +532,9 @@ def sweep(
 ):  # fmt: skip
     """One block coordinate step (algorithm 2) for each column in the given order.
 
-    The step is ``W* = prox(W_j - G_j / L)`` with the norm of the penalty; with `line_search` ``L`` is the
-    largest entry of equation (6) and the step is halved until equation (7) holds, otherwise ``L`` is the
+    With `line_search` the step goes to the minimiser of the local quadratic model with the full Hessian of
+    the column, or, where the classes are many and the entries few, to ``prox(W_j - G_j / L)`` with ``L``
+    the largest entry of equation (6); it is halved until equation (7) holds. Otherwise ``L`` is the
     constant ``2 / n (S + (m - 1) s_1 + s_2)`` of the sums of squares per class, which bounds the Hessian.
     Columns that are zero and stay zero (``|G_j| <= alpha``) cost one gradient.
 
@@ -432,6 +564,12 @@ def sweep(
     squares = np.empty(width, np.float64)
     new = np.empty(width, np.float64)
     step = np.empty(width, scores.dtype)
+    trial = np.empty(width, np.float64)
+    most = _MODEL_CLASSES
+    size = n_classes if n_classes <= most else 0
+    edges = np.zeros((size, width), np.float64)
+    hessian = np.zeros((size, size), np.float64)
+    factor = np.zeros((size, size), np.float64)
     for p in order:
         j = columns[p]
         row = coef[p]
@@ -448,9 +586,28 @@ def sweep(
             violations[p] = max(np.sqrt(norm) - alpha, 0.0)
             if np.sqrt(norm) <= alpha:
                 continue
-        _curvature(
-            j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, curvature, squares
-        )
+        entries = 0
+        for s in range(indptr.shape[0]):
+            entries += indptr[s, j + 1] - indptr[s, j]
+        model = line_search and n_classes <= most and n_classes * n_classes <= _MODEL_RATIO * entries
+        if model:
+            _edges(j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, edges, squares)
+            curve = scale * column_scale[p]
+            for r in range(n_classes):
+                hessian[r, r] = 0.0
+            for r in range(n_classes):
+                for c in range(r):
+                    weight = curve * (edges[r, c] + edges[c, r])
+                    hessian[r, c] = hessian[c, r] = -weight
+                    hessian[r, r] += weight
+                    hessian[c, c] += weight
+            curvature[:] = 0.0
+            for r in range(n_classes):
+                curvature[r] = hessian[r, r] / curve if curve > 0.0 else 0.0
+        else:
+            _curvature(
+                j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, curvature, squares
+            )
         first = second = total = largest = violation = 0.0
         for r in range(width):
             sums[r] = scale * (sums[r] - own[r])
@@ -471,31 +628,39 @@ def sweep(
         else:
             largest = max(scale * column_scale[p] * largest, _SMALLEST_CURVATURE)
 
-        # proximal step, equation (4)
-        norm = 0.0
-        for r in range(width):
-            new[r] = row[r] - sums[r] / largest
-            norm += new[r] * new[r]
-        norm = np.sqrt(norm)
-        shrink = 0.0 if norm == 0.0 else max(1.0 - alpha / largest / norm, 0.0)
         slope = 0.0
+        if model:
+            _minimise_model(sums, hessian, row, alpha, largest, factor, new)
+            slope = _slope(sums, row, new, alpha)
+        if not slope < 0.0:
+            # proximal step, equation (4)
+            norm = 0.0
+            for r in range(width):
+                new[r] = row[r] - sums[r] / largest
+                norm += new[r] * new[r]
+            norm = np.sqrt(norm)
+            shrink = 0.0 if norm == 0.0 else max(1.0 - alpha / largest / norm, 0.0)
+            for r in range(width):
+                new[r] *= shrink
+            slope = _slope(sums, row, new, alpha)
+        distance = 0.0
         for r in range(width):
-            new[r] *= shrink
-            slope += sums[r] * (new[r] - row[r])
-        slope += alpha * (shrink * norm - length)
+            distance += (new[r] - row[r]) ** 2
 
         part = 1.0
         # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
         # error of the losses can reject it.
-        certain = 2.0 * (1.0 - _SIGMA) * largest / max(bound, _SMALLEST_CURVATURE)
-        while line_search and part > certain:
+        certain = np.inf
+        if bound * distance > 0.0:
+            certain = 2.0 * (1.0 - _SIGMA) * max(-slope, 0.0) / (bound * distance)
+        while line_search and part > certain and part > _SMALLEST_PART:
             moved = 0.0
             for r in range(width):
                 to = row[r] + part * (new[r] - row[r])
                 moved += to * to
-                step[r] = column_scale[p] * part * (new[r] - row[r])
+                trial[r] = column_scale[p] * part * (new[r] - row[r])
             change = 0.5 * two_over_n * _loss_change(
-                j, indptr, indices, data, base, scores, labels, row_scale, gain, step
+                j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
             )
             if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
                 break

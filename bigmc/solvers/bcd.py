@@ -39,6 +39,9 @@ STEPS = ("line_search", "constant")
 _INNER_FRACTION = 0.2
 #: Sweeps between two passes at most.
 _INNER_SWEEPS = 1000
+#: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
+_VISITS_PER_PASS = 5
+_SMALL_VISITS = 20_000_000
 #: Sweeps over a loaded block when the working set is streamed.
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
@@ -176,7 +179,9 @@ def solve(
     }  # fmt: skip
     try:
         state = State.load(checkpoint, run, problem.width) if checkpoint else None
-        rounds = _Rounds(problem, source, plan, Sweeper(problem, step == "line_search", seed, fit_intercept))
+        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
+        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits)
+        rounds = _Rounds(problem, source, plan, sweeper)
         certificate = rounds.run(state, tol, max_passes, checkpoint, run, progress)
     finally:
         problem.close()
@@ -235,13 +240,15 @@ class _Rounds:
     def _set_coef(self, coef: Coefficients) -> None:
         """Take new weights, unless they break the promise on memory."""
         if not np.isfinite(coef.rows).all():
-            raise DataError("the weights are no longer finite", "look for huge or non-finite values in the data")
+            raise DataError(
+                "the weights are no longer finite", "look for huge or non-finite values in the data"
+            )
         allowed = next(item.n_bytes for item in self._plan.memory.items if item.name == "weights")
         needed = 2 * (coef.rows.nbytes + coef.features.nbytes)
         if needed > allowed:
             raise MemoryLimitError(
-                f"{len(coef.features)} features have weights, which take {format_bytes(needed)} where the memory "
-                f"limit leaves {format_bytes(allowed)}",
+                f"{len(coef.features)} features have weights, which take {format_bytes(needed)} where the "
+                f"memory limit leaves {format_bytes(allowed)}",
                 f"give a memory limit of {format_bytes(4 * needed)} or a larger alpha",
             )
         self.state.coef = coef
@@ -278,7 +285,7 @@ class _Rounds:
 
     def _rebuild(self) -> None:
         """Compute the scores afresh from the weights."""
-        state, source = self.state, self._source
+        state = self.state
         held: Iterator[Columns] | list[Columns] = self._held
         if not self._held:
             held = self._support(count=not state.in_memory)
@@ -307,14 +314,11 @@ class _Rounds:
         upper += problem.alpha * objective.penalty.value(state.coef.rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
-        usable = factor is not None
-        found = gradient_pass(
-            problem, self._source, state.coef, factor if factor is not None else np.empty((0, problem.n_classes)),
-            self._plan.working_set_bytes,
-        )  # fmt: skip
+        used = np.empty((0, problem.n_classes)) if factor is None else factor
+        found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz
-        if usable:
-            weight = factor if factor is not None and len(factor) else 1.0
+        if factor is not None:
+            weight = factor if len(factor) else np.ones(1)
             allowance = 1.0 - _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
             scale = problem.alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
             lower = objective.loss.dual_value(

@@ -44,9 +44,7 @@ class Coefficients:
         rows[slots >= 0] = self.rows[slots[slots >= 0]]
         return rows
 
-    def updated(
-        self, changes: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]
-    ) -> Coefficients:
+    def updated(self, changes: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Coefficients:
         """Return the weights after those of some features, each named once, were replaced."""
         touched = np.zeros(len(self.features), bool)
         kept = []

@@ -79,9 +79,7 @@ def gradient_pass(
         slots = coef.slots(features)
         norms, violations = np.empty(len(features)), np.empty(len(features))
         parts = _equal_parts(block)
-        for _ in problem.engine.map(
-            work, parts, block, problem.scale_of(features), slots, norms, violations
-        ):
+        for _ in problem.engine.map(work, parts, block, problem.scale_of(features), slots, norms, violations):
             pass
         largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
         nnz += block.nnz
@@ -104,15 +102,18 @@ def gradient_pass(
 
 def memory_of(columns: Columns, width: int) -> int:
     """Return the bytes that chosen columns take when gathered, with their weights and violations."""
-    entry = columns.indices.itemsize + columns.data.itemsize
+    entry = int(columns.indices.itemsize + columns.data.itemsize)
     n_shards = columns.indptr.shape[0]
-    return columns.nnz * entry + len(columns.features) * (8 * n_shards + 8 * width + 48) + 8 * n_shards
+    n_bytes: int = (
+        columns.nnz * entry + len(columns.features) * (8 * n_shards + 8 * width + 48) + 8 * n_shards
+    )
+    return n_bytes
 
 
 def _equal_parts(block: Block) -> list[tuple[int, int]]:
     """Cut the columns of a block into parts of about equal work."""
     n_columns = block.hi - block.lo
     work = np.cumsum((block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0) + block.indptr.shape[0])
-    cuts = np.searchsorted(work, np.linspace(0, work[-1], _PARTS + 1)[1:-1]) if n_columns else []
-    edges = np.unique([0, *cuts, n_columns])
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], _PARTS + 1)[1:-1])
+    edges = np.unique([0, *cuts.tolist(), n_columns])
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))

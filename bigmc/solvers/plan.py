@@ -115,13 +115,13 @@ def plan_memory(
     entry = 2 + itemsize
     block_columns = max(1, min(_BLOCK_COEF, limit // 16) // coef_row)
     n_blocks = -(-n_features // block_columns)
-    held = nnz * entry + n_shards * 8 * (n_features + n_blocks) + 2 * min(n_features, block_columns) * coef_row
+    held = (
+        nnz * entry + n_shards * 8 * (n_features + n_blocks) + 2 * min(n_features, block_columns) * coef_row
+    )
     working = n_features * (width * 8 + 48)
     everything = Plan.of(limit, [*items, ("scores", score_bytes), ("all blocks", held + working)])
     if block_bytes is None and everything.free >= 0:
-        return SolverPlan(
-            everything, dtype, False, True, max(_LARGEST_BLOCK, held), block_columns, 0
-        )
+        return SolverPlan(everything, dtype, False, True, max(_LARGEST_BLOCK, held), block_columns, 0)
     smallest = widest * entry + 2 * n_shards * 8
     items.append(("weights of a block", 2 * min(n_features, block_columns) * coef_row))
     in_memory = Plan.of(limit, [*items, ("scores", score_bytes)])

@@ -100,7 +100,9 @@ class Problem:
         lanes = objective.loss.lanes
         self.width = -(-self.n_classes // lanes) * lanes
         self._file: Path | None = None
-        self.scores = self._on_disk(dtype, scratch) if on_disk else np.empty((self.n_samples, self.width), dtype)
+        self.scores = (
+            self._on_disk(dtype, scratch) if on_disk else np.empty((self.n_samples, self.width), dtype)
+        )
 
     def _on_disk(self, dtype: np.dtype[Any], scratch: Path | None) -> NDArray[Any]:
         shape = (self.n_samples, self.width)

@@ -89,7 +89,9 @@ class State:
         other = [name for name in run if meta["run"].get(name) != run[name]]
         if other:
             was = ", ".join(f"{name}={meta['run'].get(name)!r} (now {run[name]!r})" for name in other)
-            raise ModelError(f"the checkpoint belongs to another run: {was}", "remove it or use its parameters")
+            raise ModelError(
+                f"the checkpoint belongs to another run: {was}", "remove it or use its parameters"
+            )
         rows = np.zeros((len(arrays["features"]), width))
         rows[:, : arrays["coef"].shape[1]] = arrays["coef"]
         return cls(

@@ -27,13 +27,18 @@ class Sweeper:
         Every shuffle is drawn from ``SeedSequence([seed, sweep, block])``.
     fit_intercept : bool
         Take a Newton step of the intercept before every sweep.
+    most_visits : int
+        `sweep_until` ends after looking at this many entries.
     """
 
-    def __init__(self, problem: Problem, line_search: bool, seed: int, fit_intercept: bool) -> None:
+    def __init__(
+        self, problem: Problem, line_search: bool, seed: int, fit_intercept: bool, most_visits: int
+    ) -> None:
         self._problem = problem
         self._line_search = line_search
         self._seed = seed
         self.fit_intercept = fit_intercept
+        self._most_visits = most_visits
 
     def shuffled(self, numbers: Sequence[int], sweep: int) -> list[int]:
         """Return the numbers of blocks in the order of a sweep."""
@@ -104,7 +109,11 @@ class Sweeper:
         violations = [np.zeros(len(r)) for r in rows]
         everything = [np.arange(len(r)) for r in rows]
         active = everything
+        visits = 0
         for k in range(most):
+            if visits > self._most_visits:
+                return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], k
+            visits += sum(columns.nnz for columns in held)
             if self.fit_intercept:
                 improve_intercept(self._problem, intercept, 1)
             largest = 0.0
