@@ -117,7 +117,10 @@ CASES = {
     "date as number": ("typed.parquet --dense when --label label", ["'when'", "timestamp", "number"]),
     "hash bits 0": (f"good.csv {TEXT} --hash-bits 0", ["hash_bits 0", "1 to 30"]),
     "hash bits -3": (f"good.csv {TEXT} --hash-bits -3", ["hash_bits -3"]),
-    "hash bits beyond memory": (f"good.csv {TEXT} --hash-bits 30 --memory 1GB", ["1,073,741,824", "--memory"]),
+    "hash bits beyond memory": (
+        f"good.csv {TEXT} --hash-bits 30 --memory 1GB",
+        ["1,073,741,824", "--memory"],
+    ),
     "ngrams": (f"good.csv {TEXT} --ngrams 3-1", ["(3, 1)", "no range"]),
     "ngrams 0": (f"good.csv {TEXT} --ngrams 0-1", ["(0, 1)", "no range"]),
     "analyzer": (f"good.csv {TEXT} --analyzer words", ["'words'", "char_wb"]),
@@ -180,7 +183,10 @@ def test_target_is_not_a_dataset(here, monkeypatch, capsys):
 def test_dataset_of_other_parameters_or_sources(here, monkeypatch, capsys):
     write_good(here)
     assert run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")[0] == 0
-    for change, fragment in (("--seed 5", "seed: it has 0, asked for 5"), ("--no-names", "names: it has true")):
+    for change, fragment in (
+        ("--seed 5", "seed: it has 0, asked for 5"),
+        ("--no-names", "names: it has true"),
+    ):
         status, _, err = run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc {change}")
         assert status == 1
         assert fragment in err
@@ -284,7 +290,18 @@ def many_rows(path: Path) -> None:
 def test_file_size_limit_then_rerun(here):
     """A write that fails in a real process: one line, and the same command continues later."""
     many_rows(here / "many.csv")
-    command = ["ingest", "many.csv", "--text", "text", "--label", "label", "--to", "d.bigmc", "--threads", "1"]
+    command = [
+        "ingest",
+        "many.csv",
+        "--text",
+        "text",
+        "--label",
+        "label",
+        "--to",
+        "d.bigmc",
+        "--threads",
+        "1",
+    ]
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

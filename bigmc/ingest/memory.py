@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.acero  # loaded by the first group_by, as above
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes
@@ -118,3 +119,11 @@ def prompt_release() -> Iterator[None]:
         yield
     finally:
         pa.set_memory_pool(pool)
+        trim()
+
+
+def trim() -> None:
+    """Return the free pages inside the heap, which many small blocks keep apart."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
