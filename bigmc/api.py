@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bigmc.ingest.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -55,7 +56,7 @@ def ingest(
     names: bool = True,
     memory_limit: Size = None,
     engine: Engine | None = None,
-    on_bad_row: str = "fail",
+    on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     progress: ProgressCallback = silent,
 ) -> Dataset:
@@ -161,9 +162,8 @@ def load_model(path: str | Path) -> Any:
         If it is no model, damaged or of another version.
     """
     from bigmc.estimators import SparseClassifier
-    from bigmc.model import load_model as load
 
-    return SparseClassifier.from_model(load(path))
+    return SparseClassifier.from_model(_load(path))
 
 
 def train(
@@ -231,7 +231,9 @@ def train(
                 _claim(work / "training.json", params, target)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
-                    estimator.fit_dataset(data[split], checkpoint=FileCheckpoint(work), progress=progress)
+                    estimator.fit_dataset(
+                        data[split], checkpoint=FileCheckpoint(work), progress=progress, scratch=work
+                    )
                 names = _names(data, estimator.model_.features)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)
@@ -283,7 +285,7 @@ def predict(
     *,
     split: str | None = None,
     scores: bool = False,
-    on_bad_row: str = "fail",
+    on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     memory_limit: Size = None,
     engine: Engine | None = None,

@@ -6,14 +6,14 @@ import errno
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
 from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
-from bigmc.screen import Screen, show
+from bigmc.screen import Screen, show, show_features
 
 app = typer.Typer(
     name="bigmc",
@@ -35,7 +35,10 @@ Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
 ]
-OnBadRow = Annotated[str, typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside.")]
+OnBadRow = Annotated[
+    Literal["fail", "quarantine"],
+    typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside."),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -258,7 +261,11 @@ def inspect(
     """List the strongest features of each class, as words where their names were kept."""
     from bigmc import api
 
-    show(api.inspect(model, top=top), as_json)
+    result = api.inspect(model, top=top)
+    if as_json:
+        show(result, as_json)
+    else:
+        show_features(result)
 
 
 @app.command()

@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError, ModelError
 from bigmc.model import Model
+from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 
 
 def evaluate(
-    model: Model, dataset: Dataset, engine: Engine, per_class: bool = False, confusion: bool = False
+    model: Model,
+    dataset: Dataset,
+    engine: Engine,
+    per_class: bool = False,
+    confusion: bool = False,
+    progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
@@ -33,6 +39,8 @@ def evaluate(
         Add figures of every class.
     confusion : bool, optional
         Add the confusion matrix.
+    progress : callable, optional
+        Called after every shard.
 
     Returns
     -------
@@ -56,10 +64,11 @@ def evaluate(
         raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
-    for _, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset):
+    for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset):
         truth, predicted, counts = found
         shape = matrix.shape
         matrix = matrix + scipy.sparse.coo_array((counts, (of_truth[truth], of_model[predicted])), shape)
+        progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
 
     right = matrix.diagonal()
     support, predictions = matrix.sum(axis=1), matrix.sum(axis=0)

@@ -96,8 +96,9 @@ class Predictor:
         return pa.concat_tables(tables) if tables else self._table(np.empty(0, np.int64), None), rejects
 
     def _rows(self, batch: Batch) -> Rows:
-        samples = batch.matrix if batch.table is None else self._spec.transform(batch.table)
-        return _as_rows(samples, self._model.n_features)
+        if batch.matrix is not None:
+            return _as_rows(batch.matrix, self._model.n_features)
+        return _as_rows(self._spec.transform(batch.table), self._model.n_features)
 
     def _table(self, ids: NDArray[np.int64], scores: NDArray[Any] | None) -> pa.Table:
         model = self._model
@@ -113,13 +114,13 @@ class Predictor:
     def _write(self, results: Iterable[Predicted], n_rows: int) -> dict[str, int]:
         rejects: list[Reject] = []
         done = 0
-        with replacing(self._to) as file:
-            with pq.ParquetWriter(file, self._table(np.empty(0, np.int64), None).schema) as writer:
-                for table, found in results:
-                    writer.write_table(table)
-                    rejects += found
-                    done += table.num_rows
-                    self._progress(Progress("predict", done + len(rejects), n_rows, "rows"))
+        schema = self._table(np.empty(0, np.int64), None).schema
+        with replacing(self._to) as file, pq.ParquetWriter(file, schema) as writer:
+            for table, found in results:
+                writer.write_table(table)
+                rejects += found
+                done += table.num_rows
+                self._progress(Progress("predict", done + len(rejects), n_rows, "rows"))
         if rejects:
             with replacing(self._to.with_name(self._to.name + ".rejects.parquet")) as file:
                 pq.write_table(rejects_table(rejects), file)

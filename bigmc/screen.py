@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -107,6 +108,25 @@ def show(result: Mapping[str, object], as_json: bool) -> None:
         return
     for line in _lines(result, indent=0):
         print(line)
+
+
+def show_features(result: Mapping[str, Any]) -> None:
+    """Write the strongest features of each class: weight, word, count, and what collides with it.
+
+    A hashed word counts with a sign, so the weight shown is the one of the word itself.
+    """
+    print(f"{result['n_nonzero_features']:,} of {result['n_features']:,} features have weight")
+    for entry in result["classes"]:
+        print(f"\n{entry['label']}")
+        for feature in entry["features"]:
+            names = feature["names"]
+            if not names:
+                print(f"  {feature['weight']:+9.4f}  feature {feature['index']}")
+                continue
+            first, *others = names
+            count = "" if first["count"] is None else f"  ({first['count']:,})"
+            also = f"  also {', '.join(repr(o['name']) for o in others)}" if others else ""
+            print(f"  {feature['weight'] * first['sign']:+9.4f}  {first['name']}{count}{also}")
 
 
 def _lines(value: Mapping[str, object], indent: int) -> list[str]:

@@ -1,19 +1,18 @@
 """Feature hashing of text and categories, bit for bit as scikit-learn does it.
 
-`TextHasher.transform` equals ``HashingVectorizer(n_features=2**hash_bits, norm=None, alternate_sign=True)`` in
-every index and every value, explicit zeros (two features of opposite sign in one bucket) included;
+`TextHasher.transform` equals ``HashingVectorizer(n_features=2**hash_bits, norm=None, alternate_sign=True)``
+in every index and every value, explicit zeros (two features of opposite sign in one bucket) included;
 `hash_names` and `hash_categories` equal ``FeatureHasher``. The work is done by `bigmc.kernels.hashing` on
 the buffers of Arrow arrays, without a Python object per document.
 
 References
 ----------
-Weinberger, Dasgupta, Langford, Smola, Attenberg: Feature hashing for large scale multitask learning, ICML 2009.
+Weinberger, Dasgupta, Langford, Smola, Attenberg: Feature hashing for large scale multitask learning, ICML
+2009.
 """
 
 from __future__ import annotations
 
-import functools
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,60 +20,23 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingest.folding import Nulls, fold_table, lower_special, string_pieces
 from bigmc.kernels import hashing as kernel
 from bigmc.kernels import hashing_fold as folding
 from bigmc.store.rows import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
-Nulls = Literal["refuse", "empty"]
 
 ANALYZERS: dict[str, int] = {"word": folding.WORD, "char": folding.CHAR, "char_wb": folding.CHAR_WB}
 MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
 
-# str.lower makes two code points of the first and looks around the second (final sigma).
-SPECIAL_CODE_POINTS = (0x130, 0x3A3)
-
-PIECE_BYTES = 4 << 20  # text looked at in one go
 PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
 FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
 FOLD_ROWS = 1 << 12  # documents folded in one go
 KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
-
-
-@functools.cache
-def fold_table(lowercase: bool) -> NDArray[np.uint32]:
-    """What folding makes of every code point, as the running Python knows it.
-
-    Parameters
-    ----------
-    lowercase : bool
-        Whether letters are lower-cased.
-
-    Returns
-    -------
-    uint32 array of shape (0x110000,)
-        The folded code point in the low 21 bits, and whether that is a word character (``\\w``) or white space
-        (``\\s``) in the flags `bigmc.kernels.hashing_fold.IS_WORD` and ``IS_SPACE``. Of the two special code points,
-        which never reach the table when it lower-cases, only the flags are right.
-    """
-    table = np.arange(0x110000, dtype=np.uint32)
-    surrogates = slice(0xD800, 0xE000)
-    plain = np.delete(table, np.r_[surrogates, list(SPECIAL_CODE_POINTS)])
-    if lowercase:
-        lowered = plain.astype("<u4").tobytes().decode("utf-32-le").lower()
-        table[plain] = np.frombuffer(lowered.encode("utf-32-le"), "<u4")
-    flags = np.zeros(len(table), np.uint32)
-    everything = np.arange(0x110000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    for pattern, flag in ((r"\w+", folding.IS_WORD), (r"\s+", folding.IS_SPACE)):
-        for run in re.finditer(pattern, everything):
-            flags[run.start() : run.end()] |= flag
-    table |= flags[table]
-    table.setflags(write=False)
-    return table
 
 
 class Scratch(threading.local):
@@ -125,64 +87,6 @@ class Scratch(threading.local):
 
 
 scratch = Scratch()
-
-
-def string_pieces(
-    texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse", piece_bytes: int = PIECE_BYTES
-) -> Iterator[tuple[int, pa.Array, NDArray[np.int64], NDArray[np.uint8]]]:
-    """Walk through the strings of an Arrow array by pieces of some megabytes.
-
-    Parameters
-    ----------
-    texts : pyarrow Array or ChunkedArray
-        Strings: ``string`` or ``large_string``, or what casts to it without loss (views, dictionaries).
-    nulls : {"refuse", "empty"}
-        Whether a missing string is an error or an empty string.
-    piece_bytes : int
-        Text in a piece, unless one string is longer.
-
-    Yields
-    ------
-    first : int
-        Row of the piece's first string.
-    piece : pyarrow Array
-        The strings.
-    offsets : int64 array of shape (len(piece) + 1,)
-        Where each string begins and ends in ``data``.
-    data : uint8 array
-        The UTF-8 bytes, not copied.
-
-    Raises
-    ------
-    DataError
-        If the array holds no strings, or a null that is to be refused.
-    """
-    if texts.null_count:
-        if nulls == "refuse":
-            row = pc.index(texts.is_null(), True).as_py()
-            raise DataError(f"row {row}: the text is missing (null)", "fill or quarantine missing texts")
-        texts = texts.cast(pa.large_string()).fill_null("")
-    first = 0
-    for chunk in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:
-        if chunk.type not in (pa.string(), pa.large_string()):
-            try:
-                chunk = chunk.cast(pa.large_string())
-            except pa.ArrowException as error:
-                raise DataError(f"texts have the type {chunk.type}", "give a column of strings") from error
-        if len(chunk) == 0:
-            continue
-        wide = chunk.type == pa.large_string()
-        _, starts, data = chunk.buffers()
-        offsets = np.frombuffer(starts, np.int64 if wide else np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
-        offsets = offsets.astype(np.int64, copy=False)
-        text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-        start = 0
-        while start < len(chunk):
-            stop = int(np.searchsorted(offsets, offsets[start] + piece_bytes, side="right")) - 1
-            stop = min(max(stop, start + 1), len(chunk))
-            yield first + start, chunk[start:stop], offsets[start : stop + 1], text
-            start = stop
-        first += len(chunk)
 
 
 @dataclass(frozen=True)
@@ -242,7 +146,9 @@ class TextHasher:
         """Build a hasher from what `to_dict` gave; an unknown parameter is a DataError."""
         unknown = sorted(set(parameters) - set(cls.__dataclass_fields__))
         if unknown:
-            raise DataError(f"text hashing has no parameter {unknown[0]!r}", "was this written by a newer version?")
+            raise DataError(
+                f"text hashing has no parameter {unknown[0]!r}", "was this written by a newer version?"
+            )
         return cls(**parameters)
 
     def fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Iterator[tuple[int, int]]:
@@ -264,7 +170,7 @@ class TextHasher:
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
             if self.lowercase:
-                offsets, text = _lower_special(piece, offsets, text)
+                offsets, text = lower_special(piece, offsets, text)
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
@@ -272,7 +178,14 @@ class TextHasher:
             row = 0
             while row < len(piece):
                 n_rows, broken = folding.fold_rows(
-                    row, offsets, text, table, code, scratch.folded[: -kernel.PADDING], scratch.bound, scratch.units
+                    row,
+                    offsets,
+                    text,
+                    table,
+                    code,
+                    scratch.folded[: -kernel.PADDING],
+                    scratch.bound,
+                    scratch.units,
                 )
                 if n_rows:
                     yield first + row, n_rows
@@ -323,24 +236,6 @@ class TextHasher:
         moved += _move(scratch, int(indptr[-1]) - moved, indices, values)
         scratch.trim()
         return Rows(indptr, np.concatenate(indices), np.concatenate(values), self.n_features)
-
-
-def _lower_special(
-    piece: pa.Array, offsets: NDArray[np.int64], text: NDArray[np.uint8]
-) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets and bytes in which Python has lower-cased the documents that no table can.
-
-    The two arrays given are returned where there is none of them, which is the rule.
-    """
-    special = np.empty(len(piece), np.bool_)
-    if folding.special_rows(offsets, text, special) == 0:
-        return offsets, text
-    mask = pa.array(special)
-    piece = piece.cast(pa.large_string())
-    documents = [document.lower() for document in piece.filter(mask).to_pylist()]
-    piece = pc.replace_with_mask(piece, mask, pa.array(documents, pa.large_string()))
-    [(_, _, offsets, text)] = string_pieces(piece, piece_bytes=1 << 62)
-    return offsets, text
 
 
 def _move(

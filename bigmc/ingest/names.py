@@ -12,13 +12,17 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingest.hashing import ANALYZERS, Nulls, TextHasher, scratch
+from bigmc.ingest.folding import Nulls
+from bigmc.ingest.hashing import ANALYZERS, TextHasher, scratch
 from bigmc.kernels import hashing as hashing_kernel
 from bigmc.kernels import names as kernel
 
-SCHEMA = pa.schema([("bucket", pa.int32()), ("name", pa.string()), ("sign", pa.int8()), ("count", pa.int64())])
+SCHEMA = pa.schema(
+    [("bucket", pa.int32()), ("name", pa.string()), ("sign", pa.int8()), ("count", pa.int64())]
+)
 
 WHOLE_BYTES = 1 << 20  # text of a part that is counted whole
 SAMPLE_ONE_IN = 8  # of the documents after that
@@ -29,8 +33,8 @@ LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
 class NameCounter:
     """The most frequent n-grams of one part.
 
-    All documents are counted until `WHOLE_BYTES` of text have passed, then one in `SAMPLE_ONE_IN`, chosen by a
-    hash of the document's running number and with its counts multiplied. So the result depends on the
+    All documents are counted until `WHOLE_BYTES` of text have passed, then one in `SAMPLE_ONE_IN`, chosen by
+    a hash of the document's running number and with its counts multiplied. So the result depends on the
     documents and their order only, not on how they are cut into batches. Two n-grams with the same
     32-bit hash, which fall into one bucket with one sign anyway, are taken for one.
 
@@ -110,15 +114,15 @@ class NameCounter:
         Returns
         -------
         pyarrow.Table
-            Columns ``bucket`` (int32), ``name`` (string: words joined by a space, or characters), ``sign`` (int8)
-            and ``count`` (int64, at most `max_error` too low).
+            Columns ``bucket`` (int32), ``name`` (string: words joined by a space, or characters), ``sign``
+            (int8) and ``count`` (int64, at most `max_error` too low).
         """
         slots = np.flatnonzero(self._seen)
         signed = self._keys[slots].view(np.int32).astype(np.int64)
         table = pa.table(
             [
                 pa.array((np.abs(signed) & (self.hasher.n_features - 1)).astype(np.int32)),
-                pa.array([self._name(slot) for slot in slots], pa.string()),
+                pa.array([self._name(slot) for slot in slots.tolist()], pa.string()),
                 pa.array(np.where(signed >= 0, 1, -1).astype(np.int8)),
                 pa.array(self._seen[slots]),
             ],
@@ -147,8 +151,8 @@ def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucke
     Returns
     -------
     pyarrow.Table
-        As `NameCounter.table`, counts of equal names added up. Where there are too many names the least frequent
-        are left out.
+        As `NameCounter.table`, counts of equal names added up. Where there are too many names the least
+        frequent are left out.
     """
     merged = SCHEMA.empty_table()
     for table in tables:
@@ -167,17 +171,19 @@ def _most_frequent(table: pa.Table, max_bytes: int) -> pa.Table:
     if table.nbytes <= max_bytes:
         return table
     table = table.sort_by([("count", "descending"), ("bucket", "ascending"), ("name", "ascending")])
-    # Besides its name a row has its offset (4), bucket (4), sign (1) and count (8).
-    sizes = pc.binary_length(table["name"]).to_numpy().astype(np.int64) + 17
-    return table.slice(0, int(np.searchsorted(np.cumsum(sizes) + 64, max_bytes, side="right"))).combine_chunks()
+    # Besides its name a row has its offset (4), bucket (4), sign (1), count (8) and four bits of validity.
+    sizes = pc.binary_length(table["name"]).to_numpy().astype(np.int64) + 18
+    return table.slice(
+        0, int(np.searchsorted(np.cumsum(sizes) + 64, max_bytes, side="right"))
+    ).combine_chunks()
 
 
 def _sorted(table: pa.Table) -> pa.Table:
     return table.sort_by([("bucket", "ascending"), ("count", "descending"), ("name", "ascending")])
 
 
-def _scatter(numbers: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """A 64-bit hash of integers (the finaliser of splitmix64)."""
+def _scatter(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash integers to 64 bits (finaliser of splitmix64)."""
     x = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

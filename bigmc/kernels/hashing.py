@@ -2,8 +2,8 @@
 
 Documents come folded (`bigmc.kernels.hashing_fold`): every n-gram is one contiguous range of bytes. Counting
 hashes those ranges into a table whose slot is the leading bits of the feature index, with linear probing. As
-MurmurHash spreads evenly, the table read from end to end is sorted but for neighbours, so that one insertion sort
-with hardly any moves gives the sorted row of a CSR matrix.
+MurmurHash spreads evenly, the table read from end to end is sorted but for neighbours, so that one insertion
+sort with hardly any moves gives the sorted row of a CSR matrix.
 
 Nothing here allocates: buffers come from the caller, and a kernel that finds one too small says so and is
 called again.
@@ -11,8 +11,17 @@ called again.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+# Within a kernel an integer is an int64, outside an int.
+Int = Any
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint32]
+Longs = NDArray[np.int64]
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
@@ -36,7 +45,7 @@ _C5 = np.uint32(0xC2B2AE35)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _word32(data, i):
+def _word32(data: Bytes, i: Int) -> np.uint32:
     """Four bytes from ``i`` on as a little-endian integer."""
     return np.uint32(
         np.uint32(data[i])
@@ -47,14 +56,14 @@ def _word32(data, i):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _scramble(k):
+def _scramble(k: np.uint32) -> np.uint32:
     k = np.uint32(k * _C1)
     k = np.uint32((k << 15) | (k >> 17))
     return np.uint32(k * _C2)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _block(h, k):
+def _block(h: np.uint32, k: np.uint32) -> np.uint32:
     """Mix four bytes into a hash."""
     h = np.uint32(h ^ _scramble(k))
     h = np.uint32((h << 13) | (h >> 19))
@@ -62,7 +71,7 @@ def _block(h, k):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _finish(h, tail, size):
+def _finish(h: np.uint32, tail: np.uint32, size: Int) -> np.uint32:
     """Mix the last bytes and the size into a hash."""
     h = np.uint32(h ^ _scramble(tail))
     h = np.uint32(h ^ np.uint32(size))
@@ -72,22 +81,21 @@ def _finish(h, tail, size):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def murmur3(data, start, size):
-    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 12 bytes beyond.
+def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
+    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 8 bytes beyond.
 
-    Source: A. Appleby, MurmurHash3 (public domain). The tail is always mixed in: an empty one is 0 and changes
-    nothing, which spares a branch.
+    Source: A. Appleby, MurmurHash3 (public domain). The tail is always mixed in: an empty one is 0 and
+    changes nothing, which spares a branch.
     """
     i = start
-    if size < 16:
-        # Most features. All blocks are mixed and the right hash is chosen: cheaper than a branch guessed wrong.
+    if size < 12:
+        # Most features. Both blocks are mixed and the right hash is chosen: cheaper than a branch guessed
+        # wrong.
         n_blocks = size >> 2
         one = _block(np.uint32(0), _word32(data, i))
         two = _block(one, _word32(data, i + 4))
-        three = _block(two, _word32(data, i + 8))
         h = one if n_blocks > 0 else np.uint32(0)
         h = two if n_blocks > 1 else h
-        h = three if n_blocks > 2 else h
         i += size & ~3
     else:
         h = np.uint32(0)
@@ -100,7 +108,7 @@ def murmur3(data, start, size):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def feature(h, mask):
+def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
     """Feature index ``abs(int32(h)) % n_features`` and sign of a hash, ``mask = n_features - 1``.
 
     The hash -2**31, whose absolute value is no int32, is index 0 as in scikit-learn.
@@ -112,8 +120,11 @@ def feature(h, mask):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _measure_reach(folded, bound, first, last, narrow, reach):
-    """For each character of a padded text, the length of the piece from it to the next space; number of words."""
+def _measure_reach(
+    folded: Bytes, bound: Words, first: Int, last: Int, narrow: bool,
+    reach: Words,
+) -> Int:  # fmt: skip
+    """Length of the piece from each character of a padded text to the next space; the number of words."""
     start = np.int64(bound[first])
     n_spaces = 0
     end = last - first - 1
@@ -126,7 +137,10 @@ def _measure_reach(folded, bound, first, last, narrow, reach):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, hashes):
+def _hash_tile(
+    folded: Bytes, bound: Words, gap: Int, narrow: bool, first: Int, lo:
+    Int, hi: Int, n: Int, hashes: Words,
+) -> None:  # fmt: skip
     """Hashes of the n-grams that begin with the units ``first + lo .. first + hi``."""
     if not narrow:
         for i in range(lo, hi):
@@ -150,7 +164,7 @@ def _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, hashes):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _count(hashes, n_hashes, table, shift, mask):
+def _count(hashes: Words, n_hashes: Int, table: Longs, shift: Int, mask: Int) -> Int:
     """Count hashes in the table; the number of features that are new."""
     fresh = 0
     for h in hashes[:n_hashes]:
@@ -171,8 +185,10 @@ def _count(hashes, n_hashes, table, shift, mask):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _count_document(
-    folded, bound, first, reach, n_units, n_words, analyzer, narrow, n_min, n_max, hashes, table, shift, mask, room
-):
+    folded: Bytes, bound: Words, first: Int, reach: Words,
+    n_units: Int, n_words: Int, analyzer: Int, narrow: bool, n_min: Int, n_max: Int, hashes:
+    Words, table: Longs, shift: Int, mask: Int, room: Int,
+) -> Int:  # fmt: skip
     """Count all n-grams of a folded document; the number of features, or more than ``room`` if it gave up."""
     gap = 1 if analyzer == WORD else 0
     nnz = 0
@@ -209,7 +225,10 @@ def _count_document(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _take_row(table, n_slots, begin, indices, values):
+def _take_row(
+    table: Longs, n_slots: Int, begin: Int, indices: NDArray[np.int32], values:
+    NDArray[np.int32],
+) -> Int:  # fmt: skip
     """Move the entries of the table to a sorted row from ``begin`` on and leave it empty; the end of the row.
 
     ``indices`` and ``values`` need room for one entry more than there are.
@@ -245,13 +264,15 @@ def _take_row(table, n_slots, begin, indices, values):
 
 @njit(cache=True, nogil=True)
 def hash_rows(
-    start, n_rows, units, folded, bound, analyzer, n_min, n_max, hash_bits,
-    reach, hashes, table, base, indptr, indices, values,
-):  # fmt: skip
+    start: Int, n_rows: Int, units: Longs, folded: Bytes, bound:
+    Words, analyzer: Int, n_min: Int, n_max: Int, hash_bits: Int, reach:
+    Words, hashes: Words, table: Longs, base: Int, indptr:
+    Longs, indices: NDArray[np.int32], values: NDArray[np.int32],
+) -> tuple[int, int]:  # fmt: skip
     """Hash the folded documents ``start .. n_rows`` into rows, until done or until a buffer is too small.
 
-    Entry ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``. Returns
-    a status and, with MORE_OUTPUT or MORE_TABLE, the document to go on with.
+    Entry ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
+    Returns a status and, with MORE_OUTPUT or MORE_TABLE, the document to go on with.
     """
     mask = (np.int64(1) << hash_bits) - 1
     density = 1.0  # features per n-gram of the document before: a guess at the next one's
@@ -298,7 +319,10 @@ def hash_rows(
 
 
 @njit(cache=True, nogil=True)
-def hash_strings(offsets, text, buffer, prefix_size, hash_bits, indices, signs):
+def hash_strings(
+    offsets: Longs, text: Bytes, buffer: Bytes, prefix_size:
+    Int, hash_bits: Int, indices: NDArray[np.int32], signs: NDArray[np.int8],
+) -> None:  # fmt: skip
     """Feature and sign of each string behind the prefix that ``buffer`` begins with."""
     mask = (np.int64(1) << hash_bits) - 1
     for row in range(offsets.shape[0] - 1):
@@ -311,12 +335,16 @@ def hash_strings(offsets, text, buffer, prefix_size, hash_bits, indices, signs):
 
 
 @njit(cache=True, nogil=True)
-def spell_rows(place, n_rows, units, folded, bound, analyzer, n_min, n_max, reach, hashes, starts, sizes):
+def spell_rows(
+    place: Longs, n_rows: Int, units: Longs, folded: Bytes,
+    bound: Words, analyzer: Int, n_min: Int, n_max: Int, reach: Words,
+    hashes: Words, starts: Words, sizes: Words,
+) -> Int:  # fmt: skip
     """List the n-grams of folded documents: hash, and where in ``folded`` each begins and how long it is.
 
     Goes on from ``place``, the (document, n, unit) to come next, until the documents end or the lists are
-    full; returns the number of n-grams listed. Order and multiplicity are as scikit-learn's analyzers have them, but
-    for the order within a document.
+    full; returns the number of n-grams listed. Order and multiplicity are as scikit-learn's analyzers have
+    them, but for the order within a document.
     """
     gap = 1 if analyzer == WORD else 0
     n_listed = 0

@@ -8,14 +8,23 @@ char      the text, runs of space collapsed   ``bound[i] .. bound[i + n]``
 char_wb   ``␠word1␠word2␠``                   the same, inside one padded word
 ========  ==================================  =======================================
 
-The folding table holds for every code point what `str.lower` makes of it and whether that is a word character or
-white space (see `bigmc.ingest.hashing.fold_table`).
+The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
+or white space (see `bigmc.ingest.hashing.fold_table`).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+# Within a kernel an integer is an int64, outside an int.
+Int = Any
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint32]
+Longs = NDArray[np.int64]
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 IS_WORD = 1 << 24
@@ -24,7 +33,7 @@ CODE_POINT = (1 << 21) - 1
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _decode(text, i):
+def _decode(text: Bytes, i: Int) -> tuple[Any, int]:
     """Code point at ``i`` (not ASCII) and its bytes; size 0 if this is not UTF-8."""
     b = np.int64(text[i])
     left = text.shape[0] - i
@@ -59,7 +68,7 @@ def _decode(text, i):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _encode(cp, out, pos):
+def _encode(cp: Any, out: Bytes, pos: Int) -> Int:
     """Write a code point as UTF-8 at ``pos``; the position after it."""
     if cp < 0x80:
         out[pos] = cp
@@ -81,7 +90,10 @@ def _encode(cp, out, pos):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _fold_words(text, fold, folded, bound, pos, first):
+def _fold_words(
+    text: Bytes, fold: Words, folded: Bytes, bound:
+    Words, pos: Int, first: Int,
+) -> Int:  # fmt: skip
     """Maximal runs of at least two word characters, each followed by one space; the last unit or -1."""
     i = 0
     start = pos
@@ -126,16 +138,19 @@ def _fold_words(text, fold, folded, bound, pos, first):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _is_ascii(text):
+def _is_ascii(text: Bytes) -> bool:
     found = np.uint8(0)
     for b in text:
         found |= b
-    return found < 0x80
+    return bool(found < 0x80)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _fold_chars(text, fold, padded, narrow, folded, bound, pos, first):
-    """Characters with runs of white space collapsed (char) or words parted by single spaces (char_wb, ``padded``).
+def _fold_chars(
+    text: Bytes, fold: Words, padded: Int, narrow: bool, folded:
+    Bytes, bound: Words, pos: Int, first: Int,
+) -> Int:  # fmt: skip
+    """Collapse runs of white space (char) or put single spaces around all words (char_wb, ``padded``).
 
     ``narrow`` says that the text is ASCII; only the ends of the document are then noted in ``bound``. Returns
     the last unit, or -1 for bytes that are not UTF-8.
@@ -200,11 +215,14 @@ def _fold_chars(text, fold, padded, narrow, folded, bound, pos, first):
 
 
 @njit(cache=True, nogil=True)
-def fold_rows(first, offsets, text, fold, analyzer, folded, bound, units):
+def fold_rows(
+    first: Int, offsets: Longs, text: Bytes, fold: Words,
+    analyzer: Int, folded: Bytes, bound: Words, units: Longs,
+) -> tuple[int, bool]:  # fmt: skip
     """Fold documents from ``first`` on while the buffers surely hold the next one.
 
-    Document ``first + k`` gets the units ``units[k] .. units[k + 1]``. Returns the number of documents folded,
-    and whether it stopped at bytes that are not UTF-8. Lower-casing adds at most half of a document's
+    Document ``first + k`` gets the units ``units[k] .. units[k + 1]``. Returns the number of documents
+    folded, and whether it stopped at bytes that are not UTF-8. Lower-casing adds at most half of a document's
     bytes, char_wb two spaces and words one.
     """
     units[0] = 0
@@ -220,7 +238,9 @@ def fold_rows(first, offsets, text, fold, analyzer, folded, bound, units):
         if analyzer == WORD:
             end = _fold_words(doc, fold, folded, bound, pos, unit)
         else:
-            end = _fold_chars(doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit)
+            end = _fold_chars(
+                doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit
+            )
         if end < 0:
             return k, True
         units[k + 1] = end
@@ -228,7 +248,7 @@ def fold_rows(first, offsets, text, fold, analyzer, folded, bound, units):
 
 
 @njit(cache=True, nogil=True)
-def _has_special(text):
+def _has_special(text: Bytes) -> bool:
     """Whether the bytes C4 B0 or CE A3 occur; the loop has no branch, so that it runs on vectors."""
     trail = text[1:]
     found = np.uint8(0)
@@ -236,11 +256,11 @@ def _has_special(text):
         a = text[i]
         b = trail[i]
         found |= np.uint8((a == 0xC4) & (b == 0xB0)) | np.uint8((a == 0xCE) & (b == 0xA3))
-    return found != 0
+    return bool(found != 0)
 
 
 @njit(cache=True, nogil=True)
-def special_rows(offsets, text, special):
+def special_rows(offsets: Longs, text: Bytes, special: NDArray[np.bool_]) -> Int:
     """Mark documents with a code point that no table can lower-case: U+0130 or U+03A3; how many there are."""
     special[:] = False
     if not _has_special(text[offsets[0] : offsets[-1]]):

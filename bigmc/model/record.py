@@ -58,8 +58,10 @@ class Model:
         ``lower`` and ``upper`` bound of the optimum and their ``gap``.
     objective : float
         Value of the training objective.
-    n_iter, n_passes : int
-        Iterations, and passes over the data, of the training.
+    n_iter : int
+        Iterations of the training.
+    n_passes : float
+        Entries read in the training, in units of all entries.
     history : tuple of dict
         Figures of every pass, without times: equal runs give equal models.
     names : pyarrow.Table or None
@@ -85,7 +87,7 @@ class Model:
     certificate: Mapping[str, float] = field(default_factory=dict)
     objective: float = math.nan
     n_iter: int = 0
-    n_passes: int = 0
+    n_passes: float = 0
     history: Sequence[Mapping[str, Any]] = ()
     names: pa.Table | None = None
 

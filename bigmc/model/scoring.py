@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.scoring import add_columns, add_squares, score_rows
+from bigmc.store.chunks import CHUNK
 from bigmc.store.rows import Rows
 from bigmc.store.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.
 _TABLE_FEATURES = 1 << 24
-#: Columns further apart than this many entries are read one by one; a stored chunk has as many.
-_GAP_ENTRIES = 1 << 20
+#: Columns further apart than this many entries are read one by one: there may be a chunk to skip.
+_GAP_ENTRIES = CHUNK
 #: Most entries decoded at once; a column has at most 65,536.
 _READ_ENTRIES = 1 << 22
 #: Features whose offsets are looked at together.

@@ -1,1 +1,7 @@
 """The learners' optimisation loops."""
+
+from bigmc.solvers.bcd import Solution, solve
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.state import Checkpoint
+
+__all__ = ["Certificate", "Checkpoint", "Solution", "solve"]

@@ -22,8 +22,9 @@ indptr   delta, bitshuffle, lz4hc    0.039
 =======  ==========================  =====  ======
 
 So: delta (``numcodecs.delta``, which zarr brings along), bitshuffle and lz4hc: 1.89 bytes per entry
-against 2.38 without delta. lz4hc is decoded by the lz4 decoder and compresses 35 M entries/s, faster
-than text can be hashed.
+against 2.38 without delta. lz4hc is read by the lz4 decoder; it compressed 35 M entries/s in this test,
+where scikit-learn hashed 1.5 M/s. Through zarr's own API four shards took four times the processor time
+(60 against 246 M entries per second of it; one run, busy machine).
 """
 
 from __future__ import annotations
@@ -47,15 +48,29 @@ from bigmc.store.layout import FileEntry, damaged
 # Blosc's own threads would compete with ours, which run over parts.
 blosc.use_threads = False
 
-#: Elements of a chunk. A block of features reads one slice per shard and decodes whole chunks, so on
-#: average one chunk per shard too many: with slices of 0.5 M entries 128 Ki elements cost 1.25 times
-#: the work, 256 Ki 1.5 times and 1 Mi 3 times, while larger chunks decode only 5-20 % faster and
-#: compress no better (1.486 and 1.483 bytes). Decoding part of a chunk is no way out: numcodecs 0.16
-#: has no partial blosc decoder, and delta needs the chunk from its start.
+#: Elements of a chunk. A block of features takes one slice of every shard and decodes whole chunks, on
+#: average one too many per shard. Bytes read over size, and M entries per second of processor time, for
+#: four shards of 1.4 M entries in slices of 0.28 M (`bench/store.py --shards 4`):
+#:
+#:    64 Ki  1.22  216      128 Ki  1.39  207      256 Ki  1.73  128      1 Mi  3.35  88
+#:
+#: (one run on a busy machine). 64 Ki is as fast there and better for narrower slices (0.09 M entries: 1.81
+#: and 140 against 2.46 and 113), for twice as many files. Larger chunks compress no better (1.486 and
+#: 1.483 bytes per entry for 128 and 256 Ki). Decoding a part of a chunk is no way out: numcodecs 0.16
+#: has no partial blosc decoder, and delta starts at the front.
 CHUNK = 1 << 17
 
 _CRC_BYTES = 4
-_LEVEL = 5
+
+
+def _compressor(dtype: np.dtype[Any], delta: bool) -> tuple[str, int]:
+    """Return blosc's compressor and level.
+
+    Integers of several bytes are mostly small all the same, and the upper bits of each repeat its sign.
+    lz4 pays for these copies (0.45 bytes per entry against 0.36 for int8), zstd does not (0.32).
+    """
+    wide = dtype.kind == "i" and dtype.itemsize > 1 and not delta
+    return ("zstd", 1) if wide else ("lz4hc", 5)
 
 
 class ByteCounter:
@@ -134,7 +149,8 @@ class ArrayWriter:
         chunk = self._buffer
         if self._delta:
             chunk = np.diff(chunk, prepend=chunk.dtype.type(0))
-        packed = blosc.compress(chunk, b"lz4hc", _LEVEL, blosc.BITSHUFFLE)
+        name, level = _compressor(chunk.dtype, self._delta)
+        packed = blosc.compress(chunk, name.encode(), level, blosc.BITSHUFFLE)
         checksum = int(google_crc32c.value(packed)).to_bytes(_CRC_BYTES, "little")
         number = len(self.files) - 1
         self._write(f"c/{self._first}{number}", packed + checksum)
@@ -158,7 +174,8 @@ def _metadata(
         codecs.append({"name": "transpose", "configuration": {"order": [1, 0]}})
     endian = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
     codecs.append({"name": "bytes", **endian})
-    packing = {"typesize": dtype.itemsize, "cname": "lz4hc", "clevel": _LEVEL, "blocksize": 0}
+    name, level = _compressor(dtype, delta)
+    packing = {"typesize": dtype.itemsize, "cname": name, "clevel": level, "blocksize": 0}
     codecs.append({"name": "blosc", "configuration": {**packing, "shuffle": "bitshuffle"}})
     codecs.append({"name": "crc32c"})
     return {

@@ -17,7 +17,7 @@ from bigmc.kernels.csc import add_row_squares
 from bigmc.store.block import plan_blocks, read_block, stream_blocks
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.classes import read_classes
-from bigmc.store.layout import MANIFEST, Manifest, canonical_json, read_manifest
+from bigmc.store.layout import GROUP, MANIFEST, STATISTICS, Manifest, canonical_json, read_manifest
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
 from bigmc.store.statistics import block_statistics, read_statistic
@@ -38,13 +38,21 @@ class Stored:
     counter: ByteCounter
 
     def statistic(
-        self, splits: Sequence[str], name: str, shape: tuple[int, ...], lo: int, hi: int
-    ) -> NDArray[np.float64]:
-        """Return a statistic of some splits together."""
+        self, shards: Sequence[Shard], name: str, shape: tuple[int, ...], lo: int, hi: int
+    ) -> NDArray[np.float64] | None:
+        """Return a statistic over `shards`, or None if they are not whole splits or it is not stored."""
+        counts = Counter(shard.split for shard in shards if shard.n_rows)
+        if counts != {k: n for k, n in self._shards_with_rows().items() if k in counts}:
+            return None
         total = np.zeros((*shape[:-1], hi - lo))
-        for split in (s for s in splits if self.manifest.splits[s]):  # none for a split without rows
+        for split in counts:
+            if f"{STATISTICS}/{split}/{name}/{GROUP}" not in {file.path for file in self.manifest.files}:
+                return None
             total += read_statistic(self.path, split, name, shape, lo, hi, self.counter)
         return total
+
+    def _shards_with_rows(self) -> Counter[str]:
+        return Counter(entry.split for entry in self.manifest.shards if entry.rows)
 
 
 class Dataset:
@@ -88,6 +96,7 @@ class Dataset:
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
         self._stored = stored
         self._column_nnz: NDArray[np.int64] | None = None
+        self._labels: NDArray[np.int32] | None = None
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -204,14 +213,13 @@ class Dataset:
     def column_nnz(self) -> NDArray[np.int64]:
         """Return the number of stored entries of every feature."""
         if self._column_nnz is None:
-            splits = self._whole_splits()
-            if self._stored and splits is not None:
-                shape = (self.n_features,)
-                counts = self._stored.statistic(splits, "nnz", shape, 0, self.n_features).astype(np.int64)
-            else:
-                counts = np.zeros(self.n_features, np.int64)
-                for shard in self.shards:
-                    counts += np.diff(shard.indptr(0, self.n_features))
+            shape = (self.n_features,)
+            known = None
+            if self._stored:
+                known = self._stored.statistic(self.shards, "nnz", shape, 0, self.n_features)
+            counts = np.zeros(shape, np.int64) if known is None else known.astype(np.int64)
+            for shard in self.shards if known is None else []:
+                counts += np.diff(shard.indptr(0, self.n_features))
             self._column_nnz = counts
         return self._column_nnz
 
@@ -265,29 +273,24 @@ class Dataset:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
 
         The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored; otherwise the block is read.
+        on disk have them stored, unless they were too large; otherwise the block is read.
 
         Returns
         -------
         sums, squares : float64 arrays of shape (n_classes, hi - lo)
         """
-        splits = self._whole_splits()
-        if self._stored is None or splits is None:
-            sums, squares = block_statistics(self, read_block(self, lo, hi), self.labels())
-            return sums.T, squares.T
         shape = (self.n_classes, self.n_features)
-        return (
-            self._stored.statistic(splits, "class_sum", shape, lo, hi),
-            self._stored.statistic(splits, "class_sum_squares", shape, lo, hi),
-        )
-
-    def _whole_splits(self) -> list[str] | None:
-        """Return the splits these shards are all the shards of, or None."""
-        if self._stored is None:
-            return None
-        stored = Counter(entry.split for entry in self._stored.manifest.shards)
-        mine = Counter(shard.split for shard in self.shards)
-        return list(mine) if all(stored[split] == n for split, n in mine.items()) else None
+        if self._stored:
+            found = [
+                self._stored.statistic(self.shards, name, shape, lo, hi)
+                for name in ("class_sum", "class_sum_squares")
+            ]
+            if found[0] is not None and found[1] is not None:
+                return found[0], found[1]
+        if self._labels is None:
+            self._labels = self.labels()  # asked for block after block
+        sums, squares = block_statistics(self, read_block(self, lo, hi), self._labels)
+        return sums.T, squares.T
 
     @property
     def bytes_read(self) -> int:

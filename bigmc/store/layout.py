@@ -9,7 +9,7 @@
       shards/000000/
         rows.parquet      label, row_id, norm, entries, passthrough columns
         x/                sparse: group in anndata's csc_matrix encoding; dense: array chunked by columns
-      statistics/SPLIT/   zarr group: nnz, sum, sum_squares, class_sum, class_sum_squares
+      statistics/SPLIT/   zarr group: nnz, sum, sum_squares, class_sum, class_sum_squares; if small
       wip/                unfinished parts and locks; ignored by readers
 """
 

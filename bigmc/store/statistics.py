@@ -1,7 +1,10 @@
 """What is known of every feature, and of every class and feature: entries, sum, sum of squares.
 
 The values are those of `bigmc.store.block.read_block`: raw, or ones if the weighting is binary.
-On disk they are kept per split, so that those of the training rows contain nothing of the test rows.
+On disk they are kept per split, so that those of the training rows contain nothing of the test rows,
+and only where they are small beside the data: 5.6 M entries of hashed text with 2^18 features and 20
+classes took 2.0 bytes per entry and their statistics 1.3 more, to save one pass over data that small.
+Whoever asks for statistics that are not stored gets them computed from the blocks.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ from bigmc.store.layout import STATISTICS, FileEntry, damaged
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
+
+#: A statistic is stored if its elements are at most this many, or this part of the split's entries.
+_SMALL = 1 << 16
+_SMALL_PART = 1 / 32
 
 _Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -54,7 +61,15 @@ def write_statistics(
         Bytes for two blocks and the statistics of one; at least one feature is taken at a time.
     progress : callable
         Called with the number of features done.
+
+    Returns
+    -------
+    list of FileEntry
+        Empty if the statistics are too large to be worth storing.
     """
+    most = max(_SMALL, int(dataset.nnz * _SMALL_PART))
+    if dataset.n_features > most:
+        return []
     counts, labels = dataset.column_nnz(), dataset.labels()
     n_classes, n_features = dataset.n_classes, dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
@@ -66,9 +81,10 @@ def write_statistics(
         "nnz": ((n_features,), exact),
         "sum": ((n_features,), dtype),
         "sum_squares": ((n_features,), dtype),
-        "class_sum": ((n_classes, n_features), dtype),
-        "class_sum_squares": ((n_classes, n_features), dtype),
     }
+    by_class = n_classes * n_features <= most
+    if by_class:
+        shapes["class_sum"] = shapes["class_sum_squares"] = ((n_classes, n_features), dtype)
     writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
     writers["nnz"].append(counts)
     width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))
@@ -81,7 +97,8 @@ def write_statistics(
         sums, squares = block_statistics(dataset, block, labels)
         for name, values in (("sum", sums), ("sum_squares", squares)):
             writers[name].append(values.sum(axis=1).astype(dtype))
-            writers[f"class_{name}"].append(values.astype(dtype))
+            if by_class:
+                writers[f"class_{name}"].append(values.astype(dtype))
         progress(block.hi)
     return files + [file for writer in writers.values() for file in writer.close()]
 

@@ -87,6 +87,8 @@ BAD = [
     (b'{"text": "a\xff"}', "not valid UTF-8"),
     (b'{"text": "\\ud800"}', "surrogate"),
     (b'{"text":', "broken JSON"),
+    (b'\x0c{"text": "a"}', "broken JSON"),
+    (b'{"text": "a"}\0', "more than one JSON"),
 ]
 
 

@@ -11,7 +11,6 @@ from bigmc.errors import DataError
 from bigmc.ingest.source import expand_sources, read, scan
 from bigmc.store.rows import Rows
 
-
 SPARSE_TYPES = ("?", "u1", "i1", "u2", "i8", "u8")
 
 

@@ -26,7 +26,15 @@ def test_feature_of_the_hash_without_absolute_value(bits: int) -> None:
 
 
 def test_encoding_and_decoding_of_every_code_point() -> None:
-    for cp in [*range(0x80, 0xD800, 7), *range(0xE000, 0x10FFFF, 101), 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF]:
+    for cp in [
+        *range(0x80, 0xD800, 7),
+        *range(0xE000, 0x10FFFF, 101),
+        0x7FF,
+        0x800,
+        0xFFFF,
+        0x10000,
+        0x10FFFF,
+    ]:
         data = np.zeros(8, np.uint8)
         n = hashing_fold._encode(cp, data, 0)
         assert data[:n].tobytes() == chr(cp).encode()

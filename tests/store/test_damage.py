@@ -167,7 +167,8 @@ def kill(*_):
 for name in names:
     real = getattr(os, name)
     setattr(os, name, lambda *a, real=real, **k: (kill(), real(*a, **k))[1])
-store_dataset(Path({path!r}), [("all", np.eye(4)), ("all", np.ones((3, 4)))], [0, 1, 0, 1, 0, 1, 1], ["a", "b"])
+parts = [("all", np.eye(4)), ("all", np.ones((3, 4)))]
+store_dataset(Path({path!r}), parts, [0, 1, 0, 1, 0, 1, 1], ["a", "b"])
 """
 
 
@@ -202,7 +203,7 @@ with exclusive(Path({str(lock)!r})):
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(BusyError, match="another process is writing .*d.bigmc"), exclusive(lock):
+        with pytest.raises(BusyError, match=r"another process is writing .*d\.bigmc"), exclusive(lock):
             pass
         os.kill(holder.pid, signal.SIGKILL)
     with exclusive(lock), pytest.raises(BusyError), exclusive(lock):

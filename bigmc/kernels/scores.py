@@ -1,0 +1,85 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+"""Sums over the score matrix, and the score matrix itself as a product of samples and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_columns(columns, indptr, indices, data, row_scale, column_scale, coef, scores):
+    """Add ``x_ij * coef[p]`` for the given columns of one shard to its scores.
+
+    Parameters
+    ----------
+    columns : int64 array of shape (n_columns,)
+        Columns of the block, in the order they are added.
+    indptr : int64 array of shape (columns of the block + 1,)
+        Offsets of the shard.
+    indices, data
+        Entries of the block.
+    row_scale : array of shape (rows of the shard,)
+    column_scale : float64 array of shape (n_columns,)
+    coef : float64 array of shape (n_columns, width)
+    scores : array of shape (rows of the shard, width)
+        Changed in place.
+    """
+    number = scores.dtype.type
+    weights = np.empty(scores.shape[1], scores.dtype)
+    for p in range(columns.shape[0]):
+        for r in range(weights.shape[0]):
+            weights[r] = column_scale[p] * coef[p, r]
+        for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
+            i = np.uint64(indices[k])
+            value = number(data[k]) * row_scale[i]
+            row = scores[i]
+            for r in range(weights.shape[0]):
+                row[r] += value * weights[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def fill_scores(intercept, pad, scores):
+    """Set every row to the intercept, and the pads after it to `pad`."""
+    for i in range(scores.shape[0]):
+        for r in range(scores.shape[1]):
+            scores[i, r] = intercept[r] if r < intercept.shape[0] else pad
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def shift_scores(step, scores):
+    """Add `step` to every row; the pads stay."""
+    for i in range(scores.shape[0]):
+        for r in range(step.shape[0]):
+            scores[i, r] += step[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def class_margins(scores, labels, weights, margins, squares, active):
+    """Add up the positive margins ``m_ir = max(1 - s_iy + s_ir, 0)`` by own class and other class.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples,)
+    weights : float64 array of shape (n_samples,), or empty for ones
+    margins, squares, active : float64 arrays of shape (n_classes, n_classes)
+        ``sum w m``, ``sum w m²`` and ``sum w [m > 0]`` over the samples of class ``c`` (row) for the
+        class ``r`` (column) are added; the diagonal stays as it is.
+    """
+    n_classes = margins.shape[0]
+    one = scores.dtype.type(1)
+    weight = 1.0
+    for i in range(scores.shape[0]):
+        c = labels[i]
+        if weights.shape[0]:
+            weight = weights[i]
+        row = scores[i]
+        shift = one - row[c]
+        for r in range(n_classes):
+            margin = shift + row[r]
+            if margin > 0 and r != c:
+                wide = np.float64(margin)
+                margins[c, r] += weight * wide
+                squares[c, r] += weight * wide * wide
+                active[c, r] += weight

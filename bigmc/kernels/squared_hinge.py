@@ -1,0 +1,675 @@
+# mypy: ignore-errors
+"""Multiclass squared hinge with an l1/l2 penalty: gradients and block coordinate steps over columns.
+
+Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale sparse multiclass
+classification", Machine Learning 93 (2013); equation numbers below are theirs.
+
+Scores are kept row-major, ``scores[i, r] = s_ir``, with the classes padded to a multiple of `LANES`;
+pads hold `PAD_SCORE`, so that their margin ``1 - s_iy + s_ir`` is never positive. All classes of an
+entry are worked on at once, without a branch: the own class has the margin 1 and is taken out of the
+sums afterwards. The loops over classes are written as vector instructions (the ``_lanes_*`` functions),
+because their trip count is too short for the compiler to vectorise by itself. Sums are float64.
+
+The arrays of a block are those of `bigmc.store.block.Block`. Value of an entry = ``data[k] * row_scale[i]``
+times the scale of its column, which is applied once per column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 8
+PAD_SCORE = -1e30
+
+#: Entries the rows of scores are fetched ahead, when a row takes more than one cache line.
+_AHEAD = np.uint64(16)
+_EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+
+_SIGMA = 0.01  # sufficient decrease of equation (7)
+_OMEGA = 0.5
+_SMALLEST_CURVATURE = 1e-12
+#: Sums of products of finite numbers may be reordered so that they vectorise.
+_REORDER = {"reassoc", "contract"}
+_SMALLEST_PART = 1e-12
+_MODEL_STEPS = 40
+#: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
+_MODEL_RATIO = 200
+_MODEL_CLASSES = 128
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    """Return a pointer to `LANES` elements of a C-contiguous array, `offset` elements from its start."""
+    data = context.make_array(array_type)(context, builder, array).data
+    lanes = ir.VectorType(context.get_value_type(array_type.dtype), LANES)
+    return builder.bitcast(builder.gep(data, [offset]), lanes.as_pointer())
+
+
+def _load(builder: Any, pointer: Any, array_type: Any) -> Any:
+    return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
+
+
+def _spread(builder: Any, scalar: Any) -> Any:
+    """Return a vector with the scalar in every lane."""
+    lanes = ir.VectorType(scalar.type, LANES)
+    index = ir.IntType(32)
+    one = builder.insert_element(ir.Constant(lanes, ir.Undefined), scalar, index(0))
+    mask = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
+    return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), mask)
+
+
+def _sum(builder: Any, vector: Any) -> Any:
+    element = vector.type.element
+    name = f"llvm.vector.reduce.fadd.v{LANES}f{32 if isinstance(element, ir.FloatType) else 64}"
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(element, [element, vector.type]), name
+    )
+    # "reassoc" lets the lanes be added as a tree; the order is fixed when the kernel is compiled.
+    return builder.call(function, [ir.Constant(element, 0.0), vector], fastmath=("reassoc",))
+
+
+def _positive(builder: Any, vector: Any) -> tuple[Any, Any]:
+    """Return max(vector, 0) and the mask of its positive lanes; NaN counts as not positive."""
+    zero = ir.Constant(vector.type, [0.0] * LANES)
+    mask = builder.fcmp_ordered(">", vector, zero)
+    return builder.select(mask, vector, zero), mask
+
+
+def _accumulate(builder: Any, pointer: Any, array_type: Any, terms: Any) -> None:
+    """Add float32 or float64 terms to `LANES` float64 sums."""
+    if terms.type != pointer.type.pointee:
+        terms = builder.fpext(terms, pointer.type.pointee)
+    sums = builder.fadd(_load(builder, pointer, array_type), terms)
+    builder.store(sums, pointer, align=array_type.dtype.bitwidth // 8)
+
+
+@intrinsic
+def _lanes_gradient(typing, scores, at, shift, value, sums, to):
+    """``sums[to:] += value * m`` with ``m = max(shift + scores[at:], 0)``; returns the sum of m."""
+    signature = scores.dtype(scores, at, shift, value, sums, to)
+
+    def generate(context, builder, signature, arguments):
+        scores, at, shift, value, sums, to = arguments
+        kind, _, _, _, sums_kind, _ = signature.args
+        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
+        margin, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
+        target = _pointer(context, builder, sums_kind, sums, to)
+        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
+        return _sum(builder, margin)
+
+    return signature, generate
+
+
+@intrinsic
+def _lanes_balanced(typing, scores, at, shift, value, factor, factor_at, sums, to):
+    """`_lanes_gradient` with every margin multiplied by ``factor[factor_at:]``."""
+    signature = scores.dtype(scores, at, shift, value, factor, factor_at, sums, to)
+
+    def generate(context, builder, signature, arguments):
+        scores, at, shift, value, factor, factor_at, sums, to = arguments
+        kind, _, _, _, factor_kind, _, sums_kind, _ = signature.args
+        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
+        margin, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
+        weight = _load(builder, _pointer(context, builder, factor_kind, factor, factor_at), factor_kind)
+        margin = builder.fmul(margin, weight)
+        target = _pointer(context, builder, sums_kind, sums, to)
+        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
+        return _sum(builder, margin)
+
+    return signature, generate
+
+
+@intrinsic
+def _lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvature, curve_to):
+    """`_lanes_gradient` and ``curvature[curve_to:] += square * [m > 0]``; sum of m and their number."""
+    signature = types.UniTuple(scores.dtype, 2)(
+        scores, at, shift, value, square, sums, to, curvature, curve_to
+    )
+
+    def generate(context, builder, signature, arguments):
+        scores, at, shift, value, square, sums, to, curvature, curve_to = arguments
+        kind, _, _, _, _, sums_kind, _, curvature_kind, _ = signature.args
+        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
+        margin, mask = _positive(builder, builder.fadd(row, _spread(builder, shift)))
+        zero = ir.Constant(margin.type, [0.0] * LANES)
+        one = ir.Constant(margin.type, [1.0] * LANES)
+        target = _pointer(context, builder, sums_kind, sums, to)
+        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
+        target = _pointer(context, builder, curvature_kind, curvature, curve_to)
+        squares = builder.select(mask, _spread(builder, square), zero)
+        _accumulate(builder, target, curvature_kind, squares)
+        count = _sum(builder, builder.select(mask, one, zero))
+        return context.make_tuple(builder, signature.return_type, [_sum(builder, margin), count])
+
+    return signature, generate
+
+
+@intrinsic
+def _lanes_change(typing, scores, at, shift, value, step, step_at, own_step):
+    """Sum of ``max(m + value (step - own_step), 0)² - max(m, 0)²`` with ``m = shift + scores``.
+
+    The margins have the precision of the scores, everything after them is float64: otherwise the
+    rounding of the margins hides the small changes near the optimum.
+    """
+    signature = types.float64(scores, at, shift, value, step, step_at, own_step)
+
+    def generate(context, builder, signature, arguments):
+        scores, at, shift, value, step, step_at, own_step = arguments
+        kind, step_kind = signature.args[0], signature.args[4]
+        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
+        delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
+        margin = builder.fadd(row, _spread(builder, shift))
+        if margin.type != delta.type:
+            margin = builder.fpext(margin, delta.type)
+        delta = builder.fmul(builder.fsub(delta, _spread(builder, own_step)), _spread(builder, value))
+        before, _ = _positive(builder, margin)
+        after, _ = _positive(builder, builder.fadd(margin, delta))
+        # a² - b² = (a - b)(a + b) keeps the digits of a small change
+        change = builder.fmul(builder.fsub(after, before), builder.fadd(after, before))
+        return _sum(builder, change)
+
+    return signature, generate
+
+
+@intrinsic
+def _lanes_add(typing, scores, at, value, step, step_at):
+    """``scores[at:] += value * step[step_at:]``."""
+    signature = types.void(scores, at, value, step, step_at)
+
+    def generate(context, builder, signature, arguments):
+        scores, at, value, step, step_at = arguments
+        kind, step_kind = signature.args[0], signature.args[3]
+        target = _pointer(context, builder, kind, scores, at)
+        delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
+        _accumulate(builder, target, kind, builder.fmul(delta, _spread(builder, value)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _prefetch(typing, scores, at):
+    """Ask for the cache line of ``scores[at]``, which must be within the array."""
+    signature = types.void(scores, at)
+
+    def generate(context, builder, signature, arguments):
+        number = ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        line = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [line.type, number, number, number]),
+            "llvm.prefetch.p0",
+        )
+        builder.call(function, [line, number(0), number(3), number(1)])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _gradient(column, indptr, indices, data, base, scores, labels, gain, sums, own):
+    """Fill `sums` and `own` so that equation (5) is ``2 / n * (sums - own)``."""
+    width = np.uint64(scores.shape[1])
+    groups = width // _EIGHT
+    number = scores.dtype.type
+    one = number(1)
+    sums[:] = 0.0
+    own[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        start = np.uint64(indptr[s, column])
+        stop = np.uint64(indptr[s, column + 1])
+        for k in range(start, stop):
+            if groups > 1 and k + _AHEAD < stop:
+                coming = (first + np.uint64(indices[k + _AHEAD])) * width
+                for line in range(np.uint64(0), width, _SIXTEEN):
+                    _prefetch(scores, coming + line)
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            shift = one - scores[i, c]
+            at = i * width
+            total = number(0)
+            for q in range(groups):
+                total += _lanes_gradient(scores, at + q * _EIGHT, shift, value, sums, q * _EIGHT)
+            own[c] += value * total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _balanced_gradient(column, indptr, indices, data, base, scores, labels, gain, factor, sums, own):
+    """`_gradient` with the margins of class ``c`` multiplied by ``factor[c]``."""
+    width = np.uint64(scores.shape[1])
+    groups = width // _EIGHT
+    number = scores.dtype.type
+    one = number(1)
+    sums[:] = 0.0
+    own[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, column]), np.uint64(indptr[s, column + 1])):
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            shift = one - scores[i, c]
+            at = i * width
+            total = number(0)
+            for q in range(groups):
+                lane = q * _EIGHT
+                total += _lanes_balanced(
+                    scores, at + lane, shift, value, factor, c * width + lane, sums, lane
+                )
+            own[c] += value * total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _curvature(
+    column, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, curvature, squares
+):
+    """`_gradient`, equation (6) as ``2 / n * curvature``, and the weighted squares of each class."""
+    width = np.uint64(scores.shape[1])
+    groups = width // _EIGHT
+    number = scores.dtype.type
+    one = number(1)
+    sums[:] = 0.0
+    own[:] = 0.0
+    curvature[:] = 0.0
+    squares[:] = 0.0
+    own_curvature = np.zeros(scores.shape[1], np.float64)
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        start = np.uint64(indptr[s, column])
+        stop = np.uint64(indptr[s, column + 1])
+        for k in range(start, stop):
+            if groups > 1 and k + _AHEAD < stop:
+                coming = (first + np.uint64(indices[k + _AHEAD])) * width
+                for line in range(np.uint64(0), width, _SIXTEEN):
+                    _prefetch(scores, coming + line)
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            square = value * (number(data[k]) * row_scale[i])
+            shift = one - scores[i, c]
+            at = i * width
+            total = number(0)
+            active = number(0)
+            for q in range(groups):
+                lane = q * _EIGHT
+                margins, count = _lanes_curvature(
+                    scores, at + lane, shift, value, square, sums, lane, curvature, lane
+                )
+                total += margins
+                active += count
+            own[c] += value * total
+            # the own class was counted once in its own lane and once in `active`
+            own_curvature[c] += square * (active - number(2))
+            squares[c] += square
+    for r in range(curvature.shape[0]):
+        curvature[r] += own_curvature[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, edges, squares):
+    """`_gradient`, and the local Hessian as weights of edges between own class (row) and other class."""
+    width = np.uint64(scores.shape[1])
+    number = scores.dtype.type
+    sums[:] = 0.0
+    own[:] = 0.0
+    edges[:] = 0.0
+    squares[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        stop = np.uint64(indptr[s, column + 1])
+        for k in range(np.uint64(indptr[s, column]), stop):
+            if width > _EIGHT and k + _AHEAD < stop:
+                coming = (first + np.uint64(indices[k + _AHEAD])) * width
+                for line in range(np.uint64(0), width, _SIXTEEN):
+                    _prefetch(scores, coming + line)
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            square = value * (number(data[k]) * row_scale[i])
+            shift = number(1) - scores[i, c]
+            total = number(0)
+            for q in range(width // _EIGHT):
+                lane = q * _EIGHT
+                margins, _ = _lanes_curvature(
+                    scores, i * width + lane, shift, value, square, sums, lane, edges, c * width + lane
+                )
+                total += margins
+            own[c] += value * total
+            squares[c] += square
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def _solve_shifted(hessian, shift, factor, right):
+    """Overwrite `right` by ``(hessian + shift I)^-1 right``; `factor` gets the Cholesky factor."""
+    size = hessian.shape[0]
+    for r in range(size):
+        for c in range(r + 1):
+            total = hessian[r, c] + (shift if r == c else 0.0)
+            for k in range(c):
+                total -= factor[r, k] * factor[c, k]
+            factor[r, c] = np.sqrt(max(total, 1e-300)) if r == c else total / factor[c, c]
+    _solve_factored(factor, right)
+
+
+@njit(cache=True, nogil=True, fastmath=_REORDER)
+def _solve_factored(factor, right):
+    size = factor.shape[0]
+    for r in range(size):
+        for k in range(r):
+            right[r] -= factor[r, k] * right[k]
+        right[r] /= factor[r, r]
+    for r in range(size - 1, -1, -1):
+        right[r] /= factor[r, r]
+        for k in range(r):
+            right[k] -= factor[r, k] * right[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
+    """Fill `new` with the minimiser u of ``g'(u - w) + (u - w)'H(u - w) / 2 + alpha ||u||``.
+
+    With ``b = Hw - g`` it is 0 if ``||b|| <= alpha``, else ``(H + nu I) u = b`` with ``nu = alpha / ||u||``;
+    Newton's method on ``1 / ||u(nu)|| = nu / alpha``, kept between bounds, finds nu.
+    """
+    size = hessian.shape[0]
+    right = np.empty(size, np.float64)
+    again = np.empty(size, np.float64)
+    norm = length = 0.0
+    for r in range(size):
+        right[r] = -gradient[r]
+        for k in range(size):
+            right[r] += hessian[r, k] * row[k]
+        norm += right[r] ** 2
+        length += row[r] ** 2
+    norm = np.sqrt(norm)
+    new[:] = 0.0
+    if norm <= alpha:
+        return
+    low = 0.0
+    high = 2.0 * alpha * largest / (norm - alpha)
+    nu = alpha / np.sqrt(length) if length > 0.0 else 0.5 * high
+    for _ in range(_MODEL_STEPS):
+        if not low < nu < high:
+            nu = 0.5 * (low + high)
+        new[:size] = right
+        _solve_shifted(hessian, nu, factor, new[:size])
+        again[:] = new[:size]
+        _solve_factored(factor, again)
+        length = slope = 0.0
+        for r in range(size):
+            length += new[r] ** 2
+            slope += new[r] * again[r]
+        length = np.sqrt(length)
+        if nu * length > alpha:
+            high = nu
+        else:
+            low = nu
+        if abs(nu * length - alpha) <= 1e-10 * alpha:
+            return
+        nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _loss_change(column, indptr, indices, data, base, scores, labels, row_scale, gain, step):
+    """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores."""
+    width = np.uint64(scores.shape[1])
+    groups = width // _EIGHT
+    number = scores.dtype.type
+    one = number(1)
+    change = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, column]), np.uint64(indptr[s, column + 1])):
+            i = first + np.uint64(indices[k])
+            if row_scale[i] == 0:
+                continue
+            c = np.uint64(labels[i])
+            value = np.float64(number(data[k]) * row_scale[i])
+            shift = one - scores[i, c]
+            at = i * width
+            total = 0.0
+            for q in range(groups):
+                lane = q * _EIGHT
+                total += _lanes_change(scores, at + lane, shift, value, step, lane, step[c])
+            change += total * (gain[i] / row_scale[i])
+    return change
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _add_step(column, indptr, indices, data, base, scores, row_scale, step):
+    """Add ``row_scale * data * step`` to the scores of the column's samples."""
+    width = np.uint64(scores.shape[1])
+    number = scores.dtype.type
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, column]), np.uint64(indptr[s, column + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * row_scale[i]
+            for q in range(width // _EIGHT):
+                _lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _slope(gradient, row, new, alpha):
+    """Bound of equation (7) on the decrease: ``G'(new - row) + alpha (||new|| - ||row||)``."""
+    slope = before = after = 0.0
+    for r in range(row.shape[0]):
+        slope += gradient[r] * (new[r] - row[r])
+        before += row[r] ** 2
+        after += new[r] ** 2
+    return slope + alpha * (np.sqrt(after) - np.sqrt(before))
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient_norms(
+    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, two_over_n, alpha,
+    factor, slots, coef, norms, violations,
+):  # fmt: skip
+    """Norm of the gradient and violation of the optimality conditions of columns ``first`` to ``last``.
+
+    Parameters
+    ----------
+    first, last : int
+        Columns of the block to work on.
+    indptr, indices, data, base
+        The block.
+    scores : float array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples,)
+    gain : array of shape (n_samples,)
+        Row scale times sample weight.
+    column_scale : float64 array of shape (columns of the block,)
+    two_over_n, alpha : float
+    factor : array of shape (n_classes, width), or of no rows
+        Factors of the margins that make the dual feasible for the intercept, see `solvers.intercept`.
+    slots : int64 array of shape (columns of the block,)
+        Row of `coef` of each column, -1 where its weights are zero.
+    coef : float64 array of shape (n_nonzero, width)
+    norms, violations : float64 arrays of shape (columns of the block,)
+        Filled from `first` to `last`.
+    """
+    width = scores.shape[1]
+    sums = np.empty(width, np.float64)
+    own = np.empty(width, np.float64)
+    for j in range(first, last):
+        if factor.shape[0]:
+            _balanced_gradient(j, indptr, indices, data, base, scores, labels, gain, factor, sums, own)
+        else:
+            _gradient(j, indptr, indices, data, base, scores, labels, gain, sums, own)
+        scale = two_over_n * column_scale[j]
+        total = 0.0
+        for r in range(width):
+            sums[r] = scale * (sums[r] - own[r])
+            total += sums[r] * sums[r]
+        norm = np.sqrt(total)
+        norms[j] = norm
+        if slots[j] < 0:
+            violations[j] = max(norm - alpha, 0.0)
+            continue
+        row = coef[slots[j]]
+        length = 0.0
+        for r in range(width):
+            length += row[r] * row[r]
+        shrink = alpha / np.sqrt(length)
+        total = 0.0
+        for r in range(width):
+            total += (sums[r] + shrink * row[r]) ** 2
+        violations[j] = np.sqrt(total)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def sweep(
+    order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes,
+    two_over_n, alpha, line_search, coef, violations,
+):  # fmt: skip
+    """One block coordinate step (algorithm 2) for each column in the given order.
+
+    With `line_search` the step goes to the minimiser of the local quadratic model with the full Hessian of
+    the column, or, where the classes are many and the entries few, to ``prox(W_j - G_j / L)`` with ``L``
+    the largest entry of equation (6); it is halved until equation (7) holds. Otherwise ``L`` is the
+    constant ``2 / n (S + (m - 1) s_1 + s_2)`` of the sums of squares per class, which bounds the Hessian.
+    Columns that are zero and stay zero (``|G_j| <= alpha``) cost one gradient.
+
+    Parameters
+    ----------
+    order : int64 array
+        Positions in `columns` to visit.
+    columns : int64 array of shape (n_columns,)
+        Column of the block of each position.
+    indptr, indices, data, base, labels, gain, two_over_n, alpha
+        As in `gradient_norms`.
+    scores : float array of shape (n_samples, width)
+        Kept equal to the product of samples and weights.
+    row_scale : array of shape (n_samples,)
+    column_scale : float64 array of shape (n_columns,)
+    n_classes : int
+    line_search : bool
+    coef : float64 array of shape (n_columns, width)
+        Weights of each position; updated.
+    violations : float64 array of shape (n_columns,)
+        Violation of each visited position before its step; filled.
+    """
+    width = scores.shape[1]
+    sums = np.empty(width, np.float64)
+    own = np.empty(width, np.float64)
+    curvature = np.empty(width, np.float64)
+    squares = np.empty(width, np.float64)
+    new = np.empty(width, np.float64)
+    step = np.empty(width, scores.dtype)
+    trial = np.empty(width, np.float64)
+    most = _MODEL_CLASSES
+    size = n_classes if n_classes <= most else 0
+    edges = np.zeros((size, width), np.float64)
+    hessian = np.zeros((size, size), np.float64)
+    factor = np.zeros((size, size), np.float64)
+    for p in order:
+        j = columns[p]
+        row = coef[p]
+        scale = two_over_n * column_scale[p]
+        length = 0.0
+        for r in range(width):
+            length += row[r] * row[r]
+        length = np.sqrt(length)
+        if length == 0.0:
+            _gradient(j, indptr, indices, data, base, scores, labels, gain, sums, own)
+            norm = 0.0
+            for r in range(width):
+                norm += (scale * (sums[r] - own[r])) ** 2
+            violations[p] = max(np.sqrt(norm) - alpha, 0.0)
+            if np.sqrt(norm) <= alpha:
+                continue
+        entries = 0
+        for s in range(indptr.shape[0]):
+            entries += indptr[s, j + 1] - indptr[s, j]
+        model = line_search and n_classes <= most and n_classes * n_classes <= _MODEL_RATIO * entries
+        if model:
+            _edges(j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, edges, squares)
+            curve = scale * column_scale[p]
+            for r in range(n_classes):
+                hessian[r, r] = 0.0
+            for r in range(n_classes):
+                for c in range(r):
+                    weight = curve * (edges[r, c] + edges[c, r])
+                    hessian[r, c] = hessian[c, r] = -weight
+                    hessian[r, r] += weight
+                    hessian[c, c] += weight
+            curvature[:] = 0.0
+            for r in range(n_classes):
+                curvature[r] = hessian[r, r] / curve if curve > 0.0 else 0.0
+        else:
+            _curvature(
+                j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, curvature, squares
+            )
+        first = second = total = largest = violation = 0.0
+        for r in range(width):
+            sums[r] = scale * (sums[r] - own[r])
+            total += squares[r]
+            largest = max(largest, curvature[r])
+            if squares[r] > first:
+                second = first
+                first = squares[r]
+            else:
+                second = max(second, squares[r])
+            if length > 0.0:
+                violation += (sums[r] + alpha * row[r] / length) ** 2
+        if length > 0.0:
+            violations[p] = np.sqrt(violation)
+        bound = scale * column_scale[p] * (total + (n_classes - 1) * first + second)
+        if not line_search:
+            largest = max(bound, _SMALLEST_CURVATURE)
+        else:
+            largest = max(scale * column_scale[p] * largest, _SMALLEST_CURVATURE)
+
+        slope = 0.0
+        if model:
+            _minimise_model(sums, hessian, row, alpha, largest, factor, new)
+            slope = _slope(sums, row, new, alpha)
+        if not slope < 0.0:
+            # proximal step, equation (4)
+            norm = 0.0
+            for r in range(width):
+                new[r] = row[r] - sums[r] / largest
+                norm += new[r] * new[r]
+            norm = np.sqrt(norm)
+            shrink = 0.0 if norm == 0.0 else max(1.0 - alpha / largest / norm, 0.0)
+            for r in range(width):
+                new[r] *= shrink
+            slope = _slope(sums, row, new, alpha)
+        distance = 0.0
+        for r in range(width):
+            distance += (new[r] - row[r]) ** 2
+
+        part = 1.0
+        # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
+        # error of the losses can reject it.
+        certain = np.inf
+        if bound * distance > 0.0:
+            certain = 2.0 * (1.0 - _SIGMA) * max(-slope, 0.0) / (bound * distance)
+        while line_search and part > certain and part > _SMALLEST_PART:
+            moved = 0.0
+            for r in range(width):
+                to = row[r] + part * (new[r] - row[r])
+                moved += to * to
+                trial[r] = column_scale[p] * part * (new[r] - row[r])
+            change = 0.5 * two_over_n * _loss_change(
+                j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
+            )
+            if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
+                break
+            part *= _OMEGA
+        changed = False
+        for r in range(width):
+            to = new[r] if part == 1.0 else row[r] + part * (new[r] - row[r])
+            step[r] = column_scale[p] * (to - row[r])
+            changed |= step[r] != 0
+            row[r] = to
+        if changed:
+            _add_step(j, indptr, indices, data, base, scores, row_scale, step)

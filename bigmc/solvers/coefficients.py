@@ -1,0 +1,59 @@
+"""The weights: rows of the features that have any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Non-zero rows of the weight matrix.
+
+    Attributes
+    ----------
+    features : int64 array of shape (n_nonzero,)
+        Increasing.
+    rows : float64 array of shape (n_nonzero, width)
+        Weights of each, padded classes included (zeros).
+    """
+
+    features: NDArray[np.int64]
+    rows: NDArray[np.float64]
+
+    @classmethod
+    def zeros(cls, width: int) -> Coefficients:
+        """Return weights that are zero everywhere."""
+        return cls(np.empty(0, np.int64), np.empty((0, width)))
+
+    def slots(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each of the increasing `features`, -1 where its weights are zero."""
+        found = np.searchsorted(self.features, features)
+        inside = found < len(self.features)
+        hit = np.zeros(len(features), bool)
+        hit[inside] = self.features[found[inside]] == features[inside]
+        return np.where(hit, found, -1)
+
+    def take(self, features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weights of `features`, zeros included, as a new array."""
+        slots = self.slots(features)
+        rows = np.zeros((len(features), self.rows.shape[1]))
+        rows[slots >= 0] = self.rows[slots[slots >= 0]]
+        return rows
+
+    def updated(self, changes: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Coefficients:
+        """Return the weights after those of some features, each named once, were replaced."""
+        touched = np.zeros(len(self.features), bool)
+        kept = []
+        for features, rows in changes:
+            slots = self.slots(features)
+            touched[slots[slots >= 0]] = True
+            nonzero = rows.any(axis=1)
+            kept.append((features[nonzero], rows[nonzero]))
+        kept.append((self.features[~touched], self.rows[~touched]))
+        features = np.concatenate([f for f, _ in kept])
+        order = np.argsort(features, kind="stable")
+        return Coefficients(features[order], np.concatenate([r for _, r in kept])[order])

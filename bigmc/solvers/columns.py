@@ -1,0 +1,116 @@
+"""Columns of the data in memory: where they come from and which of them are worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.columns import gather_columns
+from bigmc.store.block import Block, read_block, stream_blocks
+from bigmc.store.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some columns of a block.
+
+    Attributes
+    ----------
+    number : int
+        Number of the block; seeds the order of its columns.
+    features : int64 array of shape (n_columns,)
+        Feature of each column, increasing.
+    positions : int64 array of shape (n_columns,)
+        Its place in `indptr`.
+    indptr, indices, data, base
+        See `bigmc.store.block.Block`.
+    nnz : int
+        Entries of the chosen columns.
+    """
+
+    number: int
+    features: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.uint16]
+    data: NDArray[Any]
+    base: NDArray[np.int64]
+    nnz: int
+
+    @classmethod
+    def of(cls, number: int, block: Block, positions: NDArray[np.int64]) -> Columns:
+        """Choose columns of a block without copying them."""
+        nnz = int((block.indptr[:, positions + 1] - block.indptr[:, positions]).sum())
+        return cls(
+            number, positions + block.lo, positions, block.indptr, block.indices, block.data, block.base, nnz
+        )
+
+    def gathered(self) -> Columns:
+        """Return a copy that holds the chosen columns only."""
+        n_columns = len(self.positions)
+        indptr = np.empty((self.indptr.shape[0], n_columns + 1), np.int64)
+        indices = np.empty(self.nnz, np.uint16)
+        data = np.empty(self.nnz, self.data.dtype)
+        gather_columns(self.positions, self.indptr, self.indices, self.data, indptr, indices, data)
+        positions = np.arange(n_columns)
+        return Columns(self.number, self.features, positions, indptr, indices, data, self.base, self.nnz)
+
+
+class BlockSource:
+    """Blocks of a dataset in any order, from its shards or from memory.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    ranges : sequence of (lo, hi)
+        Features of each block.
+    keep : bool
+        Keep every block in memory once it was read.
+
+    Attributes
+    ----------
+    bytes_read : int
+        Decoded bytes read from the shards so far.
+    """
+
+    def __init__(self, dataset: Dataset, ranges: Sequence[tuple[int, int]], keep: bool) -> None:
+        self.dataset = dataset
+        self.ranges = list(ranges)
+        self.keeps = keep
+        self.bytes_read = 0
+        self._kept: dict[int, Block] = {}
+
+    def stream(self, numbers: Iterable[int]) -> Iterator[tuple[int, Block]]:
+        """Yield the numbered blocks in the given order; one is valid until the next is asked for."""
+        if self.keeps:
+            for number in numbers:
+                if number not in self._kept:
+                    self._kept[number] = read_block(self.dataset, *self.ranges[number])
+                    self.bytes_read += self._kept[number].nbytes
+                yield number, self._kept[number]
+            return
+        wanted = list(numbers)
+        blocks = stream_blocks(self.dataset, [self.ranges[number] for number in wanted])
+        for number, block in zip(wanted, blocks, strict=True):
+            self.bytes_read += block.nbytes
+            yield number, block
+
+    def holding(self, features: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+        """Return which blocks hold the increasing `features`, and where in each."""
+        found = {}
+        for number, (lo, hi) in enumerate(self.ranges):
+            start, stop = np.searchsorted(features, [lo, hi])
+            if stop > start:
+                found[number] = features[start:stop] - lo
+        return found
+
+
+def cut_ranges(ranges: Iterable[tuple[int, int]], most_columns: int) -> list[tuple[int, int]]:
+    """Cut ranges of features so that none has more than `most_columns`."""
+    return [
+        (start, min(start + most_columns, hi)) for lo, hi in ranges for start in range(lo, hi, most_columns)
+    ]

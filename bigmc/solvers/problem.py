@@ -1,0 +1,200 @@
+"""What a run works on: rows, their scores, and the functions over both."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.kernels.scores import add_columns, fill_scores, shift_scores
+from bigmc.objectives import Objective
+from bigmc.solvers.coefficients import Coefficients
+from bigmc.solvers.columns import Columns
+from bigmc.store.dataset import Dataset
+
+#: Rows a worker takes at once in passes over the scores.
+_PART_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Sums of the positive margins by own class (row) and other class (column).
+
+    Attributes
+    ----------
+    sums, squares, active : float64 arrays of shape (n_classes, n_classes)
+        ``sum w m``, ``sum w m²``, ``sum w [m > 0]``.
+    """
+
+    sums: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    active: NDArray[np.float64]
+
+
+class Problem:
+    """Rows, scores and objective of a run.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    objective : Objective
+    alpha : float
+    sample_weight : float64 array of shape (n_samples,) or None
+    dtype : numpy.dtype
+        Of the scores.
+    engine : Engine
+    on_disk : bool, optional
+        Keep the scores in a file.
+    scratch : Path, optional
+        Folder of that file, by default the system's for temporary files.
+
+    Attributes
+    ----------
+    scores : array of shape (n_samples, width)
+        Product of samples and weights plus intercept; pads hold the loss's pad score.
+    row_scale, gain : arrays of shape (n_samples,)
+        Factor of a row's values, and the same times the sample weight.
+    column_scale : float32 array of shape (n_features,) or None
+    weight_sum : float
+        n of the objective: the sum of the sample weights.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        objective: Objective,
+        alpha: float,
+        sample_weight: NDArray[np.float64] | None,
+        dtype: np.dtype[Any],
+        engine: Engine,
+        *,
+        on_disk: bool = False,
+        scratch: Path | None = None,
+    ) -> None:
+        self.objective = objective
+        self.alpha = alpha
+        self.engine = engine
+        self.n_samples, self.n_classes = dataset.n_samples, dataset.n_classes
+        self.labels = dataset.labels()
+        if self.labels.min() < 0 or self.labels.max() >= self.n_classes:
+            raise DataError("some samples have no label", "train on labelled samples only")
+        self.column_scale = dataset.column_scale()
+        self.row_scale = dataset.row_scale(self.column_scale).astype(dtype, copy=False)
+        self.weights = np.empty(0)
+        self.gain = self.row_scale
+        self.weight_sum = float(self.n_samples)
+        if sample_weight is not None:
+            self.weights = np.ascontiguousarray(sample_weight, np.float64)
+            self.weight_sum = float(self.weights.sum())
+            if not (np.isfinite(self.weights).all() and self.weights.min() >= 0 and self.weight_sum > 0):
+                raise DataError("sample weights must be finite, not negative, and not all zero")
+            self.gain = (self.row_scale * self.weights).astype(dtype)
+        lanes = objective.loss.lanes
+        self.width = -(-self.n_classes // lanes) * lanes
+        self._file: Path | None = None
+        self.scores = (
+            self._on_disk(dtype, scratch) if on_disk else np.empty((self.n_samples, self.width), dtype)
+        )
+
+    def _on_disk(self, dtype: np.dtype[Any], scratch: Path | None) -> NDArray[Any]:
+        shape = (self.n_samples, self.width)
+        handle, name = tempfile.mkstemp(prefix="bigmc-scores-", dir=scratch)
+        self._file = Path(name)
+        try:
+            size = shape[0] * shape[1] * dtype.itemsize
+            os.posix_fallocate(handle, 0, size)  # a full disk is an error here, not a SIGBUS later
+        finally:
+            os.close(handle)
+        # a plain view: the kernels are compiled for arrays, not for the subclass
+        return np.asarray(np.memmap(self._file, dtype, "r+", shape=shape)).view(np.ndarray)
+
+    def close(self) -> None:
+        """Delete the scratch file, if there is one."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+            self._file = None
+
+    @property
+    def two_over_n(self) -> float:
+        """Factor of the gradient, ``2 / n``."""
+        return 2.0 / self.weight_sum
+
+    def scale_of(self, features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the column scale of some features."""
+        if self.column_scale is None:
+            return np.ones(len(features))
+        return self.column_scale[features].astype(np.float64)
+
+    def _row_parts(self) -> list[tuple[int, int]]:
+        return [(i, min(i + _PART_ROWS, self.n_samples)) for i in range(0, self.n_samples, _PART_ROWS)]
+
+    def rebuild_scores(
+        self, coef: Coefficients, intercept: NDArray[np.float64], holding: Iterable[Columns]
+    ) -> None:
+        """Set the scores to intercept plus samples times weights.
+
+        Every row is added up in the order of the features, whatever the blocks and workers, so that
+        equal weights give equal bits.
+
+        Parameters
+        ----------
+        coef : Coefficients
+        intercept : float64 array of shape (n_classes,)
+        holding : iterable of Columns
+            All features with weights, in increasing order; others are passed over.
+        """
+        pad = self.objective.loss.pad_score
+
+        def start(part: tuple[int, int]) -> None:
+            fill_scores(intercept, pad, self.scores[part[0] : part[1]])
+
+        def add(s: int, columns: Columns, used: NDArray[np.int64], scale: Any, rows: Any) -> None:
+            here = slice(columns.base[s], columns.base[s + 1])
+            add_columns(
+                used, columns.indptr[s], columns.indices, columns.data, self.row_scale[here], scale, rows,
+                self.scores[here],
+            )  # fmt: skip
+
+        for _ in self.engine.map(start, self._row_parts()):
+            pass
+        for columns in holding:
+            slots = coef.slots(columns.features)
+            used = slots >= 0
+            shared = (
+                columns, columns.positions[used], self.scale_of(columns.features[used]),
+                coef.rows[slots[used]],
+            )  # fmt: skip
+            for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
+                pass
+
+    def margins(self) -> Margins:
+        """Add up the margins of all samples at the present scores."""
+
+        def add_up(part: tuple[int, int]) -> NDArray[np.float64]:
+            sums = np.zeros((3, self.n_classes, self.n_classes))
+            lo, hi = part
+            weights = self.weights[lo:hi] if len(self.weights) else self.weights
+            self.objective.loss.class_margins(self.scores[lo:hi], self.labels[lo:hi], weights, *sums)
+            return sums
+
+        total = np.zeros((3, self.n_classes, self.n_classes))
+        for _, sums in self.engine.map(add_up, self._row_parts()):
+            total += sums
+        return Margins(*total)
+
+    def shift(self, step: NDArray[np.float64]) -> None:
+        """Add the step of the intercept to all scores."""
+
+        def move(part: tuple[int, int]) -> None:
+            shift_scores(step, self.scores[part[0] : part[1]])
+
+        for _ in self.engine.map(move, self._row_parts()):
+            pass

@@ -1,0 +1,106 @@
+"""What a run of the sparse learner must remember to go on exactly as if it had not stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import ModelError
+from bigmc.solvers.coefficients import Coefficients
+
+
+class Checkpoint(Protocol):
+    """Where the state is kept between runs; `save` must be atomic."""
+
+    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Replace what is kept."""
+        ...
+
+    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+        """Return what is kept, if anything."""
+        ...
+
+
+@dataclass
+class State:
+    """State between two rounds. Scores are not part of it: they are rebuilt from the weights.
+
+    Attributes
+    ----------
+    coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
+    lower : float
+        Best dual value so far.
+    n_iter : int
+        Sweeps so far; with the seed it determines every shuffle to come.
+    nnz_read : int
+        Entries of the data passed over so far, the working set not counted.
+    bytes_read : int
+        Decoded bytes read from the shards so far.
+    in_memory : bool
+        The columns with weights were in memory at the end of the round.
+    history : list of dict
+        One entry per certificate.
+    """
+
+    coef: Coefficients
+    intercept: NDArray[np.float64]
+    lower: float = 0.0
+    n_iter: int = 0
+    nnz_read: int = 0
+    bytes_read: int = 0
+    in_memory: bool = False
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
+        """Save the state of the run described by `run`."""
+        meta = {
+            "run": run,
+            "lower": self.lower,
+            "n_iter": self.n_iter,
+            "nnz_read": self.nnz_read,
+            "bytes_read": self.bytes_read,
+            "in_memory": self.in_memory,
+            "history": self.history,
+        }
+        arrays = {
+            "features": self.coef.features,
+            "coef": self.coef.rows[:, : len(self.intercept)],
+            "intercept": self.intercept,
+        }
+        checkpoint.save(meta, arrays)
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, run: dict[str, Any], width: int) -> State | None:
+        """Return the saved state, or None.
+
+        Raises
+        ------
+        ModelError
+            If it belongs to a run with other data or parameters.
+        """
+        saved = checkpoint.load()
+        if saved is None:
+            return None
+        meta, arrays = saved
+        other = [name for name in run if meta["run"].get(name) != run[name]]
+        if other:
+            was = ", ".join(f"{name}={meta['run'].get(name)!r} (now {run[name]!r})" for name in other)
+            raise ModelError(
+                f"the checkpoint belongs to another run: {was}", "remove it or use its parameters"
+            )
+        rows = np.zeros((len(arrays["features"]), width))
+        rows[:, : arrays["coef"].shape[1]] = arrays["coef"]
+        return cls(
+            Coefficients(np.asarray(arrays["features"], np.int64), rows),
+            np.array(arrays["intercept"], np.float64),
+            float(meta["lower"]),
+            int(meta["n_iter"]),
+            int(meta["nnz_read"]),
+            int(meta["bytes_read"]),
+            bool(meta["in_memory"]),
+            list(meta["history"]),
+        )

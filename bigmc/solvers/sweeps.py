@@ -1,0 +1,131 @@
+"""Sweeps: one coordinate step for each of some columns in memory, in a random order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.solvers.coefficients import Coefficients
+from bigmc.solvers.columns import Columns
+from bigmc.solvers.intercept import improve_intercept
+from bigmc.solvers.problem import Problem
+
+
+class Sweeper:
+    """Sweeps over the columns of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its scores move along.
+    line_search : bool
+        See `bigmc.kernels.squared_hinge.sweep`.
+    seed : int
+        Every shuffle is drawn from ``SeedSequence([seed, sweep, block])``.
+    fit_intercept : bool
+        Take a Newton step of the intercept before every sweep.
+    most_visits : int
+        `sweep_until` ends after looking at this many entries.
+    """
+
+    def __init__(
+        self, problem: Problem, line_search: bool, seed: int, fit_intercept: bool, most_visits: int
+    ) -> None:
+        self._problem = problem
+        self._line_search = line_search
+        self._seed = seed
+        self.fit_intercept = fit_intercept
+        self._most_visits = most_visits
+
+    def shuffled(self, numbers: Sequence[int], sweep: int) -> list[int]:
+        """Return the numbers of blocks in the order of a sweep."""
+        generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep]))
+        return [numbers[k] for k in generator.permutation(len(numbers))]
+
+    def sweep(
+        self,
+        columns: Columns,
+        rows: NDArray[np.float64],
+        violations: NDArray[np.float64],
+        chosen: NDArray[np.int64],
+        sweep: int,
+    ) -> float:
+        """Take a step for each of the chosen columns.
+
+        Parameters
+        ----------
+        columns : Columns
+        rows : float64 array of shape (n_columns, width)
+            Weights of the columns; changed in place.
+        violations : float64 array of shape (n_columns,)
+            Violation of each chosen column before its step; filled.
+        chosen : int64 array
+            Positions in `columns`.
+        sweep : int
+            Number of the sweep, for its shuffle.
+
+        Returns
+        -------
+        float
+            Largest violation of the chosen columns before their steps.
+        """
+        problem = self._problem
+        generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
+        problem.objective.loss.sweep(
+            generator.permutation(chosen), columns.positions, columns.indptr, columns.indices, columns.data,
+            columns.base, problem.scores, problem.labels, problem.row_scale, problem.gain,
+            problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, problem.alpha,
+            self._line_search, rows, violations,
+        )  # fmt: skip
+        largest = float(violations[chosen].max(initial=0.0))
+        if not np.isfinite(largest):
+            raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
+        return largest
+
+    def sweep_until(
+        self,
+        held: list[Columns],
+        coef: Coefficients,
+        intercept: NDArray[np.float64],
+        target: float,
+        most: int,
+        n_iter: int,
+    ) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.float64]]], int]:
+        """Sweep over columns in memory until none violates optimality by more than `target`.
+
+        A sweep over all columns is followed by sweeps over those that have weights or violated at their
+        last visit; when these are done, all are looked at again.
+
+        Returns
+        -------
+        changes : list of (features, rows)
+            New weights of all the columns.
+        n_sweeps : int
+        """
+        rows = [coef.take(columns.features) for columns in held]
+        violations = [np.zeros(len(r)) for r in rows]
+        everything = [np.arange(len(r)) for r in rows]
+        active = everything
+        visits = 0
+        for k in range(most):
+            if visits > self._most_visits:
+                return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], k
+            visits += sum(columns.nnz for columns in held)
+            if self.fit_intercept:
+                improve_intercept(self._problem, intercept, 1)
+            largest = 0.0
+            for b in self.shuffled(range(len(held)), n_iter + k):
+                visited = self.sweep(held[b], rows[b], violations[b], active[b], n_iter + k)
+                largest = max(largest, visited)
+            if largest > target:
+                active = [
+                    np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
+                ]
+            elif active is everything:
+                break
+            else:
+                active = everything
+        return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], k + 1

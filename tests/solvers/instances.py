@@ -1,0 +1,85 @@
+"""Small problems with known optima, and an independent solver for them."""
+
+import numpy as np
+from sklearn.datasets import load_digits, load_iris
+
+from bigmc.store.dataset import Dataset
+
+ALPHAS = (0.1, 0.01, 0.001)
+OPTIMA = {
+    "iris": (1.265847962352, 0.441608794198, 0.148543875931),
+    "digits": (1.510529888433, 0.250278922590, 0.031748166373),
+    "arith": (2.558653865304, 2.042111451691, 1.895283837171),
+}
+NONZERO = {"iris": (2, 4, 4), "digits": (24, 34, 35), "arith": (7, 9, 10)}
+LAMBDA_MAX = {"iris": 0.7391742014, "digits": 2.2098300745, "arith": 0.5017158060}
+
+N_CLASSES = {"iris": 3, "digits": 10, "arith": 4}
+
+
+def arith(n, d, m):
+    i, j = np.arange(n)[:, None], np.arange(d)[None]
+    X = ((7 * i + 13 * j + 5 * i * j) % 17) / 16.0
+    X[(3 * i + 5 * j + i * j) % 4 != 0] = 0
+    i = np.arange(n)
+    return X, ((i * i + 3 * i) % (2 * m + 1)) % m
+
+
+def instance(name):
+    if name == "iris":
+        data = load_iris()
+        return data.data / 8, data.target
+    if name == "digits":
+        data = load_digits()
+        return data.data[:300] / 16, data.target[:300]
+    return arith(60, 20, N_CLASSES["arith"])
+
+
+def dataset_of(X, y, n_classes=None, **options):
+    """Samples as a dataset of the classes 0, 1, …, also of those no sample has (arith has one)."""
+    made = Dataset.from_arrays(X, y, **options)
+    classes = np.arange(n_classes or y.max() + 1)
+    codes = np.searchsorted(classes, made.classes)
+    for shard in made.shards:
+        table = shard._table
+        labels = codes[table.column("label").to_numpy()].astype(np.int32)
+        shard._table = table.set_column(table.column_names.index("label"), "label", [labels])
+    return Dataset(made.shards, classes, made.n_features, made.weighting, made.features)
+
+
+def loss_and_gradient(X, y, W, b, weights):
+    """Mean loss and its gradients, dense and straight from the definition."""
+    scores = X @ W + b
+    rows = np.arange(len(y))
+    margins = np.maximum(1 - scores[rows, y][:, None] + scores, 0)
+    margins[rows, y] = 0
+    n = weights.sum()
+    loss = (weights[:, None] * margins**2).sum() / n
+    slope = 2 * weights[:, None] * margins / n
+    slope[rows, y] = -slope.sum(axis=1)
+    return loss, X.T @ slope, slope.sum(axis=0)
+
+
+def fista(X, y, m, alpha, weights=None, intercept=False, n_iter=20000):
+    """Optimum by accelerated proximal gradient with restarts; the intercept is not penalised."""
+    weights = np.ones(len(y)) if weights is None else weights
+    wide = np.hstack([X, np.ones((len(y), 1))]) if intercept else X
+    step = weights.sum() / (2 * m * np.linalg.norm(np.sqrt(weights)[:, None] * wide, 2) ** 2)
+    W, b = np.zeros((X.shape[1], m)), np.zeros(m)
+    V, c, t, best = W, b, 1.0, np.inf
+    for _ in range(n_iter):
+        _, G, g = loss_and_gradient(X, y, V, c, weights)
+        Z = V - step * G
+        norms = np.linalg.norm(Z, axis=1, keepdims=True)
+        new_W = Z * np.maximum(1 - step * alpha / np.maximum(norms, 1e-300), 0)
+        new_b = c - step * g if intercept else b
+        value = (
+            loss_and_gradient(X, y, new_W, new_b, weights)[0] + alpha * np.linalg.norm(new_W, axis=1).sum()
+        )
+        if value > best:
+            V, c, t, best = W, b, 1.0, np.inf
+            continue
+        best, new_t = value, (1 + np.sqrt(1 + 4 * t * t)) / 2
+        V, c = new_W + (t - 1) / new_t * (new_W - W), new_b + (t - 1) / new_t * (new_b - b)
+        W, b, t = new_W, new_b, new_t
+    return best if np.isfinite(best) else value

@@ -1,0 +1,249 @@
+"""The sparse learner against published optima, an independent solver, and itself interrupted."""
+
+import numpy as np
+import pytest
+from instances import (
+    ALPHAS,
+    LAMBDA_MAX,
+    N_CLASSES,
+    NONZERO,
+    OPTIMA,
+    dataset_of,
+    fista,
+    instance,
+    loss_and_gradient,
+)
+
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.errors import BigmcError, DataError, ModelError
+from bigmc.solvers.bcd import solve
+from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
+
+LIMIT = 10**9
+CASES = [(name, k) for name in OPTIMA for k in range(3)]
+
+
+def streamed(name):
+    X, y = instance(name)
+    dataset = dataset_of(X, y, N_CLASSES[name], shard_rows=-(-len(y) // 3))
+    entry = 2 + dataset.dtype.itemsize
+    total = dataset.nnz * entry + dataset.n_shards * 8 * dataset.n_features
+    widest = int(dataset.column_nnz().max()) * entry + 16 * dataset.n_shards
+    return dataset, max(widest, min(widest * 2, total // 5))
+
+
+class Memory:
+    """A checkpoint that keeps every save and can start from any of them."""
+
+    def __init__(self, saved=None):
+        self.saved = [] if saved is None else [saved]
+
+    def save(self, meta, arrays):
+        import json
+
+        self.saved.append((json.loads(json.dumps(meta)), {k: v.copy() for k, v in arrays.items()}))
+
+    def load(self):
+        return self.saved[-1] if self.saved else None
+
+
+def bits(solution):
+    return (
+        solution.features.tobytes(), solution.coef.tobytes(), solution.intercept.tobytes(),
+        solution.objective, solution.certificate, solution.n_passes, solution.n_iter,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "k"), CASES)
+def test_reference_optima_in_memory(name, k):
+    X, y = instance(name)
+    found = solve(dataset_of(X, y, N_CLASSES[name]), alpha=ALPHAS[k], memory_limit=LIMIT, tol=1e-9)
+    assert found.converged
+    assert found.certificate.gap <= 1e-9
+    assert abs(found.objective - OPTIMA[name][k]) < 1e-8
+    assert len(found.features) == NONZERO[name][k]
+    W = np.zeros((X.shape[1], N_CLASSES[name]))
+    W[found.features] = found.coef
+    loss = loss_and_gradient(X, y, W, 0, np.ones(len(y)))[0]
+    assert loss + ALPHAS[k] * np.linalg.norm(W, axis=1).sum() == pytest.approx(found.objective, rel=1e-12)
+    for entry in found.history:
+        assert entry["lower"] <= OPTIMA[name][k] + 1e-11
+        assert entry["objective"] >= OPTIMA[name][k] - 1e-11
+    objectives = [entry["objective"] for entry in found.history]
+    assert np.diff(objectives).max(initial=0) <= 1e-12
+
+
+@pytest.mark.parametrize(("name", "k"), [("iris", 0), ("iris", 1), ("digits", 0), ("arith", 0), ("arith", 2)])
+def test_constant_steps(name, k):
+    X, y = instance(name)
+    found = solve(
+        dataset_of(X, y, N_CLASSES[name]),
+        alpha=ALPHAS[k],
+        memory_limit=LIMIT,
+        tol=1e-8,
+        step="constant",
+        max_passes=300,
+    )
+    assert found.certificate.gap <= 1e-8
+    assert abs(found.objective - OPTIMA[name][k]) < 1e-8
+
+
+@pytest.mark.parametrize(("name", "k"), [("iris", 0), ("iris", 1), ("digits", 0), ("arith", 1)])
+def test_streamed_from_many_blocks_and_shards(name, k):
+    dataset, block_bytes = streamed(name)
+    assert dataset.n_shards >= 3
+    assert len(dataset.plan(block_bytes)) >= 2 + 2 * (name != "iris")
+    found = solve(dataset, alpha=ALPHAS[k], memory_limit=LIMIT, tol=1e-8, block_bytes=block_bytes)
+    assert not found.plan.keep_blocks
+    assert found.certificate.gap <= 1e-8
+    assert abs(found.objective - OPTIMA[name][k]) < 1e-8
+    assert len(found.features) == NONZERO[name][k]
+
+
+def test_a_working_set_that_does_not_fit_is_streamed(monkeypatch):
+    monkeypatch.setattr("bigmc.solvers.bcd._Rounds._gather", lambda *_: None)
+    monkeypatch.setattr("bigmc.solvers.gradient.memory_of", lambda *_: 2 * LIMIT)
+    dataset, block_bytes = streamed("arith")
+    found = solve(dataset, alpha=0.1, memory_limit=LIMIT, tol=1e-8, block_bytes=block_bytes, max_passes=500)
+    assert abs(found.objective - OPTIMA["arith"][0]) < 1e-8
+
+
+@pytest.mark.parametrize("name", list(LAMBDA_MAX))
+def test_weights_vanish_exactly_from_lambda_max_on(name):
+    dataset = dataset_of(*instance(name), N_CLASSES[name])
+    above = solve(dataset, alpha=LAMBDA_MAX[name] * (1 + 1e-9), memory_limit=LIMIT, tol=1e-9)
+    assert len(above.features) == 0
+    assert above.objective == dataset.n_classes - 1
+    assert above.certificate.gap < 1e-12
+    below = solve(dataset, alpha=LAMBDA_MAX[name] * (1 - 1e-6), memory_limit=LIMIT, tol=1e-12, max_passes=20)
+    assert len(below.features) > 0
+
+
+@pytest.mark.parametrize("name", ["iris", "arith"])
+def test_intercept_is_optimal_and_bounded(name):
+    X, y = instance(name)
+    dataset = dataset_of(X, y, N_CLASSES[name])
+    found = solve(dataset, alpha=0.05, memory_limit=LIMIT, tol=1e-8, fit_intercept=True)
+    optimum = fista(X, y, N_CLASSES[name], 0.05, intercept=True)
+    assert found.converged
+    assert found.objective == pytest.approx(optimum, abs=1e-7)
+    assert all(entry["lower"] <= optimum + 1e-9 for entry in found.history)
+
+
+def test_two_classes():
+    X, y = instance("arith")
+    found = solve(Dataset.from_arrays(X, y % 2), alpha=0.05, memory_limit=LIMIT, tol=1e-8)
+    assert found.objective == pytest.approx(fista(X, y % 2, 2, 0.05), abs=1e-7)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_weight_of_two_is_the_sample_twice(intercept):
+    X, y = instance("iris")
+    weights = 1.0 + (np.arange(len(y)) % 3 == 0)
+    repeats = weights.astype(int)
+    options = {"alpha": 0.05, "memory_limit": LIMIT, "tol": 1e-9, "fit_intercept": intercept}
+    weighted = solve(Dataset.from_arrays(X, y), sample_weight=weights, **options)
+    doubled = solve(Dataset.from_arrays(np.repeat(X, repeats, axis=0), np.repeat(y, repeats)), **options)
+    assert weighted.objective == pytest.approx(doubled.objective, rel=3e-9)
+    assert weighted.certificate.gap <= 1e-9
+
+
+def test_scales_are_applied_as_scikit_learn_does():
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    X, y = instance("arith")
+    counts = np.round(X * 4)
+    ours = Dataset.from_arrays(counts, y, weighting=Weighting.named("tfidf"))
+    theirs = Dataset.from_arrays(TfidfTransformer().fit_transform(counts), y)
+    options = {"alpha": 0.02, "memory_limit": LIMIT, "tol": 1e-7}
+    assert solve(ours, **options).objective == pytest.approx(solve(theirs, **options).objective, rel=3e-7)
+
+
+@pytest.mark.parametrize(("intercept", "blocks"), [(False, False), (False, True), (True, True)])
+def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, blocks):
+    dataset, block_bytes = streamed("arith")
+    options = {
+        "alpha": 0.01, "memory_limit": LIMIT, "tol": 1e-6, "fit_intercept": intercept,
+        "block_bytes": block_bytes if blocks else None,
+    }  # fmt: skip
+    kept = Memory()
+    whole = solve(dataset, checkpoint=kept, **options)
+    assert len(kept.saved) >= 3
+    for saved in kept.saved:
+        assert bits(solve(dataset, checkpoint=Memory(saved), **options)) == bits(whole)
+    with pytest.raises(ModelError, match="alpha"):
+        solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | {"alpha": 0.02}))
+
+
+def test_the_number_of_workers_does_not_matter():
+    dataset, block_bytes = streamed("digits")
+    runs = [
+        solve(
+            dataset, alpha=0.05, memory_limit=LIMIT, tol=1e-6, block_bytes=block_bytes, engine=ThreadEngine(n)
+        )
+        for n in (1, 2)
+    ]
+    assert bits(runs[0]) == bits(runs[1])
+
+
+def test_single_precision_scores_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigmc.solvers.plan._SMALL_SCORES", 0)
+    X, y = instance("digits")
+    dataset = Dataset.from_arrays(X, y)
+    options = {"alpha": 0.01, "memory_limit": LIMIT, "tol": 1e-4}
+    plain = solve(dataset, **options)
+    assert plain.plan.score_dtype == np.float32
+    optimum = OPTIMA["digits"][1]
+    assert plain.certificate.lower <= optimum <= plain.objective * (1 + 1e-6)
+    assert plain.objective - optimum <= 1e-4 * optimum
+    from bigmc.solvers import bcd
+
+    original = bcd.plan_memory
+
+    def in_file(**sizes):
+        from dataclasses import replace
+
+        return replace(original(**sizes), scores_on_disk=True)
+
+    monkeypatch.setattr(bcd, "plan_memory", in_file)
+    filed = solve(dataset, scratch=tmp_path, **options)
+    assert bits(filed) == bits(plain)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_is_refused_with_figures():
+    dataset, _ = streamed("digits")
+    with pytest.raises(MemoryLimitError, match=r"labels.*give --memory"):
+        solve(dataset, alpha=0.1, memory_limit=20_000)
+
+
+def test_pass_limit_stops_without_converging():
+    X, y = instance("digits")
+    found = solve(Dataset.from_arrays(X, y), alpha=0.001, memory_limit=LIMIT, tol=1e-9, max_passes=2)
+    assert not found.converged
+    assert found.n_passes <= 2
+    assert found.certificate.gap > 1e-9
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": 0.0}, {"alpha": np.nan}, {"tol": 0.0}, {"step": "long"}, {"loss": "hinge"}]
+)
+def test_wrong_options_are_refused(wrong):
+    X, y = instance("iris")
+    with pytest.raises(BigmcError):
+        solve(Dataset.from_arrays(X, y), **({"alpha": 0.1, "memory_limit": LIMIT} | wrong))
+
+
+def test_numbers_that_are_not_finite_are_an_error():
+    X, y = instance("iris")
+    X[3, 1] = np.nan
+    with pytest.raises(DataError, match="finite"):
+        solve(Dataset.from_arrays(X, y), alpha=0.01, memory_limit=LIMIT)
+
+
+def test_labels_are_needed():
+    X, y = instance("iris")
+    with pytest.raises(DataError, match="class"):
+        solve(Dataset.from_arrays(X, np.zeros(len(y))), alpha=0.1, memory_limit=LIMIT)
