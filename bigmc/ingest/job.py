@@ -299,10 +299,9 @@ class Job:
 def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
     """Return about how many bytes a row of the source takes, from its beginning."""
     if source.data is not None:
-        rows = max(1, source.data.shape[0] if hasattr(source.data, "shape") else source.data.num_rows)
+        rows = max(1, int(source.data.shape[0]))
         arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
-        n_bytes: int = sum(array.nbytes for array in arrays)
-        return n_bytes / rows
+        return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
         n_rows = int(pq.read_metadata(source.path).num_rows)
         return Path(source.path).stat().st_size / max(1, n_rows)

@@ -28,7 +28,7 @@ pa.array([0])
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
 
-PEAK_FACTOR = 3.5
+PEAK_FACTOR = 4
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
 
 FIXED_COST = 16_000_000
