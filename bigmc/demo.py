@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import filecmp
 import os
 import sysconfig
 import tokenize
@@ -16,6 +17,7 @@ from bigmc.progress import ProgressCallback, silent
 
 N_PACKAGES = 12
 LINES_PER_PACKAGE = 25_000
+FEWEST_LINES = 5_000
 SHORTEST_LINE = 16
 MIN_PACKAGES, MIN_LINES = 8, 200_000
 
@@ -57,8 +59,15 @@ def run(
     )
 
     tell("\n2. bigmc ingest: hash words and word pairs into 2^18 columns, keep whole files in one split.")
-    source = {"text": "line", "label": "package", "group": "file"}
-    made = api.ingest(text, dataset, **source, memory_limit=memory_limit, progress=progress)
+    made = api.ingest(
+        text,
+        dataset,
+        text="line",
+        label="package",
+        group="file",
+        memory_limit=memory_limit,
+        progress=progress,
+    )
     info = made.info()
     tell(
         f"   {info['n_samples']:,} rows, {info['nnz']:,} non-zeros, {info['bytes'] / 1e6:.0f} MB on disk"
@@ -94,66 +103,71 @@ def run(
 
 
 def collect(to: Path) -> dict[str, int]:
-    """Write the lines of the largest installed packages as CSV; return the lines of each package.
+    """Write lines of the largest installed packages as CSV; return the number of lines of each package.
 
     Raises
     ------
     DataError
         If fewer than 8 packages or 200,000 lines are found.
     """
-    packages = {name: lines for name, lines in _packages() if len(lines) >= LINES_PER_PACKAGE // 5}
-    largest = sorted(packages, key=lambda name: (-len(packages[name]), name))[:N_PACKAGES]
+    packages = _packages()
+    sizes = {name: sum(file.stat().st_size for file in files) for name, (_, files) in packages.items()}
+    largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:N_PACKAGES]
     counts: dict[str, int] = {}
     aside = to.with_suffix(".tmp")
     with aside.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
         writer.writerow(["line", "package", "file"])
         for name in sorted(largest):
-            lines = packages[name]
+            folder, files = packages[name]
+            lines = [(str(file.relative_to(folder)), line) for file in files for line in _lines(file)]
+            if len(lines) < FEWEST_LINES:
+                continue
             step = max(1.0, len(lines) / LINES_PER_PACKAGE)
             chosen = [lines[int(i * step)] for i in range(int(len(lines) / step))]
-            writer.writerows((line, name, file) for file, line in chosen)
+            writer.writerows((line, name, f"{name}/{file}") for file, line in chosen)
             counts[name] = len(chosen)
     if len(counts) < MIN_PACKAGES or sum(counts.values()) < MIN_LINES:
+        aside.unlink()
         raise DataError(
             f"only {sum(counts.values())} lines of {len(counts)} packages are installed here",
             "install bigmc with its dependencies from PyPI, which bring their sources",
         )
     # A rerun must find the same file: otherwise its dataset would be that of another source.
-    if to.exists() and to.read_bytes() == aside.read_bytes():
+    if to.exists() and filecmp.cmp(to, aside, shallow=False):
         aside.unlink()
     else:
         os.replace(aside, to)
     return counts
 
 
-def _packages() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield each installed package, and the standard library as ``python``, with its (file, line) pairs."""
-    installed = Path(sysconfig.get_path("purelib"))
-    standard = Path(sysconfig.get_path("stdlib"))
-    yield (
-        "python",
-        list(_lines(standard, standard, skip=("site-packages", "dist-packages", "test", "idlelib"))),
-    )
+def _packages() -> dict[str, tuple[Path, list[Path]]]:
+    """Return the folder and source files of every installed package; the standard library is ``python``."""
+    installed, standard = Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("stdlib"))
+    skip = ("site-packages", "dist-packages", "test", "idlelib")
+    packages = {"python": (standard, _sources(standard, skip))}
     for folder in sorted(installed.iterdir()):
-        if folder.is_dir() and (folder / "__init__.py").exists():
-            yield folder.name, list(_lines(folder, installed, skip=()))
+        if (folder / "__init__.py").exists():
+            packages[folder.name] = folder, _sources(folder, skip=())
+    return packages
 
 
-def _lines(folder: Path, root: Path, skip: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _sources(folder: Path, skip: tuple[str, ...]) -> list[Path]:
+    found: list[Path] = []
     for path, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in skip and name != "__pycache__")
-        for name in sorted(files):
-            file = Path(path) / name
-            if file.suffix != ".py":
-                continue
-            try:
-                with tokenize.open(file) as source:
-                    text = source.read()
-            except (OSError, SyntaxError, UnicodeDecodeError):
-                continue
-            relative = str(file.relative_to(root))
-            for line in text.splitlines():
-                stripped = line.strip()
-                if len(stripped) >= SHORTEST_LINE and "\0" not in stripped:
-                    yield relative, stripped
+        found += [Path(path) / name for name in sorted(files) if name.endswith(".py")]
+    return [file for file in found if file.is_file()]
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """Yield each line of a file that has something to say."""
+    try:
+        with tokenize.open(file) as source:
+            text = source.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return
+    for line in text.splitlines():
+        stripped = line.strip()
+        if len(stripped) >= SHORTEST_LINE and "\0" not in stripped:
+            yield stripped

@@ -23,7 +23,10 @@ N_ROWS = 4000
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     path = tmp_path_factory.mktemp("kill") / "rows.csv"
-    rows = ("bad row\n" if i % 997 == 500 else f"word{i % 90} and word{i % 7},{'xyz'[i % 3]}\n" for i in range(N_ROWS))
+    rows = (
+        "bad row\n" if i % 997 == 500 else f"word{i % 90} and word{i % 7},{'xyz'[i % 3]}\n"
+        for i in range(N_ROWS)
+    )
     path.write_text("text,label\n" + "".join(rows))
     return path
 

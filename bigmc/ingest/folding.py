@@ -46,7 +46,8 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
         lowered = plain.astype("<u4").tobytes().decode("utf-32-le").lower()
         table[plain] = np.frombuffer(lowered.encode("utf-32-le"), "<u4")
     flags = np.zeros(len(table), np.uint32)
-    everything = "".join(map(chr, range(0x110000)))
+    # Not by chr(): a million strings of one character would take 90 MB for a moment.
+    everything = np.arange(0x110000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     for pattern, flag in ((r"\w+", folding.IS_WORD), (r"\s+", folding.IS_SPACE)):
         for run in re.finditer(pattern, everything):
             flags[run.start() : run.end()] |= flag

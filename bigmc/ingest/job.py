@@ -25,7 +25,7 @@ from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingest.labels import merge_classes, recode
-from bigmc.ingest.memory import FIXED_COST, divide, prompt_release, refuse_large_chunks
+from bigmc.ingest.memory import FIXED_COST, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingest.names import merge_names
 from bigmc.ingest.part import NAMES, REJECTS, PartWriter, Receipt, Shares
 from bigmc.ingest.readers import TEXT_FORMATS
@@ -182,6 +182,7 @@ class Job:
             raise StoreError(
                 f"{self.to}: {len(missing)} of {len(parts)} parts are missing", "rerun the ingest"
             )
+        trim()
         receipts = [Receipt.read(self.part_folder(part)) for part in parts]
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
         classes = merge_classes((receipt.labels for receipt in receipts), from_text)
@@ -205,7 +206,7 @@ class Job:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
-            memory_limit=(self.limit - FIXED_COST) // 2,
+            memory_limit=(self.limit - FIXED_COST) // 3,
             progress=progress,
         )
 
@@ -298,9 +299,9 @@ class Job:
 def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
     """Return about how many bytes a row of the source takes, from its beginning."""
     if source.data is not None:
-        rows = max(1, source.data.shape[0] if hasattr(source.data, "shape") else source.data.num_rows)
+        rows = max(1, int(source.data.shape[0]))
         arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
-        return float(sum(array.nbytes for array in arrays)) / rows
+        return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
         n_rows = int(pq.read_metadata(source.path).num_rows)
         return Path(source.path).stat().st_size / max(1, n_rows)

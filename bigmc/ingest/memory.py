@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.acero  # loaded by the first group_by, as above
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes
@@ -27,7 +28,7 @@ pa.array([0])
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
 
-PEAK_FACTOR = 3.5
+PEAK_FACTOR = 4
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
 
 FIXED_COST = 16_000_000
@@ -118,3 +119,11 @@ def prompt_release() -> Iterator[None]:
         yield
     finally:
         pa.set_memory_pool(pool)
+        trim()
+
+
+def trim() -> None:
+    """Return the free pages inside the heap, which many small blocks keep apart."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)

@@ -75,7 +75,9 @@ class ShardWriter:
         self._buffers[split] = _Buffer()
         table = pa.concat_tables(buffer.tables, promote_options="permissive")
         folder = self._folder / f"{len(self._entries):03d}"
-        self._entries.append(write_shard(folder, _join(buffer.samples), table, split=split))
+        samples = _join(buffer.samples)
+        del buffer  # the pieces need as much memory as their concatenation
+        self._entries.append(write_shard(folder, samples, table, split=split))
 
 
 def _slice(samples: Samples, start: int, stop: int) -> Samples:

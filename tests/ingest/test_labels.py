@@ -21,7 +21,11 @@ def test_missing_labels(labels, missing):
 
 
 def test_codes_of_parts_become_codes_of_the_dataset():
-    parts = [pa.array(["pear", "fig", "pear"]), pa.array(["apple", "fig"]).dictionary_encode(), pa.array(["kiwi"])]
+    parts = [
+        pa.array(["pear", "fig", "pear"]),
+        pa.array(["apple", "fig"]).dictionary_encode(),
+        pa.array(["kiwi"]),
+    ]
     coders = [LabelCoder() for _ in parts]
     codes = [coder.encode(labels) for coder, labels in zip(coders, parts, strict=True)]
     classes = merge_classes((coder.values for coder in coders), from_text=True)

@@ -22,6 +22,7 @@ Y = np.arange(10) % 2
     [
         (X, {}, "without labels"),
         (X, {"label": "y"}, "no named columns"),
+        (X, {"label": Y, "on_bad_row": "drop"}, "'drop'; choose fail or quarantine"),
         (X, {"label": Y, "text": "t"}, "no named columns"),
         (X, {"label": Y, "group": "g"}, "no named columns"),
         (X, {"label": Y[:5]}, "10 rows but labels"),

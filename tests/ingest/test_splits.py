@@ -65,8 +65,9 @@ def test_split_texts():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a=0.5", "a=2", "a=-1,b=2", "a=nan", "a=x", "a=0.5,a=0.5", "a b=1", "a/b=1", "..=1", "a=0,b=1"]
+    "text",
+    ["", "a=0.5", "a=2", "a=-1,b=2", "a=nan", "a=x", "a=0.5,a=0.5", "a b=1", "a/b=1", "..=1", "a=0,b=1"],
 )
 def test_splits_that_cannot_be(text):
-    with pytest.raises(DataError, match="train=0.8"):
+    with pytest.raises(DataError, match="write it like"):
         parse_splits(text)
