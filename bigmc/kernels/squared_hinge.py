@@ -528,7 +528,7 @@ def gradient_norms(
 @njit(cache=True, nogil=True, fastmath=False)
 def sweep(
     order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes,
-    two_over_n, alpha, line_search, coef, violations,
+    two_over_n, alpha, line_search, negligible, coef, violations,
 ):  # fmt: skip
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -552,6 +552,8 @@ def sweep(
     column_scale : float64 array of shape (n_columns,)
     n_classes : int
     line_search : bool
+    negligible : float
+        Columns with at most this violation are left as they are, which costs one gradient.
     coef : float64 array of shape (n_columns, width)
         Weights of each position; updated.
     violations : float64 array of shape (n_columns,)
@@ -578,13 +580,14 @@ def sweep(
         for r in range(width):
             length += row[r] * row[r]
         length = np.sqrt(length)
-        if length == 0.0:
+        if length == 0.0 or negligible > 0.0:
             _gradient(j, indptr, indices, data, base, scores, labels, gain, sums, own)
             norm = 0.0
             for r in range(width):
-                norm += (scale * (sums[r] - own[r])) ** 2
-            violations[p] = max(np.sqrt(norm) - alpha, 0.0)
-            if np.sqrt(norm) <= alpha:
+                shrunk = alpha * row[r] / length if length > 0.0 else 0.0
+                norm += (scale * (sums[r] - own[r]) + shrunk) ** 2
+            violations[p] = np.sqrt(norm) if length > 0.0 else max(np.sqrt(norm) - alpha, 0.0)
+            if violations[p] <= negligible:
                 continue
         entries = 0
         for s in range(indptr.shape[0]):

@@ -13,6 +13,14 @@ from bigmc.solvers.columns import Columns
 from bigmc.solvers.intercept import improve_intercept
 from bigmc.solvers.problem import Problem
 
+#: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
+#: Near the optimum hardly any column is, and a sweep then costs one gradient: measured 2 to 3 times faster.
+_NEGLIGIBLE = 0.3
+_NEGLIGIBLE_OF_ALPHA = 0.1
+#: Aiming at less than this share of alpha, as gaps of 1e-6 and below need, every column is moved: there
+#: the steps are near the rounding error, and leaving some out was measured to stall ill-conditioned data.
+_FINEST_OF_ALPHA = 1e-4
+
 
 class Sweeper:
     """Sweeps over the columns of a problem.
@@ -52,6 +60,7 @@ class Sweeper:
         violations: NDArray[np.float64],
         chosen: NDArray[np.int64],
         sweep: int,
+        negligible: float = 0.0,
     ) -> float:
         """Take a step for each of the chosen columns.
 
@@ -66,6 +75,8 @@ class Sweeper:
             Positions in `columns`.
         sweep : int
             Number of the sweep, for its shuffle.
+        negligible : float, optional
+            Columns with at most this violation are left as they are.
 
         Returns
         -------
@@ -78,7 +89,7 @@ class Sweeper:
             generator.permutation(chosen), columns.positions, columns.indptr, columns.indices, columns.data,
             columns.base, problem.scores, problem.labels, problem.row_scale, problem.gain,
             problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, problem.alpha,
-            self._line_search, rows, violations,
+            self._line_search, negligible, rows, violations,
         )  # fmt: skip
         largest = float(violations[chosen].max(initial=0.0))
         if not np.isfinite(largest):
@@ -109,6 +120,10 @@ class Sweeper:
         violations = [np.zeros(len(r)) for r in rows]
         everything = [np.arange(len(r)) for r in rows]
         active = everything
+        alpha = self._problem.alpha
+        negligible = min(_NEGLIGIBLE * target, _NEGLIGIBLE_OF_ALPHA * alpha)
+        if target < _FINEST_OF_ALPHA * alpha:
+            negligible = 0.0
         visits = 0
         for k in range(most):
             if visits > self._most_visits:
@@ -118,7 +133,7 @@ class Sweeper:
                 improve_intercept(self._problem, intercept, 1)
             largest = 0.0
             for b in self.shuffled(range(len(held)), n_iter + k):
-                visited = self.sweep(held[b], rows[b], violations[b], active[b], n_iter + k)
+                visited = self.sweep(held[b], rows[b], violations[b], active[b], n_iter + k, negligible)
                 largest = max(largest, visited)
             if largest > target:
                 active = [
