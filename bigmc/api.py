@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bigmc.ingest.rejects import OnBadRow
+    from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -79,7 +79,7 @@ def ingest(
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
-        See :class:`bigmc.ingest.hashing.TextHasher`.
+        See :class:`bigmc.ingestion.hashing.TextHasher`.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
         How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
     split : mapping or str, default={"train": 0.8, "test": 0.2}
@@ -112,7 +112,7 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingest import make_job
+    from bigmc.ingestion import make_job
 
     job = make_job(
         source,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.ingest.features import FeatureSpec, Samples
-from bigmc.ingest.part import set_aside
-from bigmc.ingest.rejects import OnBadRow, Reject, rejects_table
-from bigmc.ingest.source import Batch, Part, Source, expand_sources, read, scan
+from bigmc.ingestion.features import FeatureSpec, Samples
+from bigmc.ingestion.part import set_aside
+from bigmc.ingestion.rejects import OnBadRow, Reject, rejects_table
+from bigmc.ingestion.source import Batch, Part, Source, expand_sources, read, scan
 from bigmc.model import Model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.commit import replacing

@@ -14,7 +14,7 @@ import bigmc
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError
-from bigmc.ingest import job as job_module
+from bigmc.ingestion import job as job_module
 from bigmc.store.verify import verify
 
 N_ROWS = 4000

@@ -27,9 +27,7 @@ def _choose_cache() -> None:
     # Compiled code is executed: only a folder that is this user's own may hold it.
     if fallback.stat().st_uid != os.getuid() or fallback.is_symlink():
         return
-    from numba import config
-
-    config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = str(fallback)
+    os.environ["NUMBA_CACHE_DIR"] = str(fallback)  # read when numba is first imported, below this package
 
 
 _choose_cache()

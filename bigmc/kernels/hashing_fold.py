@@ -9,7 +9,7 @@ char_wb   ``␠word1␠word2␠``                   the same, inside one padded 
 ========  ==================================  =======================================
 
 The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
-or white space (see `bigmc.ingest.hashing.fold_table`).
+or white space (see `bigmc.ingestion.hashing.fold_table`).
 """
 
 from __future__ import annotations

@@ -662,8 +662,10 @@ def sweep(
                 to = row[r] + part * (new[r] - row[r])
                 moved += to * to
                 trial[r] = column_scale[p] * part * (new[r] - row[r])
-            change = 0.5 * two_over_n * _loss_change(
-                j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
+            change = (
+                0.5
+                * two_over_n
+                * _loss_change(j, indptr, indices, data, base, scores, labels, row_scale, gain, trial)
             )
             if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
                 break

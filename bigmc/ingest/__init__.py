@@ -1,5 +1,0 @@
-"""From sources to a dataset: readers, feature hashing, the job that writes shards."""
-
-from bigmc.ingest.prepare import make_job
-
-__all__ = ["make_job"]

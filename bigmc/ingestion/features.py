@@ -1,0 +1,228 @@
+"""Which columns become features, and how: the part of a recipe that a model must repeat at prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy import sparse
+
+from bigmc.errors import DataError
+from bigmc.ingestion.hashing import TextHasher, hash_categories, hash_names
+from bigmc.store.rows import Rows
+
+Samples = Rows | NDArray[Any]
+"""Samples in row order, sparse or as a 2-D array."""
+
+Bad = dict[int, str]
+"""Position of a row in its batch → why it cannot be used."""
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """How the columns of a table, or the columns of a matrix, become features.
+
+    Attributes
+    ----------
+    text : tuple of str
+        Text columns, hashed into ``2**hash_bits`` buckets; the texts of a row add up.
+    categorical : tuple of str
+        Columns hashed as ``name=value``, into the same buckets, as scikit-learn's ``FeatureHasher``.
+    numeric : tuple of str
+        Columns hashed by their name, the value being the weight, into the same buckets.
+    dense : tuple of str
+        Numeric columns that keep a feature of their own, after the buckets.
+    hasher : TextHasher, optional
+        Hashing parameters; None when nothing is hashed.
+    n_own : int
+        Features that a matrix source brings, 0 for tables.
+    """
+
+    text: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    dense: tuple[str, ...] = ()
+    hasher: TextHasher | None = None
+    n_own: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns needed, without repetition."""
+        return tuple(dict.fromkeys((*self.text, *self.categorical, *self.numeric, *self.dense)))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the dataset."""
+        return (self.hasher.n_features if self.hasher else 0) + len(self.dense) + self.n_own
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
+        data = asdict(self) | {"hasher": self.hasher.to_dict() if self.hasher else None}
+        return data | ({"columns": list(self.dense)} if self.dense and self.hasher is None else {})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
+        """Return the specification that :meth:`to_dict` wrote."""
+        names = {key: tuple(data[key]) for key in ("text", "categorical", "numeric", "dense")}
+        hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
+        return cls(**names, hasher=hasher, n_own=data["n_own"])
+
+    def column_names(self, schema: pa.Schema) -> pa.Table:
+        """Return the names of features that are one column each, beside hashed ones, as a names table."""
+        if self.hasher is None:
+            return schema.empty_table()
+        index, sign = hash_names(list(self.numeric), self.hasher.hash_bits)
+        first = self.hasher.n_features
+        rows: dict[str, list[Any]] = {
+            "bucket": [*index.tolist(), *range(first, first + len(self.dense))],
+            "name": [*self.numeric, *self.dense],
+            "sign": [*sign.tolist(), *[1] * len(self.dense)],
+            "count": [None] * (len(self.numeric) + len(self.dense)),
+        }
+        return pa.table({name: rows[name] for name in schema.names}, schema=schema)
+
+    def find_bad(self, table: pa.RecordBatch) -> Bad:
+        """Return the rows whose feature columns cannot be used, with the reason."""
+        self.check_types(table.schema)
+        bad: Bad = {}
+        for name in (*self.text, *self.categorical):
+            for position in np.flatnonzero(_null_mask(table.column(name))):
+                bad.setdefault(int(position), f"column {name!r} is missing")
+        for name in (*self.numeric, *self.dense):
+            values, unreadable = _as_float(table.column(name))
+            for position in np.flatnonzero(unreadable):
+                bad.setdefault(int(position), f"column {name!r} is not a number")
+            for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
+                bad.setdefault(int(position), f"column {name!r} is {values[position]}")
+        return bad
+
+    def check_types(self, schema: pa.Schema) -> None:
+        """Refuse columns whose type does not fit what shall be made of them.
+
+        Raises
+        ------
+        DataError
+            At the first of them; its message names the column and the option that would fit.
+        """
+        for names, fits, wanted, cure in (
+            (self.text, _is_text, "text", "name it with --categorical, --numeric or --dense"),
+            (self.categorical, _is_category, "a category", "give text, integers or booleans"),
+            ((*self.numeric, *self.dense), _is_number, "a number", "name it with --text or --categorical"),
+        ):
+            for name in names:
+                kind = schema.field(name).type
+                if not fits(kind):
+                    raise DataError(f"column {name!r} has type {kind}, which is not {wanted}", cure)
+
+    def transform(self, table: pa.RecordBatch) -> Samples:
+        """Return the features of a batch without bad rows.
+
+        Returns
+        -------
+        Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
+        """
+        dense = [_as_float(table.column(name))[0] for name in self.dense]
+        if self.hasher is None:
+            return np.column_stack(dense) if dense else np.empty((table.num_rows, 0))
+        pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
+        bits = self.hasher.hash_bits
+        for name in self.categorical:
+            indices, signs = hash_categories(_categories(table.column(name)), name, bits)
+            pieces.append(_one_entry_each(indices, signs.astype(np.int16), self.n_features))
+        for name in self.numeric:
+            index, sign = hash_names([name], bits)
+            values = _as_float(table.column(name))[0] * sign[0]
+            pieces.append(_column_entries(int(index[0]), values, self.n_features))
+        for position, values in enumerate(dense):
+            pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
+        return add_rows(pieces, self.n_features)
+
+
+def add_rows(pieces: list[Rows], n_features: int) -> Rows:
+    """Return the sum of batches of the same samples; entries that cancel to zero stay stored."""
+    if len(pieces) == 1:
+        return pieces[0]._replace(n_features=n_features)
+    n_rows = pieces[0].n_rows
+    samples = np.concatenate([np.repeat(np.arange(n_rows), np.diff(p.indptr)) for p in pieces])
+    indices = np.concatenate([p.indices for p in pieces])
+    data = np.concatenate([p.data for p in pieces])
+    wide = data.astype(np.int32) if data.dtype.kind == "i" else data.astype(np.float64)
+    matrix = sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
+    matrix.sum_duplicates()
+    return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
+
+
+def _one_entry_each(indices: NDArray[np.int32], data: NDArray[np.int16], n_features: int) -> Rows:
+    return Rows(np.arange(len(indices) + 1, dtype=np.int64), indices, data, n_features)
+
+
+def _column_entries(index: int, values: NDArray[np.float64], n_features: int) -> Rows:
+    """Return one feature as rows; zeros are not stored, as in ``FeatureHasher``."""
+    stored = values != 0
+    indptr = np.concatenate(([0], np.cumsum(stored))).astype(np.int64)
+    return Rows(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_null(kind)
+        or types.is_string_view(kind)
+        or (types.is_dictionary(kind) and _is_text(kind.value_type))
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, _is_text)
+    return any(fit(kind) for fit in fits)
+
+
+def _is_category(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return a text column as ``string`` or ``large_string``, however it was encoded."""
+    kind = column.type
+    return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
+
+
+def _categories(column: pa.Array) -> pa.Array:
+    """Return category values as the text that Python's ``str`` gives them."""
+    if _is_text(column.type):
+        return plain_text(column)
+    return pa.array([str(value) for value in column.to_pylist()], pa.string())
+
+
+def _null_mask(column: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the column as float64 and which of its values are no numbers (given as NaN)."""
+    if not _is_text(column.type):
+        missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        return np.asarray(values, dtype=np.float64), missing
+    texts = plain_text(column)
+    try:
+        numbers = pc.utf8_trim_whitespace(texts).cast(pa.float64())
+        return np.asarray(numbers.fill_null(np.nan)), _null_mask(texts)
+    except pa.ArrowInvalid:
+        read = [_read_float(text) for text in texts.to_pylist()]
+        return np.array([np.nan if v is None else v for v in read]), np.array([v is None for v in read])
+
+
+def _read_float(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

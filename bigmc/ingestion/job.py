@@ -1,0 +1,354 @@
+"""The ingest job: init → part(i) → finish.
+
+``init`` cuts the sources into parts and writes the plan. Each part is read, hashed and written by one
+worker into a folder of its own, which appears by a rename once it is complete. ``finish`` refuses while
+a part is missing; it numbers the shards, gives the labels their final codes and publishes the manifest.
+Killed at any moment, the same job continues with the parts that are not there yet.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bigmc import __version__
+from bigmc.engine import Engine
+from bigmc.errors import DataError, StoreError
+from bigmc.ingestion.labels import merge_classes, recode
+from bigmc.ingestion.memory import FIXED_COST, divide, prompt_release, refuse_large_chunks, trim
+from bigmc.ingestion.names import merge_names
+from bigmc.ingestion.part import NAMES, REJECTS, PartWriter, Receipt, Shares
+from bigmc.ingestion.readers import TEXT_FORMATS
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.rejects import REJECT_SCHEMA
+from bigmc.ingestion.source import Part, Source, scan
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
+from bigmc.store.dataset import Dataset
+from bigmc.store.layout import (
+    CLASSES,
+    GROUP,
+    MANIFEST,
+    ROWS_TABLE,
+    SHARDS,
+    STATISTICS,
+    WIP,
+    ShardEntry,
+    read_manifest,
+    shard_folder,
+)
+from bigmc.store.publish import finish_dataset
+from bigmc.store.write import write_rows_table
+
+ROWS_PER_PART = 60_000
+"""Rows of the largest split in a part: a little below a full shard."""
+
+SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
+"""Bounds on the source bytes of a part."""
+
+NAMES_BYTES = 50_000_000
+"""Largest table of feature names of a dataset."""
+
+_OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
+
+FINAL = {b"bigmc": b"final label codes"}
+"""Mark of a table whose labels are codes of the dataset and no longer of its part."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One ingest, ready to run.
+
+    Attributes
+    ----------
+    to : Path
+        Dataset to make.
+    sources : sequence of Source
+        What to read.
+    recipe : Recipe
+        What to make of it.
+    limit : int
+        Memory limit in bytes, above the bare process.
+    scan_options : mapping
+        Passed to :func:`bigmc.ingestion.source.scan`.
+    """
+
+    to: Path
+    sources: Sequence[Source]
+    recipe: Recipe
+    limit: int
+    scan_options: Mapping[str, Any]
+
+    def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
+        """Do whatever of the job is left to do and return the dataset.
+
+        Raises
+        ------
+        DataError
+            If the input cannot be used, or the target was made with other parameters.
+        BusyError
+            If another process is at work on the target.
+        MemoryLimitError
+            If the memory limit cannot work.
+        """
+        if not self._is_done():
+            self._refuse_foreign_folder()
+            self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
+            with exclusive(self.to / WIP / "lock"), prompt_release():
+                if not self._is_done():  # by the process that held the lock before
+                    parts = self.init(progress)
+                    n_workers, shares = self._divide(engine, self._n_features(parts))
+                    refuse_large_chunks(parts, self.limit // n_workers)
+                    self.run_parts(parts, shares, engine, n_workers, progress)
+                    self.finish(parts, progress)
+        shutil.rmtree(self.to / WIP, ignore_errors=True)
+        return Dataset.open(self.to)
+
+    def init(self, progress: ProgressCallback) -> list[Part]:
+        """Cut the sources into parts and write the plan, or read the plan of an interrupted run.
+
+        Unfinished work of another recipe is cleared away: nobody asks for it any more, as after a bad row
+        was mended, or ``--on-bad-row quarantine`` added.
+        """
+        plan = self.to / WIP / "plan.json"
+        if plan.exists():
+            stored = json.loads(plan.read_text())
+            if not self.recipe.differences(stored["recipe"]):
+                return [Part.from_dict(part) for part in stored["parts"]]
+            plan.unlink()
+        for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for name in (NAMES, REJECTS):
+            (self.to / name).unlink(missing_ok=True)
+        n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
+        progress(Progress("scan", 0, n_bytes, "bytes"))
+        parts = scan(self.sources, self._part_bytes(), **self.scan_options)
+        if not parts:
+            raise DataError(
+                f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
+            )
+        progress(Progress("scan", n_bytes, n_bytes, "bytes"))
+        self._parts_folder.mkdir(parents=True, exist_ok=True)
+        stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
+        write_atomic(plan, json.dumps(stored).encode())
+        return parts
+
+    def run_parts(
+        self,
+        parts: Sequence[Part],
+        shares: Shares,
+        engine: Engine,
+        n_workers: int,
+        progress: ProgressCallback,
+    ) -> None:
+        """Write every part that is not there yet, ``n_workers`` at a time."""
+        meter = _Meter(parts, progress)
+        slots = threading.Semaphore(n_workers)
+
+        def write(part: Part) -> None:
+            folder = self.part_folder(part)
+            if folder.exists():
+                meter.skip(part)
+                return
+            with slots:
+                for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, shares, folder).run():
+                    meter.add(n_rows, n_bytes)
+
+        for _ in engine.map(write, parts):
+            pass
+
+    def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
+        """Publish the dataset: number the shards, give labels their final codes, write the manifest.
+
+        Raises
+        ------
+        StoreError
+            If a part is missing.
+        DataError
+            If the rows hold fewer than two classes, or no feature at all.
+        """
+        missing = [part.index for part in parts if not self.part_folder(part).exists()]
+        if missing:
+            raise StoreError(
+                f"{self.to}: {len(missing)} of {len(parts)} parts are missing", "rerun the ingest"
+            )
+        trim()
+        receipts = [Receipt.read(self.part_folder(part)) for part in parts]
+        from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
+        classes = merge_classes((receipt.labels for receipt in receipts), from_text)
+        entries = list(self._place_shards(parts, receipts, classes))
+        n_features = self._n_features(parts)
+        if not sum(entry.nnz for entry in entries):
+            raise DataError(
+                f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
+            )
+        own = n_features if not self.recipe.features.columns else 0
+        features = replace(self.recipe.features, n_own=own)
+        finish_dataset(
+            self.to,
+            entries,
+            classes=np.array(classes),
+            n_features=n_features,
+            weighting=self.recipe.weighting,
+            features=features.to_dict(),
+            provenance={"recipe": self.recipe.to_dict(), "bigmc": __version__},
+            rows_in=sum(receipt.rows_in for receipt in receipts),
+            rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
+            signature=self.recipe.signature,
+            extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
+            memory_limit=(self.limit - FIXED_COST) // 3,
+            progress=progress,
+        )
+
+    def part_folder(self, part: Part) -> Path:
+        """Return the folder that a finished part has."""
+        return self._parts_folder / f"{part.index:06d}"
+
+    def _n_features(self, parts: Sequence[Part]) -> int:
+        return self.recipe.features.n_features or int(parts[0].options.get("n_features", 0))
+
+    def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
+        return divide(self.limit, engine.n_workers, n_features, self.recipe.names)
+
+    @property
+    def _parts_folder(self) -> Path:
+        return self.to / WIP / "parts"
+
+    def _part_bytes(self) -> int:
+        """Return how many source bytes hold about one shard of the largest split."""
+        largest = max(self.recipe.splits.values())
+        row_bytes = bytes_per_row(self.sources[0])
+        return int(np.clip(row_bytes * ROWS_PER_PART / largest, SMALLEST_PART, LARGEST_PART))
+
+    def _is_done(self) -> bool:
+        if not (self.to / MANIFEST).exists():
+            return False
+        manifest = read_manifest(self.to)
+        if manifest.signature != self.recipe.signature:
+            differences = self.recipe.differences(manifest.provenance.get("recipe", {}))
+            raise DataError(
+                f"the dataset {self.to} was made with other parameters ({'; '.join(differences)})",
+                "delete it, or give another --to",
+            )
+        return True
+
+    def _refuse_foreign_folder(self) -> None:
+        """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed."""
+        if self.to.is_dir():
+            here = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
+            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(PARTIAL)}
+            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts"}):
+                return
+        elif not self.to.exists():
+            return
+        raise DataError(f"{self.to} exists and is not a bigmc dataset", "give another --to")
+
+    def _place_shards(
+        self, parts: Sequence[Part], receipts: Iterable[Receipt], classes: list[object]
+    ) -> Iterable[ShardEntry]:
+        """Move the shards to their final places; each step may have been done by an earlier attempt."""
+        (self.to / SHARDS).mkdir(exist_ok=True)
+        number = 0
+        for part, receipt in zip(parts, receipts, strict=True):
+            codes = recode(receipt.labels, classes)
+            for local in receipt.shards:
+                source, target = self.part_folder(part) / local.name, shard_folder(self.to, f"{number:06d}")
+                if not target.exists():
+                    _recode_labels(source, local, codes)
+                    source.rename(target)
+                files = (f for f in local.files if f.path != ROWS_TABLE)
+                table = file_entry(target / ROWS_TABLE, target)
+                yield replace(local, name=target.name, files=(*files, table))
+                number += 1
+        fsync_folder(self.to / SHARDS)
+
+    def _write_names(self, parts: Sequence[Part]) -> list[str]:
+        tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
+        if not tables:
+            return []
+        limit = min(NAMES_BYTES, self.limit // 16)
+        names = merge_names((pq.read_table(path) for path in tables), max_bytes=limit)
+        columns = self.recipe.features.column_names(names.schema)
+        with replacing(self.to / NAMES) as file:
+            pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
+        return [NAMES]
+
+    def _write_rejects(self, parts: Sequence[Part]) -> list[str]:
+        tables = [path for part in parts if (path := self.part_folder(part) / REJECTS).exists()]
+        if not tables:
+            return []
+        with (
+            replacing(self.to / REJECTS) as file,
+            pq.ParquetWriter(file, REJECT_SCHEMA, compression="zstd") as writer,
+        ):
+            for path in tables:
+                writer.write_table(pq.read_table(path))
+        return [REJECTS]
+
+
+def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
+    """Return about how many bytes a row of the source takes, from its beginning."""
+    if source.data is not None:
+        rows = max(1, int(source.data.shape[0]))
+        arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
+        return sum(int(array.nbytes) for array in arrays) / rows
+    if source.format == "parquet":
+        n_rows = int(pq.read_metadata(source.path).num_rows)
+        return Path(source.path).stat().st_size / max(1, n_rows)
+    try:
+        with pa.input_stream(source.path) as stream:  # decompresses by the ending of the name
+            head = stream.read(sample)
+    except (OSError, pa.ArrowException):
+        return 1.0  # the reader will say what is wrong with the file
+    return float(len(head)) / max(1, int(head.count(b"\n")))
+
+
+def _recode_labels(folder: Path, entry: ShardEntry, codes: np.ndarray[Any, np.dtype[np.int32]]) -> None:
+    """Replace the label codes of a part in a shard's table by those of the dataset, once."""
+    table = pq.read_table(folder / ROWS_TABLE)
+    metadata = table.schema.metadata or {}
+    if FINAL.items() <= metadata.items():
+        return
+    labels = pa.array(codes[table.column("label").to_numpy()])
+    table = table.set_column(table.schema.get_field_index("label"), "label", labels)
+    write_rows_table(folder, entry, table.replace_schema_metadata({**metadata, **FINAL}))
+
+
+class _Meter:
+    """Adds up what the workers did and tells it."""
+
+    def __init__(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
+        self._rows, self._bytes = 0, 0
+        self._total = sum(part.n_rows for part in parts)
+        self._skipped = 0
+        self._progress = progress
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+
+    def skip(self, part: Part) -> None:
+        """Count a part that an earlier run wrote."""
+        with self._lock:
+            self._skipped += part.n_rows
+            self._tell()
+
+    def add(self, n_rows: int, n_bytes: int) -> None:
+        """Count a batch."""
+        with self._lock:
+            self._rows += n_rows
+            self._bytes += n_bytes
+            self._tell()
+
+    def _tell(self) -> None:
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        facts = {"rows/s": self._rows / seconds, "MB/s": self._bytes / seconds / 1e6}
+        self._progress(Progress("ingest", self._rows + self._skipped, self._total, "rows", facts))

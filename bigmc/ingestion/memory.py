@@ -1,0 +1,129 @@
+"""How much memory ingest takes: the share of each worker, and allocators that give back what is freed.
+
+The limit counts what a run adds to the bare process, which is the interpreter and the libraries that
+ingest imports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.acero  # loaded by the first group_by, as above
+from numba.core.registry import cpu_target
+
+from bigmc.budget import MemoryLimitError, format_bytes
+from bigmc.ingestion.part import Shares
+from bigmc.ingestion.source import Part
+
+# Numba imports 116 modules (52 MB) at the first call of a kernel, pyarrow imports pandas (37 MB, where it
+# is installed) at the first conversion. They are imported libraries like the others, so they are loaded
+# with them and not in the middle of a run.
+cpu_target.target_context.refresh()
+pa.array([0])
+
+BATCH_COST = 32
+"""Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
+
+PEAK_FACTOR = 4
+"""Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
+
+FIXED_COST = 16_000_000
+"""Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing."""
+
+FEATURE_COST = 16
+"""Bytes per feature while a shard is written: counts of its columns, and their offsets."""
+
+NAME_COST = 256
+"""Bytes per name counted: 64 in the counter, the rest when it becomes a table."""
+
+LARGEST_CAPACITY = 1 << 16
+"""Most names counted in a part."""
+
+SMALLEST_WORKER = 12_000_000
+"""With less than this a worker would write shards of a few thousand rows."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_LARGE_BLOCK = 1 << 18
+
+
+def divide(limit: int, n_workers: int, n_features: int, names: bool) -> tuple[int, Shares]:
+    """Return how many workers a memory limit allows, and the share of each.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes above the bare process.
+    n_workers : int
+        Workers wanted.
+    n_features : int
+        Width of the dataset: a shard is sorted by counting, which takes some bytes per feature.
+    names : bool
+        Whether names of hashed features are counted.
+
+    Raises
+    ------
+    MemoryLimitError
+        If it does not allow one worker.
+    """
+    smallest = SMALLEST_WORKER + FEATURE_COST * n_features
+    if limit < FIXED_COST + smallest:
+        raise MemoryLimitError(
+            f"ingest of {n_features:,} features with a memory limit of {format_bytes(limit)} cannot work",
+            f"give --memory {-(-(FIXED_COST + smallest) // 10**6)}MB or more"
+            + (", or fewer --hash-bits" if FEATURE_COST * n_features > SMALLEST_WORKER else ""),
+        )
+    n_workers = min(n_workers, (limit - FIXED_COST) // smallest)
+    mine = (limit - FIXED_COST) // n_workers - FEATURE_COST * n_features
+    batch_bytes = int(np.clip(mine // (4 * BATCH_COST), 1 << 16, 4 << 20))
+    capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if names else 0
+    buffer_bytes = int((mine - batch_bytes * BATCH_COST - capacity * NAME_COST) / PEAK_FACTOR)
+    return n_workers, Shares(batch_bytes, buffer_bytes, capacity)
+
+
+def refuse_large_chunks(parts: Sequence[Part], share: int) -> None:
+    """Refuse chunks of dask arrays, which are computed whole, if a worker cannot hold them.
+
+    Raises
+    ------
+    MemoryLimitError
+        With the size of the largest chunk.
+    """
+    largest = max((part.n_bytes for part in parts if part.format == "dask"), default=0)
+    if 2 * largest > share:
+        raise MemoryLimitError(
+            f"a chunk of the dask array has {format_bytes(largest)}, a worker may use {format_bytes(share)}",
+            "rechunk the array to fewer rows per chunk, or give more memory or fewer threads",
+        )
+
+
+@contextmanager
+def prompt_release() -> Iterator[None]:
+    """Let freed memory go back to the system at once, so that the peak is that of what is in use.
+
+    By default each thread of glibc's malloc keeps a heap of its own and raises the size from which
+    blocks are returned, and Arrow's allocator keeps what it has; together they held three times what was
+    in use.
+    """
+    pool = pa.default_memory_pool()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc; musl returns freed memory anyway
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+        libc.mallopt(_M_TRIM_THRESHOLD, _LARGE_BLOCK)
+        libc.mallopt(_M_ARENA_MAX, 2)
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(pool)
+        trim()
+
+
+def trim() -> None:
+    """Return the free pages inside the heap, which many small blocks keep apart."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)

@@ -1,0 +1,254 @@
+"""One part of an ingest: read, set bad rows aside, hash, split, write; then appear by a rename."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bigmc.ingestion.features import Bad, FeatureSpec, Samples, plain_text
+from bigmc.ingestion.labels import MISSING, LabelCoder, find_missing
+from bigmc.ingestion.names import NameCounter
+from bigmc.ingestion.readers import TEXT_FORMATS
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
+from bigmc.ingestion.source import Batch, Part, Source, read
+from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
+from bigmc.ingestion.writer import ShardWriter
+from bigmc.store.commit import fsync_folder, replacing, write_atomic
+from bigmc.store.layout import ShardEntry
+from bigmc.store.rows import Rows
+
+RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What one worker may use.
+
+    Attributes
+    ----------
+    batch_bytes : int
+        Source bytes read at once.
+    buffer_bytes : int
+        Bytes of samples collected before a shard is written.
+    name_capacity : int
+        Feature names counted; 0 keeps no names.
+    """
+
+    batch_bytes: int
+    buffer_bytes: int
+    name_capacity: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a finished part holds; plain data, stored beside it.
+
+    Attributes
+    ----------
+    part : int
+        Number of the part.
+    rows_in, rows_quarantined : int
+        Rows read, and rows set aside.
+    labels : list
+        Labels by their code within the part.
+    shards : tuple of ShardEntry
+        Shards in the order written.
+    """
+
+    part: int
+    rows_in: int
+    rows_quarantined: int
+    labels: list[object] = field(default_factory=list)
+    shards: tuple[ShardEntry, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the receipt as JSON."""
+        return json.dumps(self.__dict__ | {"shards": [entry.to_dict() for entry in self.shards]})
+
+    @classmethod
+    def read(cls, folder: Path) -> Receipt:
+        """Return the receipt of the part in ``folder``."""
+        data = json.loads((folder / RECEIPT).read_text())
+        return cls(**data | {"shards": tuple(ShardEntry.from_dict(entry) for entry in data["shards"])})
+
+
+class PartWriter:
+    """Turn one part of the sources into shards.
+
+    Parameters
+    ----------
+    part : Part
+        What to read.
+    sources : sequence of Source
+        Where from.
+    recipe : Recipe
+        What to make of it.
+    shares : Shares
+        Memory of this worker.
+    folder : Path
+        Folder of the finished part; nothing is visible there before all of it is.
+    """
+
+    def __init__(
+        self, part: Part, sources: Sequence[Source], recipe: Recipe, shares: Shares, folder: Path
+    ) -> None:
+        self._part, self._sources, self._recipe, self._shares = part, sources, recipe, shares
+        self._folder = folder
+        self._aside = folder.with_name(f".{folder.name}.partial")
+        self._labels = LabelCoder()
+        self._rejects: list[Reject] = []
+        hasher = recipe.features.hasher
+        self._names = (
+            NameCounter(hasher, shares.name_capacity)
+            if hasher is not None and recipe.features.text and shares.name_capacity
+            else None
+        )
+
+    def run(self) -> Iterator[tuple[int, int]]:
+        """Write the part, yielding the rows and source bytes done after each batch."""
+        shutil.rmtree(self._aside, ignore_errors=True)
+        self._aside.mkdir(parents=True)
+        recipe, part = self._recipe, self._part
+        writer = ShardWriter(self._aside, recipe.splits, self._shares.buffer_bytes)
+        rows_in = 0
+        for batch in read(
+            part,
+            recipe.columns or None,
+            sources=self._sources,
+            batch_bytes=self._shares.batch_bytes,
+            on_bad_row=recipe.on_bad_row,
+        ):
+            rows_in += batch.n_rows + len(batch.rejects)
+            self._rejects += batch.rejects
+            good = self._set_bad_aside(batch)
+            if self._names is not None:
+                for name in recipe.features.text:
+                    self._names.update(plain_text(good.table.column(name)))
+            for split, samples, table in self._samples(good):
+                writer.add(split, samples, table)
+            yield batch.n_rows + len(batch.rejects), batch.n_bytes
+        self._commit(
+            Receipt(part.index, rows_in, len(self._rejects), self._labels.values, tuple(writer.close()))
+        )
+
+    def _set_bad_aside(self, batch: Batch) -> Batch:
+        """Return the batch without rows whose label or features cannot be used."""
+        bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table)
+        if self._recipe.group is not None:
+            missing = find_missing(batch.table.column(self._recipe.group))
+            reason = f"the group {self._recipe.group!r} is missing"
+            bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), reason)
+        missing = find_missing(self._label_column(batch))
+        bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING)
+        good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
+        self._rejects += rejects
+        return good
+
+    def _label_column(self, batch: Batch) -> pa.Array:
+        if self._recipe.label is None:
+            return batch.labels
+        return batch.table.column(self._recipe.label)
+
+    def _samples(self, batch: Batch) -> Iterator[tuple[str, Samples, pa.Table]]:
+        """Yield the samples of each split with their table."""
+        recipe = self._recipe
+        codes = self._labels.encode(self._label_column(batch))
+        if recipe.group is None:
+            fractions = row_fractions(batch.row, recipe.seed)
+        else:
+            fractions = group_fractions(batch.table.column(recipe.group), recipe.seed)
+        assigned = assign_splits(fractions, recipe.splits)
+        for number, split in enumerate(recipe.splits):
+            chosen = assigned == number
+            if not chosen.any():
+                continue
+            mine = select(batch, chosen)
+            columns = {"label": codes[chosen], "row_id": mine.row}
+            columns |= {name: mine.table.column(name) for name in recipe.keep}
+            yield split, samples_of(mine, recipe.features), pa.table(columns)
+
+    def _commit(self, receipt: Receipt) -> None:
+        if self._names is not None:
+            with replacing(self._aside / NAMES) as file:
+                pq.write_table(self._names.table(), file, compression="zstd")
+        if self._rejects:
+            with replacing(self._aside / REJECTS) as file:
+                pq.write_table(rejects_table(self._rejects), file, compression="zstd")
+        write_atomic(self._aside / RECEIPT, receipt.to_json().encode())
+        os.replace(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
+        fsync_folder(self._folder.parent)
+
+
+def samples_of(batch: Batch, features: FeatureSpec) -> Samples:
+    """Return the features of a batch without bad rows."""
+    if batch.table is not None:
+        return features.transform(batch.table)
+    if batch.matrix is None:
+        raise ValueError("a batch has a table or a matrix")
+    return batch.matrix
+
+
+def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:
+    """Return the batch without its bad rows, and these with their reasons.
+
+    Raises
+    ------
+    DataError
+        At the first bad row, when it shall stop the run.
+    """
+    if not bad:
+        return batch, []
+    good = np.ones(batch.n_rows, dtype=bool)
+    good[list(bad)] = False
+    rejects = [_reject(batch, part, position, reason) for position, reason in bad.items()]
+    return select(batch, good), settle(rejects, on_bad_row)
+
+
+def _reject(batch: Batch, part: Part, position: int, reason: str) -> Reject:
+    shown = None
+    if batch.table is not None:
+        shown = json.dumps(batch.table.slice(position, 1).to_pylist()[0], default=str)[:RAW_LIMIT]
+    return Reject(
+        batch.path,
+        int(batch.line[position]),
+        int(batch.row[position]),
+        reason,
+        shown,
+        "line" if part.format in TEXT_FORMATS else "row",
+    )
+
+
+def select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
+    """Return the marked rows of a batch; its rejects and bytes stay with the original."""
+    if rows.all():
+        return batch
+    mask = pa.array(rows)
+    return Batch(
+        table=None if batch.table is None else batch.table.filter(mask),
+        matrix=None if batch.matrix is None else _select_samples(batch.matrix, rows),
+        labels=None if batch.labels is None else batch.labels.filter(mask),
+        row=batch.row[rows],
+        line=batch.line[rows],
+        path=batch.path,
+        n_bytes=0,
+        rejects=[],
+    )
+
+
+def _select_samples(samples: Samples, rows: NDArray[np.bool_]) -> Samples:
+    if not isinstance(samples, Rows):
+        return samples[rows]
+    entries = np.diff(samples.indptr)
+    kept = np.repeat(rows, entries)
+    indptr = np.concatenate([[0], np.cumsum(entries[rows])]).astype(np.int64)
+    return Rows(indptr, samples.indices[kept], samples.data[kept], samples.n_features)

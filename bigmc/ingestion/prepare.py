@@ -1,0 +1,195 @@
+"""From what the user asked to a job, checked against the sources before any work starts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from bigmc.errors import DataError
+from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.hashing import TextHasher
+from bigmc.ingestion.job import Job
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.rejects import OnBadRow
+from bigmc.ingestion.source import Source, expand_sources, schema
+from bigmc.ingestion.splits import check_splits, parse_splits
+from bigmc.store.weighting import Weighting
+
+DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
+
+ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries"})
+"""Columns that every ``rows.parquet`` has."""
+
+MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
+"""Formats that bring features and labels of their own, without names of columns."""
+
+
+def make_job(
+    source: Any,
+    to: Path,
+    *,
+    text: Sequence[str],
+    label: Any,
+    categorical: Sequence[str],
+    numeric: Sequence[str],
+    dense: Sequence[str],
+    keep: Sequence[str],
+    hash_bits: int,
+    ngrams: tuple[int, int],
+    analyzer: str,
+    lowercase: bool,
+    weighting: str | None,
+    split: Mapping[str, float] | str | None,
+    group: str | None,
+    seed: int,
+    n_features: int | None,
+    names: bool,
+    limit: int,
+    on_bad_row: str,
+    format: str | None,
+) -> Job:
+    """Return the job; see :func:`bigmc.api.ingest` for the parameters.
+
+    Raises
+    ------
+    DataError
+        If a parameter, a column or a source cannot be used.
+    """
+    if on_bad_row not in get_args(OnBadRow):
+        raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
+    names_column = isinstance(label, str)
+    _refuse_repeated((*text, *categorical, *numeric, *dense))
+    _refuse_repeated(keep)
+    sources = expand_sources(source, format, None if names_column else label)
+    hashed = bool(text or categorical or numeric)
+    hasher = TextHasher(analyzer, tuple(ngrams), hash_bits, lowercase) if hashed else None  # type: ignore[arg-type]
+    if sources[0].format in MATRICES:
+        _refuse_columns((*text, *categorical, *numeric, *dense, *keep), group, names_column, sources[0])
+        features = FeatureSpec(n_own=_width(sources, n_features))
+        has_dense = sources[0].format in ("array", "dask")
+        label_column = None
+    else:
+        features = FeatureSpec(tuple(text), tuple(categorical), tuple(numeric), tuple(dense), hasher)
+        label_column = _check_columns(features, label, names_column, sources[0])
+        _check_kept(keep)
+        if n_features is not None:
+            raise DataError(
+                f"{sources[0].path}: --n-features is the width of svmlight data, not of {sources[0].format}",
+                "leave it out; --hash-bits says how many features hashing makes",
+            )
+        has_dense = not hashed
+    splits = parse_splits(split) if isinstance(split, str) else check_splits(split or DEFAULT_SPLITS)
+    recipe = Recipe(
+        sources=tuple(identify(s) for s in sources),
+        features=features,
+        weighting=_weighting(weighting or ("l2" if hashed else "counts"), has_dense),
+        label=label_column,
+        splits=splits,
+        group=group,
+        keep=tuple(keep),
+        seed=int(seed),
+        on_bad_row=on_bad_row,  # type: ignore[arg-type]
+        n_features=n_features,
+        names=names,
+    )
+    types = {name: pa.string() for name in features.text}
+    if sources[0].format not in MATRICES:
+        features.check_types(schema(sources, recipe.columns, types=types))
+    options: dict[str, Any] = {"types": types, "n_features": n_features}
+    return Job(to, sources, recipe, limit, options)
+
+
+def identify(source: Source) -> dict[str, Any]:
+    """Return what tells a source from another one: path, size and time of change, or a digest."""
+    data = source.data
+    if data is None:
+        file = Path(source.path).resolve()
+        status = file.stat()
+        return {
+            "path": str(file),
+            "format": source.format,
+            "bytes": status.st_size,
+            "changed": status.st_mtime_ns,
+        }
+    digest = hashlib.sha256()
+    if source.format == "dask":
+        digest.update(str(data.name).encode())  # dask names an array by a token of how it is made
+    elif source.format == "table":
+        for batch in data.to_batches():
+            digest.update(batch.serialize())
+    else:
+        arrays = (data.indptr, data.indices, data.data) if sparse.issparse(data) else (data,)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+    if source.labels is not None:
+        digest.update(repr(np.asarray(source.labels).tolist()).encode())
+    shape = [int(n) for n in data.shape]
+    return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
+
+
+def _check_columns(features: FeatureSpec, label: Any, names_column: bool, source: Source) -> str:
+    if not features.columns:
+        raise DataError(
+            f"{source.path}: no column is named to learn from",
+            "name some with --text, --categorical or --dense",
+        )
+    if not names_column:
+        raise DataError(f"{source.path}: no label column is named", "name it with --label")
+    if label in features.columns:
+        raise DataError(f"the column {label!r} is the label and a feature", "leave it out of the features")
+    return str(label)
+
+
+def _refuse_repeated(columns: Sequence[str]) -> None:
+    for name in columns:
+        if columns.count(name) > 1:
+            raise DataError(f"the column {name!r} is named {columns.count(name)} times", "name it once")
+
+
+def _check_kept(keep: Sequence[str]) -> None:
+    for name in keep:
+        if name in ROW_COLUMNS:
+            raise DataError(
+                f"the column {name!r} cannot be kept: rows.parquet has one of its own by that name",
+                "rename the column",
+            )
+
+
+def _weighting(name: str, has_dense: bool) -> Weighting:
+    weighting = Weighting.named(name)
+    if has_dense and (weighting.binary or weighting.idf):
+        raise DataError(
+            f"{name} weighting counts the stored entries, and dense columns store them all",
+            "use --weighting counts or l2",
+        )
+    return weighting
+
+
+def _refuse_columns(columns: Sequence[str], group: str | None, names_column: bool, source: Source) -> None:
+    if columns or group is not None or names_column:
+        raise DataError(
+            f"{source.path}: {source.format} data has no named columns",
+            "leave out --text, --label and other columns"
+            if source.format == "svmlight"
+            else "pass labels as label=y",
+        )
+    if source.data is not None and source.labels is None:
+        raise DataError(f"{source.path}: an array without labels", "pass them as label=y")
+
+
+def _width(sources: Sequence[Source], n_features: int | None) -> int:
+    """Return the number of features of matrix sources; 0 where only the scan can tell."""
+    widths = {int(source.data.shape[1]) for source in sources if source.data is not None}
+    if n_features is not None and not 0 < n_features < 2**31:
+        raise DataError(f"n_features is {n_features}", "give a width from 1 to 2,147,483,647")
+    if widths and n_features is not None and widths != {n_features}:
+        raise DataError(f"the array has {max(widths)} features, not {n_features}", "leave n_features out")
+    if len(widths) > 1:
+        raise DataError(f"the arrays have different widths: {sorted(widths)}", "pass arrays of one width")
+    return widths.pop() if widths else n_features or 0

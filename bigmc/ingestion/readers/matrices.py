@@ -1,0 +1,182 @@
+"""Feature matrices in memory or behind dask: NumPy, SciPy sparse, dask arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.ingestion.readers.base import Batch, Part, ScanOptions, Source, number
+from bigmc.ingestion.readers.tables import in_memory, row_ranges
+from bigmc.ingestion.rejects import OnBadRow, Reject, settle
+from bigmc.kernels.records import first_not_finite
+from bigmc.store.rows import Rows
+
+_STORED = (np.int8, np.int16, np.int32, np.float32, np.float64)
+
+
+def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
+    """Return values in one of the dtypes of the store: int8, int16, int32, float32 or float64.
+
+    The change is exact; values that no such dtype holds exactly are refused.
+    """
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype in _STORED:
+        return values
+    if values.dtype == np.bool_:
+        return values.view(np.int8)
+    if values.dtype == np.float16:
+        return values.astype(np.float32)
+    if values.dtype.kind not in "iu":
+        raise DataError(
+            f"{path}: values of type {values.dtype} are not numbers of the kind needed",
+            "pass integers, booleans or floats up to 64 bits",
+        )
+    lo, hi = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for kind in (np.int16, np.int32):
+        if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max:
+            return values.astype(kind)
+    if max(-lo, hi) > 1 << 53:
+        raise DataError(f"{path}: integers above 2**53 are not exact as float64", "scale the values down")
+    return values.astype(np.float64)
+
+
+def bad_entries(matrix: Rows | NDArray[Any], n_rows: int) -> dict[int, tuple[int, float]]:
+    """Return, by row position, the first feature that is NaN or infinite, and its value."""
+    if isinstance(matrix, Rows):
+        indptr, values = matrix.indptr, matrix.data
+    else:
+        width = matrix.shape[1]
+        indptr, values = np.arange(n_rows + 1, dtype=np.int64) * width, matrix.reshape(-1)
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return {}
+    found = np.empty(n_rows, dtype=np.int64)
+    first_not_finite(indptr, np.ascontiguousarray(values), found)
+    bad: dict[int, tuple[int, float]] = {}
+    for i in np.flatnonzero(found >= 0):
+        at = int(found[i])
+        feature = int(matrix.indices[at]) if isinstance(matrix, Rows) else at - int(indptr[i])
+        bad[int(i)] = feature, float(values[at])
+    return bad
+
+
+def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | NDArray[Any]:
+    """Return the rows that are marked."""
+    if keep.all():
+        return matrix
+    if not isinstance(matrix, Rows):
+        return matrix[keep]
+    counts = np.diff(matrix.indptr)
+    entries = np.repeat(keep, counts)
+    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts[keep])])
+    return Rows(indptr, matrix.indices[entries], matrix.data[entries], matrix.n_features)
+
+
+def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
+    """Return a slice as `Rows`, duplicates summed as SciPy does, or as a dense array."""
+    if not sp.issparse(matrix):
+        return stored_dtype(np.ascontiguousarray(matrix), path)
+    compressed = sp.csr_array(matrix)
+    if not compressed.has_canonical_format:
+        if compressed is matrix or np.shares_memory(compressed.data, matrix.data):
+            compressed = compressed.copy()
+        compressed.sum_duplicates()
+    return Rows(
+        compressed.indptr.astype(np.int64),
+        compressed.indices.astype(np.int32, copy=False),
+        stored_dtype(compressed.data, path),
+        int(compressed.shape[1]),
+    )
+
+
+class MatrixReader:
+    """Reads arrays by row ranges; a row with NaN or an infinite value is bad."""
+
+    def schema(self, source: Source, options: ScanOptions) -> Any:
+        """Return no columns: a matrix has features only."""
+        return pa.schema([])
+
+    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
+        """Cut the rows of each array; those of a dask array at its own chunks."""
+        parts: list[Part] = []
+        width = sources[0].data.shape[1]
+        for i, source in enumerate(sources):
+            array = source.data
+            n_rows = int(array.shape[0])
+            if array.shape[1] != width:
+                raise DataError(
+                    f"{source.path} has {array.shape[1]} features, {sources[0].path} has {width}",
+                    "all arrays must have the same features",
+                )
+            if sp.issparse(array):
+                n_bytes = array.data.nbytes + array.indices.nbytes
+            else:
+                n_bytes = n_rows * width * array.dtype.itemsize
+            if source.format == "dask":
+                parts += _chunk_parts(source, i, n_bytes)
+            else:
+                parts += row_ranges(source.path, source.format, i, n_rows, n_bytes, part_bytes)
+        return number(parts)
+
+    def read(
+        self,
+        part: Part,
+        source: Source | None,
+        columns: Sequence[str] | None,
+        batch_bytes: int,
+        on_bad_row: OnBadRow,
+    ) -> Iterator[Batch]:
+        """Read the rows of a part; a chunk of a dask array is computed whole, in this thread."""
+        known = in_memory(part, source)
+        array, labels = known.data, known.labels
+        offset = 0
+        if part.format == "dask":
+            array = array[part.start : part.stop].compute(scheduler="synchronous")
+            offset = part.start
+        step = max(1, part.n_rows * batch_bytes // max(1, part.n_bytes))
+        for lo in range(part.start, part.stop, step):
+            hi = min(lo + step, part.stop)
+            here: Any = labels[lo:hi] if labels is not None else None
+            if hasattr(here, "compute"):
+                here = pa.array(here.compute(scheduler="synchronous"))
+            yield self._batch(part, array[lo - offset : hi - offset], here, lo, hi, on_bad_row)
+
+    def _batch(self, part: Part, values: Any, labels: Any, lo: int, hi: int, on_bad_row: OnBadRow) -> Batch:
+        matrix = _rows(values, part.path)
+        first_row = part.first_row + lo - part.start
+        good = np.ones(hi - lo, dtype=np.bool_)
+        rejects: list[Reject] = []
+        for i, (feature, value) in bad_entries(matrix, hi - lo).items():
+            good[i] = False
+            reason = f"feature {feature} is {value}"
+            rejects.append(Reject(part.path, lo + i, first_row + i, reason, None, "row"))
+        kept = np.flatnonzero(good)
+        return Batch(
+            table=None,
+            matrix=keep_matrix(matrix, good),
+            labels=None if labels is None else labels.take(pa.array(kept)),
+            row=first_row + kept,
+            line=lo + kept,
+            path=part.path,
+            n_bytes=part.n_bytes * (hi - part.start) // part.n_rows
+            - part.n_bytes * (lo - part.start) // part.n_rows,
+            rejects=settle(rejects, on_bad_row),
+        )
+
+
+def _chunk_parts(source: Source, index: int, n_bytes: int) -> list[Part]:
+    n_rows = int(source.data.shape[0])
+    parts: list[Part] = []
+    start = 0
+    for size in source.data.chunks[0]:
+        if size:
+            share = n_bytes * size // max(1, n_rows)
+            parts.append(Part(0, source.path, "dask", index, start, start + size, 0, start, size, share))
+        start += size
+    return parts

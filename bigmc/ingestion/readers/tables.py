@@ -1,0 +1,85 @@
+"""Tables in memory: Arrow tables and data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bigmc.errors import DataError
+from bigmc.ingestion.readers.base import Batch, Part, ScanOptions, Source, check_columns, number, plain_type
+from bigmc.ingestion.readers.parquet import table_batch
+from bigmc.ingestion.rejects import OnBadRow
+
+
+def in_memory(part: Part, source: Source | None) -> Source:
+    """Return the source of a part in memory, which the part does not carry itself."""
+    if source is None or source.data is None:
+        raise DataError(
+            f"{part.path}: the data is in memory and was not passed along", "pass the sources to read()"
+        )
+    return source
+
+
+def row_ranges(
+    name: str, format_name: str, source: int, n_rows: int, n_bytes: int, part_bytes: int
+) -> list[Part]:
+    """Cut the rows of an array or table into parts of about ``part_bytes``."""
+    step = max(1, n_rows * part_bytes // max(1, n_bytes))
+    return [
+        Part(
+            index=0,
+            path=name,
+            format=format_name,
+            source=source,
+            start=start,
+            stop=min(start + step, n_rows),
+            first_row=0,
+            first_line=start,
+            n_rows=min(step, n_rows - start),
+            n_bytes=n_bytes * min(step, n_rows - start) // n_rows,
+        )
+        for start in range(0, n_rows, step)
+    ]
+
+
+class TableReader:
+    """Reads Arrow tables in memory by slices."""
+
+    def schema(self, source: Source, options: ScanOptions) -> Any:
+        """Return the columns of the table, dictionaries decoded."""
+        names = source.data.schema.names
+        check_columns(source.path, [name for name in names if names.count(name) > 1][:1], names)
+        return pa.schema([(field.name, plain_type(field.type)) for field in source.data.schema])
+
+    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
+        """Cut the rows of each table."""
+        parts: list[Part] = []
+        for i, source in enumerate(sources):
+            table = source.data
+            parts += row_ranges(source.path, "table", i, table.num_rows, table.nbytes, part_bytes)
+        return number(parts)
+
+    def read(
+        self,
+        part: Part,
+        source: Source | None,
+        columns: Sequence[str] | None,
+        batch_bytes: int,
+        on_bad_row: OnBadRow,
+    ) -> Iterator[Batch]:
+        """Read the rows of a part."""
+        table = in_memory(part, source).data
+        wanted = list(table.schema.names if columns is None else columns)
+        check_columns(part.path, wanted, table.schema.names)
+        step = max(1, part.n_rows * batch_bytes // max(1, part.n_bytes))
+        rows = table.select(wanted).slice(part.start, part.n_rows)
+        done = 0
+        for batch in rows.to_batches(max_chunksize=step):
+            n = batch.num_rows
+            share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
+            yield table_batch(
+                batch, part.path, part.first_row + done, part.first_line + done, share, on_bad_row
+            )
+            done += n

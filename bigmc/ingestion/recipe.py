@@ -1,0 +1,107 @@
+"""Everything that decides what a dataset will hold; two runs with equal recipes give equal datasets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.rejects import OnBadRow
+from bigmc.store.weighting import Weighting
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Parameters of an ingest, as JSON data.
+
+    Attributes
+    ----------
+    sources : tuple of mapping
+        Identity of each source: path, size and time of change, or shape and digest of an array.
+    features : FeatureSpec
+        Which columns become features.
+    weighting : Weighting
+        How stored values are weighted when read.
+    label : str or None
+        Label column; None for sources that carry their labels.
+    splits : mapping of str to float
+        Share of each split.
+    group : str or None
+        Column whose value decides the split, instead of the row number.
+    keep : tuple of str
+        Columns copied to ``rows.parquet``.
+    seed : int
+        Seed of the assignment to splits.
+    on_bad_row : {"fail", "quarantine"}
+        What happens to a row that cannot be used.
+    n_features : int or None
+        Width asked for; None lets the sources tell.
+    names : bool
+        Whether the words behind hashed features are kept.
+    """
+
+    sources: tuple[Mapping[str, Any], ...]
+    features: FeatureSpec
+    weighting: Weighting
+    label: str | None
+    splits: Mapping[str, float]
+    group: str | None
+    keep: tuple[str, ...]
+    seed: int
+    on_bad_row: OnBadRow
+    n_features: int | None = None
+    names: bool = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read from a table, without repetition."""
+        extra = [name for name in (self.label, self.group) if name is not None]
+        return tuple(dict.fromkeys((*self.features.columns, *extra, *self.keep)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recipe as JSON data."""
+        return {
+            "sources": [dict(source) for source in self.sources],
+            "features": self.features.to_dict(),
+            "weighting": self.weighting.to_dict(),
+            "label": self.label,
+            "splits": dict(self.splits),
+            "group": self.group,
+            "keep": list(self.keep),
+            "seed": self.seed,
+            "on_bad_row": self.on_bad_row,
+            "n_features": self.n_features,
+            "names": self.names,
+        }
+
+    @property
+    def signature(self) -> str:
+        """SHA-256 of the recipe."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """Return one phrase for each parameter in which a stored recipe differs from this one."""
+        mine = self.to_dict()
+        return [
+            _changed_sources(other.get(key, []), mine[key])
+            if key == "sources"
+            else f"{key}: it has {_short(other.get(key))}, asked for {_short(mine[key])}"
+            for key in mine
+            if json.dumps(mine[key], sort_keys=True) != json.dumps(other.get(key), sort_keys=True)
+        ]
+
+
+def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:
+    before, now = ([source["path"] for source in sources] for sources in (stored, asked))
+    if before == now:
+        changed = next(b["path"] for a, b in zip(stored, asked, strict=True) if dict(a) != dict(b))
+        return f"sources: {changed} has changed since"
+    return f"sources: it has {_short(before)}, asked for {_short(now)}"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 160 else text[:157] + "..."

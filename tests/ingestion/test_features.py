@@ -1,0 +1,86 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.feature_extraction import FeatureHasher
+
+from bigmc.errors import DataError
+from bigmc.ingestion.features import FeatureSpec, add_rows
+from bigmc.ingestion.hashing import TextHasher
+from bigmc.store.rows import Rows
+
+
+def batch(**columns) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_specification_survives_json():
+    spec = FeatureSpec(("t",), ("c",), ("n",), ("d", "e"), TextHasher(hash_bits=9, ngrams=(1, 3)))
+    assert FeatureSpec.from_dict(spec.to_dict()) == spec
+    assert spec.n_features == 512 + 2
+    assert spec.columns == ("t", "c", "n", "d", "e")
+    dense = FeatureSpec(dense=("d", "e"))
+    assert dense.to_dict()["columns"] == ["d", "e"]
+    assert FeatureSpec.from_dict(dense.to_dict()) == dense
+    assert "columns" not in spec.to_dict()
+
+
+def test_bad_rows_and_their_reasons():
+    spec = FeatureSpec(("t",), ("c",), ("n",), ("d",), TextHasher(hash_bits=4))
+    table = batch(
+        t=["a", None, "b", "c", "d", "e"],
+        c=["x", "x", None, "x", "x", "x"],
+        n=["1", "2", "3", "four", "5", " 6 "],
+        d=[1.0, 2.0, 3.0, 4.0, float("inf"), None],
+    )
+    assert spec.find_bad(table) == {
+        1: "column 't' is missing",
+        2: "column 'c' is missing",
+        3: "column 'n' is not a number",
+        4: "column 'd' is inf",
+        5: "column 'd' is not a number",
+    }
+
+
+@pytest.mark.parametrize("number", [[1, 0, -3], [1.5, 0.0, -2.25], ["1e3", " 0", "-7"], [True, False, True]])
+def test_numbers_of_any_type_equal_feature_hasher(number):
+    spec = FeatureSpec(numeric=("n",), hasher=TextHasher(hash_bits=5))
+    rows = spec.transform(batch(n=number))
+    expected = FeatureHasher(32).transform([{"n": float(value)} for value in number])
+    np.testing.assert_array_equal(rows.indptr, expected.indptr)
+    np.testing.assert_array_equal(rows.indices, expected.indices)
+    np.testing.assert_array_equal(rows.data, expected.data)
+
+
+@pytest.mark.parametrize("values", [["a", "b", "a"], [1, 2, 1], [True, False, True]])
+def test_categories_of_any_type_equal_feature_hasher(values):
+    spec = FeatureSpec(categorical=("c",), hasher=TextHasher(hash_bits=5))
+    rows = spec.transform(batch(c=values))
+    expected = FeatureHasher(32).transform([{"c": str(value)} for value in values])
+    np.testing.assert_array_equal(rows.indices, expected.indices)
+    np.testing.assert_array_equal(rows.data, expected.data)
+
+
+@pytest.mark.parametrize(
+    ("spec", "column", "option"),
+    [
+        (FeatureSpec(text=("x",), hasher=TextHasher()), pa.array([1, 2]), "--numeric"),
+        (FeatureSpec(dense=("x",)), pa.array([[1], [2]]), "--text"),
+        (FeatureSpec(dense=("x",)), pa.array([1, 2], pa.timestamp("s")), "--text"),
+        (FeatureSpec(categorical=("x",), hasher=TextHasher()), pa.array([[1], [2]]), "text, integers"),
+    ],
+)
+def test_types_that_do_not_fit(spec, column, option):
+    with pytest.raises(DataError, match=f"'x' has type .*{option}"):
+        spec.find_bad(batch(x=column))
+
+
+def test_sum_of_rows_keeps_what_cancels():
+    indptr = np.array([0, 1, 2])
+    one = Rows(indptr, np.array([3, 0], np.int32), np.array([1, 2], np.int16), 4)
+    other = Rows(indptr, np.array([3, 1], np.int32), np.array([-1, 32_767], np.int16), 4)
+    total = add_rows([one, other, other], 6)
+    assert total.n_features == 6
+    assert total.indptr.tolist() == [0, 1, 3]
+    assert total.indices.tolist() == [3, 0, 1]
+    assert total.data.tolist() == [-1, 2, 65_534]
+    assert add_rows([one, one._replace(data=-one.data)], 4).data.tolist() == [0, 0]

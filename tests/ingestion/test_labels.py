@@ -1,0 +1,75 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bigmc.errors import DataError
+from bigmc.ingestion.labels import LabelCoder, find_missing, merge_classes, recode
+
+
+@pytest.mark.parametrize(
+    ("labels", "missing"),
+    [
+        (["a", None, ""], [False, True, True]),
+        ([1, None, 0], [False, True, False]),
+        ([1.5, float("nan"), None], [False, True, True]),
+        ([True, False, None], [False, False, True]),
+        ([None, None, None], [True, True, True]),
+    ],
+)
+def test_missing_labels(labels, missing):
+    assert find_missing(pa.array(labels)).tolist() == missing
+
+
+def test_codes_of_parts_become_codes_of_the_dataset():
+    parts = [
+        pa.array(["pear", "fig", "pear"]),
+        pa.array(["apple", "fig"]).dictionary_encode(),
+        pa.array(["kiwi"]),
+    ]
+    coders = [LabelCoder() for _ in parts]
+    codes = [coder.encode(labels) for coder, labels in zip(coders, parts, strict=True)]
+    classes = merge_classes((coder.values for coder in coders), from_text=True)
+    every = [label for part in parts for label in part.to_pylist()]
+    expected, inverse = np.unique(every, return_inverse=True)
+    assert classes == expected.tolist()
+    final = [recode(coder.values, classes)[c] for coder, c in zip(coders, codes, strict=True)]
+    assert np.concatenate(final).tolist() == inverse.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "from_text", "classes"),
+    [
+        (["10", "9", "-1"], True, [-1, 9, 10]),
+        (["10", "9", "-1"], False, ["-1", "10", "9"]),
+        (["01", "1"], True, ["01", "1"]),
+        (["1", "1.0"], True, ["1", "1.0"]),
+        ([str(2**63), "1"], True, ["1", str(2**63)]),
+        ([2.0, 1.0], True, [1, 2]),
+        ([2.5, 1.0], True, [1.0, 2.5]),
+        ([True, False], False, [False, True]),
+    ],
+)
+def test_type_of_the_classes(values, from_text, classes):
+    merged = merge_classes([values[:1], values], from_text)
+    assert merged == classes
+    assert [type(value) for value in merged] == [type(value) for value in classes]
+    assert sorted(recode(values, merged).tolist()) == list(range(len(classes)))
+
+
+def test_integers_in_one_part_and_floats_in_another():
+    assert merge_classes([[1, 2], [2.0, 3.5]], from_text=False) == [1.0, 2.0, 3.5]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [([["a"], ["a"]], "only the class 'a'"), ([[], []], "no class"), ([["a"], [1]], "several types")],
+)
+def test_labels_that_cannot_be_classes(parts, reason):
+    with pytest.raises(DataError, match=reason):
+        merge_classes(parts, from_text=False)
+
+
+@pytest.mark.parametrize("labels", [pa.array([[1], [2]]), pa.array([2**64 - 1], pa.uint64())])
+def test_types_that_cannot_name_a_class(labels):
+    with pytest.raises(DataError, match="label"):
+        LabelCoder().encode(labels)

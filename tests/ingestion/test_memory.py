@@ -1,0 +1,60 @@
+"""The memory limit is a promise: the peak of a real process above its bare imports stays below it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigmc
+
+MEASURE = """
+import json, sys
+import bigmc.api, bigmc.ingestion, bigmc.store.dataset
+from bigmc import budget
+from bigmc.engine import ThreadEngine
+bare = budget.current_memory()
+budget.reset_peak()
+options = json.loads(sys.argv[1])
+bigmc.api.ingest("rows.csv", "d.bigmc", text="text", label="label", engine=ThreadEngine(2), **options)
+print(budget.peak_memory() - bare)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """18 MB of text, far more than what a limit of 64 MB lets a worker hold at once."""
+    folder = tmp_path_factory.mktemp("memory")
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{k:x}" for k in rng.integers(0, 1 << 40, 50_000)])
+    with (folder / "rows.csv").open("w") as file:
+        file.write("text,label\n")
+        for _ in range(20):
+            rows = words[(rng.random((1000, 80)) ** 3 * len(words)).astype(int)]
+            file.writelines(f"{' '.join(row)},{k % 5}\n" for k, row in enumerate(rows))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory_limit": "64MB", "ngrams": [1, 2], "names": True},
+        {"memory_limit": "64MB", "ngrams": [1, 3], "analyzer": "char_wb", "names": False},
+    ],
+    ids=["words with names", "characters"],
+)
+def test_peak_above_the_bare_imports_is_within_the_limit(options, folder):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, json.dumps(options)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["rm", "-r", folder / "d.bigmc"], check=True)
+    assert int(done.stdout) <= 64_000_000

@@ -1,0 +1,391 @@
+"""CSV and TSV against Python's csv module, pandas' and pyarrow's whole-file reads."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bigmc.errors import DataError
+from bigmc.ingestion.rejects import rejects_table
+from bigmc.ingestion.source import Batch, Part, expand_sources, read, scan, schema
+from bigmc.kernels import records as kernels
+
+QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):
+    """Read all parts, by way of JSON and last part first, and return the batches in row order."""
+    sources = expand_sources(source)
+    parts = scan(sources, part_bytes)
+    assert [part.index for part in parts] == list(range(len(parts)))
+    found: list[list[Batch]] = []
+    for part in reversed(parts):
+        part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
+        batches = list(read(part, columns, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        assert sum(b.n_rows + len(b.rejects) for b in batches) == part.n_rows
+        assert sum(b.n_bytes for b in batches) <= part.n_bytes
+        found.append(batches)
+    return parts, [batch for batches in reversed(found) for batch in batches]
+
+
+def rows_of(batches):
+    return [tuple(row.values()) for batch in batches for row in batch.table.to_pylist()]
+
+
+def oracle(data: bytes, delimiter=","):
+    """Return header, records and the line each begins at, by Python's csv module."""
+    text = data.decode("utf-8-sig")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    records, before = [], 0
+    for record in reader:
+        if record:
+            records.append((before + 1, tuple(record)))
+        before = reader.line_num
+    return records[0][1], [r for _, r in records[1:]], [line for line, _ in records[1:]]
+
+
+field = st.text(st.sampled_from(list('ab,;"\n\r é😀\t0')), max_size=8)
+
+
+def written(rows, line_end, end_break, blank, mark):
+    out = io.StringIO()
+    # Python's writer leaves a lone carriage return unquoted.
+    returns = any("\r" in value for row in rows for value in row)
+    quoting = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    writer = csv.writer(out, lineterminator=line_end, quoting=quoting)
+    writer.writerow(["k", "text", 'na"me\n2'])
+    for i, row in enumerate(rows):
+        if blank and i % 3 == 1:
+            out.write(line_end)
+        writer.writerow(row)
+    text = out.getvalue()
+    if not end_break:
+        text = text[: -len(line_end)]
+    return (b"\xef\xbb\xbf" if mark else b"") + text.encode()
+
+
+@QUIET
+@given(
+    rows=st.lists(st.tuples(field, field, field), max_size=12),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+    end_break=st.booleans(),
+    blank=st.booleans(),
+    mark=st.booleans(),
+    part_bytes=st.sampled_from([1, 7, 40, 1 << 20]),
+    batch_bytes=st.sampled_from([1, 64, 200, 1 << 16]),
+)
+def test_any_parts_give_the_rows_and_lines_of_pythons_csv(
+    tmp_path, rows, line_end, end_break, blank, mark, part_bytes, batch_bytes
+):
+    data = written(rows, line_end, end_break, blank, mark)
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    header, records, lines = oracle(data)
+    parts, batches = everything(path, part_bytes, batch_bytes)
+    assert schema(expand_sources(path)).names == list(header)
+    assert rows_of(batches) == records
+    assert np.array_equal(np.concatenate([np.zeros(0), *(b.row for b in batches)]), np.arange(len(records)))
+    assert [line for b in batches for line in b.line] == lines
+    assert sum(part.n_rows for part in parts) == len(records)
+    if part_bytes == 1:
+        assert len(parts) == len(records)
+
+
+@QUIET
+@given(
+    data=st.text(st.sampled_from(list('ab,"\n\r ')), max_size=60),
+    part_bytes=st.sampled_from([1, 9, 1 << 20]),
+    batch_bytes=st.sampled_from([1, 80]),
+)
+def test_any_text_is_cut_as_pyarrow_cuts_it(tmp_path, data, part_bytes, batch_bytes):
+    """Ill-formed quoting too: records, good and ragged, are those of one pyarrow read of it all."""
+    path = tmp_path / "t.csv"
+    raw = b"x,y\n" + data.encode()
+    path.write_bytes(raw)
+    ragged = []
+    table = pa_csv.read_csv(
+        pa.BufferReader(raw),
+        read_options=pa_csv.ReadOptions(use_threads=False),
+        parse_options=pa_csv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=lambda row: (ragged.append(row), "skip")[1]
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            column_types={"x": pa.string(), "y": pa.string()}, strings_can_be_null=False
+        ),
+    )
+    try:
+        _, batches = everything(path, part_bytes, batch_bytes, "quarantine")
+    except DataError as error:
+        if "never closed" not in str(error):
+            raise
+        return
+    assert rows_of(batches) == list(zip(*table.to_pydict().values(), strict=True))
+    assert [r.row for b in batches for r in b.rejects] == [row.number - 2 for row in ragged]
+
+
+def test_bad_rows_stop_the_run_or_are_set_aside(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\n1,"x\ny"\n2\n3,\xff\n4,5,6\n7,8\n')
+    with pytest.raises(DataError, match=r"t\.csv:4: 1 field, the header has 2; .*quarantine"):
+        everything(path)
+    for part_bytes in (1, 1 << 20):
+        _, batches = everything(path, part_bytes, on_bad_row="quarantine")
+        assert rows_of(batches) == [("1", "x\ny"), ("7", "8")]
+        assert [row for b in batches for row in b.row] == [0, 4]
+        rejects = [r for b in batches for r in b.rejects]
+        assert [(r.line, r.row, r.raw) for r in rejects] == [(4, 1, "2"), (5, 2, "3,�"), (6, 3, "4,5,6")]
+        assert "UTF-8" in rejects[1].reason
+        table = rejects_table(rejects)
+        assert table.column_names == ["row_id", "path", "line", "reason", "raw"]
+        assert table["row_id"].to_pylist() == [1, 2, 3]
+    path.write_bytes(b"a,b\n1,2\n3,\xfe\xff\n")
+    with pytest.raises(DataError, match=r"t\.csv:3: column 'b' is not valid UTF-8"):
+        everything(path)
+    assert rows_of(everything(path, columns=["a"])[1]) == [("1",), ("3",)]
+
+
+def test_bad_rows_in_the_middle_of_many(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = rng.choice(3, size=3000, p=[0.9, 0.05, 0.05])
+    lines = [[b'%d,"a\nb"', b"%d", b"%d,\xff"][k] % i for i, k in enumerate(kind)]
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n" + b"\n".join(lines))
+    for part_bytes, batch_bytes in ((500, 100), (1 << 20, 1 << 20)):
+        _, batches = everything(path, part_bytes, batch_bytes, "quarantine")
+        assert [int(r) for b in batches for r in b.row] == np.flatnonzero(kind == 0).tolist()
+        assert [int(row[0]) for row in rows_of(batches)] == np.flatnonzero(kind == 0).tolist()
+        assert [r.row for b in batches for r in b.rejects] == np.flatnonzero(kind > 0).tolist()
+
+
+def test_columns_come_as_asked_and_as_text(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("id\ttext\tlabel\n01\t\t1\n2\tNA\tnull\n")
+    _, batches = everything(path, columns=["label", "id"])
+    assert rows_of(batches) == [("1", "01"), ("null", "2")]
+    assert rows_of(everything(path)[1]) == [("01", "", "1"), ("2", "NA", "null")]
+    with pytest.raises(DataError, match=r"no column 'txet'; did you mean 'text'\? the columns are: id, text"):
+        everything(path, columns=["txet"])
+    with pytest.raises(DataError, match="no column 'txet'"):
+        schema(expand_sources(path), ["txet"])
+    for columns in ([], ["id", "id"]):
+        with pytest.raises(DataError, match="name each column once"):
+            everything(path, columns=columns)
+    path.write_text("a\tb\ta\n1\t2\t3\n")
+    with pytest.raises(DataError, match="2 columns are named 'a'"):
+        everything(path)
+
+
+def test_empty_files_and_headers_without_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    for content in (b"", b"\n\r\n", b"\xef\xbb\xbf"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="the file is empty"):
+            everything(path)
+    for content in (b"a,b", b"a,b\r\n", b"a,b\n\n\n"):
+        path.write_bytes(content)
+        assert everything(path) == ([], [])
+    path.write_bytes("a,b\n1,2\n".encode("utf-16"))
+    with pytest.raises(DataError, match=r"UTF-16; convert it: iconv"):
+        everything(path)
+
+
+def test_unclosed_quote_names_the_record(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\n1,2\n3,"x\ny,z\n5,6\n')
+    with pytest.raises(DataError, match=r"t\.csv:3: a quoted field .* never closed"):
+        scan(expand_sources(path))
+
+
+def test_a_record_longer_than_the_chunk(tmp_path):
+    path = tmp_path / "t.csv"
+    document = ('long "text", ' * 160_000)[: 2 << 20] + "\nend"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([["k", "t"], ["1", "short"], ["2", document], ["3", "last"]])
+    for part_bytes in (1, 1 << 20):
+        _, batches = everything(path, part_bytes, 1 << 12)
+        assert rows_of(batches) == [("1", "short"), ("2", document), ("3", "last")]
+    path.write_text("".join(f"{i}," for i in range(5000)) + "z\n" + "1," * 5000 + "1\n")
+    _, batches = everything(path, batch_bytes=1 << 10)
+    assert batches[0].table.num_columns == 5001
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
+def test_compressed_files_are_one_part(tmp_path, ending):
+    data = b"a,b\n" + b"".join(b'%d,"x\n%d"\n' % (i, i) for i in range(3000)) + b"7\n"
+    path = tmp_path / f"t.csv.{ending}"
+    if ending == "zst":
+        with pa.output_stream(str(path), compression="zstd") as stream:
+            stream.write(data)
+    else:
+        path.write_bytes({"gz": gzip, "bz2": bz2}[ending].compress(data))
+    parts, batches = everything(path, 100, 1 << 12, "quarantine")
+    assert len(parts) == 1
+    assert len(batches) > 3
+    assert rows_of(batches) == [(str(i), f"x\n{i}") for i in range(3000)]
+    assert [(r.line, r.row) for b in batches for r in b.rejects] == [(6002, 3000)]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"cannot be read"):
+        everything(path)
+
+
+def test_several_files_number_their_rows_in_order(tmp_path):
+    folder = tmp_path / "d"
+    (folder / "sub").mkdir(parents=True)
+    for name, first in (("b.csv", 10), ("a.csv", 0), ("sub/c.csv", 20)):
+        (folder / name).write_text("v,w\n" + "".join(f"{first + i},{i}\n" for i in range(10)))
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".hidden.csv").write_text("x")
+    listed = [folder / "a.csv", folder / "b.csv", folder / "sub"]
+    for source in (folder, str(folder / "**" / "*.csv"), listed):
+        _, batches = everything(source, 16)
+        assert [int(row[0]) for row in rows_of(batches)] == list(range(30))
+        assert [int(r) for b in batches for r in b.row] == list(range(30))
+        assert [int(line) for b in batches for line in b.line] == 3 * list(range(2, 12))
+    reverse = [folder / "b.csv", folder / "a.csv"]
+    assert [int(row[0]) for row in rows_of(everything(reverse)[1])] == [*range(10, 20), *range(10)]
+    (folder / "b.csv").write_text("w,v\n5,6\n")  # another order of the columns, found by name
+    assert rows_of(everything(reverse, columns=["v"])[1])[0] == ("6",)
+    (folder / "b.csv").write_text("w,u\n5,6\n")
+    with pytest.raises(DataError, match=r"b\.csv: no column 'v'"):
+        schema(expand_sources(folder), ["v"])
+
+
+def test_sources_that_cannot_be_used(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "b.jsonl").write_text("{}\n")
+    (tmp_path / "c.txt").write_text("x\n")
+    (tmp_path / "e").mkdir()
+    os.mkfifo(tmp_path / "fifo.csv")
+    for source, message in [
+        (tmp_path / "none.csv", "none.csv: no such file"),
+        (str(tmp_path / "*.tsv"), "no file matches"),
+        (tmp_path / "c.txt", r"unknown format \.txt; .*csv"),
+        (tmp_path / "e", "no files"),
+        (tmp_path / "fifo.csv", "not a regular file"),
+        ([tmp_path / "a.csv", tmp_path / "b.jsonl"], "one format at a time"),
+        ([tmp_path / "a.csv", tmp_path / "a.csv"], "listed twice"),
+        ([], "no sources"),
+        ("s3://bucket/a.csv", "not a local file"),
+        (3, "not a source"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            expand_sources(source)
+    with pytest.raises(DataError, match="unknown format 'xls'; the formats are"):
+        expand_sources(tmp_path / "c.txt", format="xls")
+    assert expand_sources(tmp_path / "c.txt", format="csv")[0].format == "csv"
+    (tmp_path / "p" / "k=1").mkdir(parents=True)
+    (tmp_path / "p" / "k=1" / "x.csv").write_text("a\n1\n")
+    with pytest.raises(DataError, match="partitioned"):
+        expand_sources(tmp_path / "p")
+
+
+def test_a_file_changed_after_the_scan_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    parts = scan(expand_sources(path))
+    path.write_text("a,b\n1,2\n3,4\n5,6\n")
+    with pytest.raises(DataError, match="when it was scanned"):
+        list(read(parts[0]))
+    path.unlink()
+    with pytest.raises(DataError, match="is gone"):
+        list(read(parts[0]))
+
+
+def test_same_size_but_other_records(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    parts = scan(expand_sources(path))
+    path.write_text("a,b\n1,234567\n"[:12])
+    with pytest.raises(DataError, match=r"has 1 records, the scan counted 2"):
+        list(read(parts[0]))
+
+
+def split_by_hand(data: bytes, quote: bool):
+    """Cut records byte by byte, the plain way: starts, ends, line breaks before."""
+    found, start, line, open_line, at, quoted = [], 0, 0, 0, 0, False
+    fresh = True  # at the start of a field
+    while at < len(data):
+        byte = data[at : at + 1]
+        step = 2 if quote and data[at : at + 2] == b"\r\n" else 1
+        if quoted:
+            if data[at : at + 2] == b'""':
+                step = 2
+            elif byte == b'"':
+                quoted = False
+        elif quote and byte == b'"' and fresh:
+            quoted = True
+        is_break = byte == b"\n" or (quote and byte == b"\r")
+        line += is_break
+        if is_break and not quoted:
+            if at > start:
+                found.append((start, at, open_line))
+            start, open_line = at + step, line
+        fresh = not quoted and (byte == b"," or is_break)
+        at += step
+    return found, start
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.lists(
+        st.sampled_from(
+            [b"\n", b"\r", b'"', b",", b"a", b"\x0b", b"\x0c", b"#", b"!", b"\x8a", b"\xa2", b"\0"]
+        ),
+        max_size=60,
+    ),
+    quote=st.booleans(),
+    room=st.sampled_from([8, 9, 64]),
+)
+def test_the_fast_scan_is_the_plain_one(data, quote, room):
+    data = b"".join(data)
+    buffer = np.zeros(len(data) // 8 * 8 + 8, dtype=np.uint8)
+    buffer[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+    state = np.zeros(kernels.STATE_SIZE, dtype=np.int64)
+    state[kernels.CLOSED] = -2
+    found = []
+    while state[kernels.WORD] * 8 < len(data):
+        out = np.empty((3, room), dtype=np.int64)
+        n = kernels.split_records(
+            buffer.view(np.uint64), buffer, len(data), 34 if quote else kernels.NO_QUOTE, 44, state, *out
+        )
+        found += [tuple(row) for row in out[:, :n].T.tolist()]
+    expected, start = split_by_hand(data, quote)
+    assert found == expected
+    assert state[kernels.START] == start
+
+
+def test_byte_order_mark_inside_is_data(tmp_path):
+    """Two files glued together: whether a chunk begins there must not matter."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n\xef\xbb\xbf3,4\n")
+    for part_bytes in (1, 1 << 20):
+        assert rows_of(everything(path, part_bytes)[1]) == [("1", "2"), ("\ufeff3", "4")]
+
+
+def test_memory_stays_with_the_batch(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    path = Path(tmp_path / "t.csv")
+    line = b"1," + b"word " * 200 + b"\n"
+    with path.open("wb") as file:
+        file.write(b"k,t\n")
+        for _ in range(100):
+            file.write(line * 1000)
+    (part,) = scan(expand_sources(path), 1 << 30)
+    process = psutil.Process()
+    before, peak = process.memory_info().rss, 0
+    for _batch in read(part, batch_bytes=1 << 20):
+        peak = max(peak, process.memory_info().rss)
+    assert peak - before < 30 << 20

@@ -1,0 +1,167 @@
+"""JSON lines against Python's json module."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bigmc.errors import DataError
+from bigmc.ingestion.source import Part, expand_sources, read, scan, schema
+
+
+def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None, types=None):
+    parts = scan(expand_sources(source), part_bytes, types=types)
+    batches = []
+    for part in parts:
+        part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
+        here = list(read(part, columns, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
+        batches += here
+    return batches
+
+
+def rows_of(batches):
+    return [row for batch in batches for row in batch.table.to_pylist()]
+
+
+def rejects_of(batches):
+    return [reject for batch in batches for reject in batch.rejects]
+
+
+record = st.fixed_dictionaries(
+    {"text": st.text(max_size=10)},
+    optional={
+        "label": st.integers(-(2**63), 2**63 - 1) | st.none(),
+        "x": st.floats(allow_nan=False, allow_infinity=False),
+        "tags": st.lists(st.text(max_size=3), max_size=3),
+        "other": st.booleans(),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    records=st.lists(record, min_size=1, max_size=10),
+    ascii_only=st.booleans(),
+    line_end=st.sampled_from(["\n", "\r\n", "\n \n"]),
+    end_break=st.booleans(),
+    mark=st.booleans(),
+    part_bytes=st.sampled_from([1, 50, 1 << 20]),
+    batch_bytes=st.sampled_from([1, 100, 1 << 16]),
+)
+def test_any_parts_give_the_rows_of_pythons_json(
+    tmp_path, records, ascii_only, line_end, end_break, mark, part_bytes, batch_bytes
+):
+    path = tmp_path / "t.jsonl"
+    text = line_end.join(json.dumps(r, ensure_ascii=ascii_only) for r in records)
+    path.write_bytes((b"\xef\xbb\xbf" if mark else b"") + (text + line_end * end_break).encode())
+    types = {"label": pa.int64(), "x": pa.float64(), "tags": pa.list_(pa.string()), "text": pa.string()}
+    batches = everything(path, part_bytes, batch_bytes, columns=list(types), types=types)
+    assert rows_of(batches) == [{name: r.get(name) for name in types} for r in records]
+    assert [int(i) for b in batches for i in b.row] == list(range(len(records)))
+    step = line_end.count("\n")
+    assert [int(i) for b in batches for i in b.line] == [1 + step * i for i in range(len(records))]
+
+
+BAD = [
+    (b'{"text": "a", "y": 1', "broken JSON"),
+    (b'{"text": "a" "y": 1}', "broken JSON: Expecting ',' delimiter at column 14"),
+    (b"[1, 2]", "a list, not a JSON object"),
+    (b"5", "a number, not a JSON object"),
+    (b"null", "null, not a JSON object"),
+    (b'{"text": 5, "y": 1}', "column 'text' is a number, expected a string"),
+    (b'{"text": ["a"], "y": 1}', "column 'text' is a list, expected a string"),
+    (b'{"text": "a", "y": "1"}', "column 'y' is a string, expected a whole number"),
+    (b'{"text": "a", "y": true}', "column 'y' is a boolean, expected a whole number"),
+    (b'{"text": "a", "y": 1.5}', "column 'y' is a number, expected a whole number"),
+    (b'{"text": "a", "y": 99999999999999999999}', "couldn't parse"),
+    (b'{"text": "a", "text": "b"}', "specified twice"),
+    (b'{"text": "a"} {"text": "b"}', "more than one JSON"),
+    (b'{"text": "a"}{"text": "b"}', "more than one JSON"),
+    (b'{"text": "a\xff"}', "not valid UTF-8"),
+    (b'{"text": "\\ud800"}', "surrogate"),
+    (b'{"text":', "broken JSON"),
+    (b'\x0c{"text": "a"}', "broken JSON"),
+    (b'{"text": "a"}\0', "more than one JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD)
+def test_bad_lines_stop_the_run_or_are_set_aside(tmp_path, line, reason):
+    path = tmp_path / "t.jsonl"
+    good = [b'{"text": "g%d", "y": %d}' % (i, i) for i in range(20)]
+    path.write_bytes(b"\n".join([*good[:10], b"", line, *good[10:]]))
+    types = {"y": pa.int64()}
+    with pytest.raises(DataError, match=r"t\.jsonl:12: ") as caught:
+        everything(path, types=types)
+    assert reason in str(caught.value)
+    for part_bytes in (1, 100, 1 << 20):
+        batches = everything(path, part_bytes, on_bad_row="quarantine", types=types)
+        assert [row["text"] for row in rows_of(batches)] == [f"g{i}" for i in range(20)]
+        (reject,) = rejects_of(batches)
+        assert (reject.line, reject.row) == (12, 10)
+        assert reject.raw == line.decode(errors="replace")
+        assert reason in reject.reason
+
+
+def test_an_object_over_two_lines_and_two_on_one_do_not_cancel(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"t": "a"}\n{"t":\n"b"}\n{"t": "c"} {"t": "d"}\n{"t": "e"}\n')
+    batches = everything(path, on_bad_row="quarantine")
+    assert rows_of(batches) == [{"t": "a"}, {"t": "e"}]
+    assert [r.line for r in rejects_of(batches)] == [2, 3, 4]
+
+
+def test_many_bad_lines(tmp_path):
+    rng = np.random.default_rng(1)
+    bad = rng.random(2000) < 0.1
+    path = tmp_path / "t.jsonl"
+    path.write_text(
+        "".join('{"t": %s}\n' % (i if b else f'"{i}"') for i, b in enumerate(bad)).replace(
+            '{"t": 0}', '{"t": "0"}'
+        )
+    )
+    bad[0] = False
+    batches = everything(path, 700, 1 << 16, "quarantine", types={"t": pa.string()})
+    assert [int(row["t"]) for row in rows_of(batches)] == np.flatnonzero(~bad).tolist()
+    assert [r.row for r in rejects_of(batches)] == np.flatnonzero(bad).tolist()
+
+
+def test_types_are_those_given_or_first_seen_in_every_part(tmp_path):
+    path = tmp_path / "t.jsonl"
+    lines = ['{"d": "2020-01-01", "i": 1, "x": 1, "n": null, "s": {"a": null}, "b": true}']
+    path.write_text("\n".join(lines * 3 + ['{"d": "x", "x": 2.5}']))
+    sources = expand_sources(path)
+    found = schema(sources, ["d"], types={"x": pa.float64()})
+    assert found.field("d").type == pa.string()  # not a date
+    assert found.field("i").type == pa.int64()
+    assert found.field("b").type == pa.bool_()
+    assert found.field("n").type == pa.string()
+    batches = everything(path, 1, types={"x": pa.float64()})
+    assert {str(b.table.schema) for b in batches} == {str(found)}
+    assert [row["x"] for row in rows_of(batches)] == [1.0, 1.0, 1.0, 2.5]
+    with pytest.raises(DataError, match="no column 'dd'; did you mean 'd'"):
+        schema(sources, ["dd"])
+
+
+def test_an_array_is_not_lines(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text('\n[{"a": 1},\n{"a": 2}]')
+    with pytest.raises(DataError, match=r"t\.json:2: a JSON array.*jq"):
+        scan(expand_sources(path))
+
+
+def test_compressed_empty_and_long(tmp_path):
+    path = tmp_path / "t.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"t": "%s"}\n\n{"t": "z"}' % (b"x" * (2 << 20))))
+    batches = everything(path, 1, 1 << 12)
+    assert [(len(r["t"])) for r in rows_of(batches)] == [2 << 20, 1]
+    empty = tmp_path / "e.jsonl"
+    empty.write_text("\n \n")
+    assert everything(empty) == []

@@ -1,0 +1,118 @@
+"""svmlight files against scikit-learn's reader of the whole file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from bigmc.errors import DataError
+from bigmc.ingestion.source import Part, expand_sources, read, scan
+
+
+def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", **options):
+    parts = scan(expand_sources(source), part_bytes, **options)
+    batches = []
+    for part in parts:
+        part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
+        here = list(read(part, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
+        batches += here
+    return batches
+
+
+def matrix_of(batches):
+    return sp.vstack(
+        [
+            sp.csr_matrix((m.data, m.indices, m.indptr), shape=(m.n_rows, m.n_features))
+            for m in (b.matrix for b in batches)
+        ]
+    )
+
+
+def labels_of(batches):
+    return np.concatenate([b.labels.to_numpy() for b in batches])
+
+
+@pytest.mark.parametrize("zero_based", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("part_bytes", "batch_bytes"), [(1, 1), (300, 100), (1 << 20, 1 << 20)])
+def test_any_parts_give_the_matrix_of_scikit_learn(tmp_path, zero_based, whole, part_bytes, batch_bytes):
+    values = sp.random(40, 30, 0.2, random_state=0).toarray()
+    values[3, 0] = 1.5
+    matrix = sp.csr_matrix(values)
+    labels = np.arange(40) % 5 - 2 + (0.0 if whole else 0.25)
+    path = tmp_path / "t.svm"
+    dump_svmlight_file(matrix, labels, str(path), zero_based=zero_based, comment="made here")
+    expected, targets = load_svmlight_file(str(path), zero_based="auto")
+    batches = everything(path, part_bytes, batch_bytes)
+    assert (matrix_of(batches) != expected).nnz == 0
+    assert matrix_of(batches).shape == expected.shape
+    assert np.array_equal(labels_of(batches), targets)
+    assert labels_of(batches).dtype == (np.int64 if whole else np.float64)
+    assert np.array_equal(np.concatenate([b.row for b in batches]), np.arange(40))
+    n_comments = sum(line.startswith("#") for line in path.read_text().splitlines())
+    assert np.array_equal(np.concatenate([b.line for b in batches]), np.arange(40) + n_comments + 1)
+
+
+def test_extent_is_that_of_all_files(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1 3:2\n")
+    (tmp_path / "b.svm").write_text("2 2:1 9:0  # explicit zero\n# nothing\n\n3\r\n")
+    batches = everything(tmp_path)
+    assert batches[0].matrix.n_features == 9
+    assert batches[0].matrix.indices.tolist() == [0, 2]
+    assert batches[1].matrix.data.tolist() == [1.0, 0.0]
+    assert batches[1].line.tolist() == [1, 4]
+    assert everything(tmp_path, zero_based=True)[0].matrix.n_features == 10
+    assert everything(tmp_path, n_features=100)[1].matrix.n_features == 100
+    (tmp_path / "b.svm").write_text("2 0:1\n")
+    assert everything(tmp_path)[0].matrix.indices.tolist() == [1, 3]
+    with pytest.raises(DataError, match=r"b\.svm:1: feature index 0, but indices count from 1"):
+        everything(tmp_path, zero_based=False)
+    with pytest.raises(DataError, match=r"a\.svm:1: feature index 3, but there are 3 features"):
+        everything(tmp_path, n_features=3)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1 2:1 2:1", "must increase"),
+        ("1 3:1 2:1", "must increase"),
+        ("1 2:nan", "feature 2 is nan"),
+        ("1 2:1 5:-inf", "feature 5 is -inf"),
+        ("nan 2:1", "the label is nan"),
+        ("1,2 2:1", "several labels"),
+        ("2:1 3:1", "no label"),
+        ("1 2:abc", "abc"),
+        ("1 2:", "could not convert"),
+        ("1 2", "index:value"),
+        ("1 -2:1", "index:value"),
+        ("1 x:1", "index:value"),
+        ("1 2 :1", "index:value"),
+        ("1 2:1_0", "underscore"),
+        ("1 99999999999999999999:1", "above 2147483646"),
+        ("a 2:1", "could not convert"),
+    ],
+)
+def test_bad_lines_stop_the_run_or_are_set_aside(tmp_path, line, reason):
+    path = tmp_path / "t.svm"
+    good = [f"{i} 1:{i} 7:0.5" for i in range(20)]
+    path.write_text("\n".join([*good[:10], "# comment", line, *good[10:]]))
+    with pytest.raises(DataError, match=r"t\.svm:12: ") as caught:
+        everything(path)
+    assert reason in str(caught.value)
+    for part_bytes in (1, 1 << 20):
+        batches = everything(path, part_bytes, on_bad_row="quarantine")
+        assert labels_of(batches).tolist() == list(range(20))
+        assert matrix_of(batches).shape == (20, 7)
+        assert [(r.line, r.row, r.raw) for b in batches for r in b.rejects] == [(12, 10, line)]
+
+
+def test_query_ids_are_refused_at_once(tmp_path):
+    path = tmp_path / "t.svm"
+    path.write_text("1 1:1\n1 qid:3 1:1\n")
+    with pytest.raises(DataError, match=r"t\.svm:2: query ids"):
+        scan(expand_sources(path))

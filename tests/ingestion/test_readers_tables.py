@@ -1,0 +1,137 @@
+"""Parquet files and tables in memory against pyarrow's whole-table reads."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bigmc.errors import DataError
+from bigmc.ingestion.source import Part, expand_sources, read, scan, schema
+
+
+def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):
+    sources = expand_sources(source)
+    batches = []
+    parts = scan(sources, part_bytes)
+    for part in parts:
+        part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
+        here = list(read(part, columns, sources=sources, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
+        assert sum(b.n_bytes for b in here) == part.n_bytes
+        batches += here
+    return parts, batches
+
+
+def joined(batches):
+    return pa.Table.from_batches([batch.table for batch in batches])
+
+
+def made(n, first=0):
+    ids = np.arange(first, first + n)
+    return pa.table(
+        {
+            "id": ids,
+            "text": pa.array([None if i % 7 == 0 else f"text {i}" for i in ids]),
+            "kind": pa.array([f"k{i % 3}" for i in ids]).dictionary_encode(),
+            "a.b": ids * 0.5,
+            "tags": pa.array([[str(i)] * (i % 3) for i in ids]),
+        }
+    )
+
+
+@pytest.mark.parametrize("part_bytes", [1, 3000, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [1, 2000, 1 << 20])
+def test_any_parts_give_the_table(tmp_path, part_bytes, batch_bytes):
+    for name, n, first in (("a", 250, 0), ("b", 0, 250), ("c", 301, 250)):
+        pq.write_table(made(n, first), tmp_path / f"{name}.parquet", row_group_size=100)
+    (tmp_path / "_metadata").write_text("")
+    expected = made(551)
+    for source in (tmp_path, str(tmp_path / "*.parquet")):
+        parts, batches = everything(source, part_bytes, batch_bytes, columns=["kind", "id", "a.b", "tags"])
+        assert len(parts) == {1: 7, 3000: len(parts), 1 << 20: 2}[part_bytes]
+        table = joined(batches)
+        assert table.schema.field("kind").type == pa.string()
+        assert table.to_pydict() == expected.select(["kind", "id", "a.b", "tags"]).to_pydict()
+        assert np.concatenate([b.row for b in batches]).tolist() == list(range(551))
+        assert np.concatenate([b.line for b in batches]).tolist() == [*range(250), *range(301)]
+    _, batches = everything(expected, part_bytes, batch_bytes)
+    assert joined(batches).to_pydict() == expected.to_pydict()
+    assert np.concatenate([b.row for b in batches]).tolist() == list(range(551))
+
+
+def test_large_row_group_is_streamed(tmp_path):
+    text = "word " * 200
+    table = pa.table({"text": [f"{i} {text}" for i in range(5_000)], "same": [text * 5] * 5_000})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for columns in (["text"], ["same"]):  # the second is a dictionary of one entry in the file
+        parts, batches = everything(tmp_path / "t.parquet", 1, 1 << 16, columns=columns)
+        assert len(parts) == 1
+        assert max(batch.table.nbytes for batch in batches) < 2 << 16
+        assert joined(batches)[columns[0]].equals(table[columns[0]])
+
+
+def test_columns_and_types_must_agree(tmp_path):
+    pq.write_table(made(3), tmp_path / "a.parquet")
+    pq.write_table(made(3).drop_columns(["id"]), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet: no column 'id'"):
+        schema(expand_sources(tmp_path), ["id"])
+    with pytest.raises(DataError, match=r"no column 'txt'; did you mean 'text'"):
+        everything(tmp_path, columns=["txt"])
+    table = made(3)
+    pq.write_table(table.set_column(0, "id", pa.array(["1", "2", "3"])), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet: column 'id' is string, in .*a\.parquet it is int64"):
+        schema(expand_sources(tmp_path), ["id"])
+    assert schema(expand_sources(tmp_path), ["text"]).field("kind").type == pa.string()
+    with pytest.raises(DataError, match="no column 'x'"):
+        everything(made(3), columns=["x"])
+
+
+def damaged_text():
+    return pa.Array.from_buffers(
+        pa.string(), 3, [None, pa.py_buffer(np.array([0, 1, 3, 4], "i4").tobytes()), pa.py_buffer(b"a\xffbc")]
+    )
+
+
+def test_text_that_is_not_utf8_is_a_bad_row(tmp_path):
+    table = pa.table({"id": [1, 2, 3], "t": damaged_text()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for source, name in ((tmp_path / "t.parquet", r"t\.parquet"), (table, "Table")):
+        with pytest.raises(DataError, match=name + ": row 1: column 't' is not valid UTF-8"):
+            everything(source)
+        _, batches = everything(source, on_bad_row="quarantine")
+        assert [row["id"] for b in batches for row in b.table.to_pylist()] == [1, 3]
+        assert [(r.line, r.row, r.unit) for b in batches for r in b.rejects] == [(1, 1, "row")]
+        assert joined(everything(source, columns=["id"])[1])["id"].to_pylist() == [1, 2, 3]
+
+
+def test_damaged_files_are_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"not parquet at all")
+    with pytest.raises(DataError, match=r"t\.parquet: not a readable Parquet file"):
+        everything(path)
+    pq.write_table(made(1000), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[40:200] = bytes(160)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"t\.parquet: not a readable Parquet file"):
+        everything(path)
+
+
+def test_tables_of_other_kinds():
+    table = made(10)
+    assert joined(everything(table.to_batches()[0])[1]).num_rows == 10
+    assert joined(everything([table, table])[1]).num_rows == 20
+    with pytest.raises(DataError, match="read only once"):
+        expand_sources(pa.RecordBatchReader.from_batches(table.schema, table.to_batches()))
+    with pytest.raises(DataError, match="2 columns are named 'a'"):
+        schema(expand_sources(pa.table([[1], [2]], names=["a", "a"])))
+    part = scan(expand_sources(table))[0]
+    with pytest.raises(DataError, match="pass the sources"):
+        list(read(part))
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"t": ["a", None], "y": [1, 2]}, index=[5, 6])
+    assert joined(everything(frame)[1]).to_pydict() == {"t": ["a", None], "y": [1, 2]}
