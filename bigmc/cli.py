@@ -278,8 +278,10 @@ def demo(
     from bigmc.demo import run
 
     with Screen() as screen:
-        result = run(to, memory_limit=memory, progress=screen.update, tell=screen.say)
-    show(result, as_json)
+        tell = screen.say if as_json else typer.echo
+        result = run(to, memory_limit=memory, progress=screen.update, tell=tell)
+    if as_json:
+        show(result, as_json)
 
 
 def _parse_ngrams(text: str) -> tuple[int, int]:

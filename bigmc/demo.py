@@ -19,6 +19,7 @@ N_PACKAGES = 12
 LINES_PER_PACKAGE = 25_000
 FEWEST_LINES = 5_000
 SHORTEST_LINE = 16
+WORDS_SEARCHED, WORDS_SHOWN = 40, 8
 MIN_PACKAGES, MIN_LINES = 8, 200_000
 
 
@@ -51,7 +52,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     text, dataset, model = folder / "lines.csv", folder / "lines.bigmc", folder / "lines.model"
 
-    tell("1. Text: every line of Python installed on this machine, labelled with the package it is from.")
+    tell("1. Text: lines of the Python sources installed here, labelled with the package they are from.")
     counts = collect(text)
     tell(
         f"   {sum(counts.values()):,} lines from {len(counts)} packages, {text.stat().st_size / 1e6:.0f} MB:"
@@ -92,14 +93,19 @@ def run(
         f" {figures['n_samples']:,} lines (always the largest class: {largest:.3f})"
     )
 
-    tell("\n5. bigmc inspect: the strongest features of each class.")
-    for entry in api.inspect(model, top=8)["classes"]:
-        words = (f["names"][0]["name"] if f["names"] else f"#{f['index']}" for f in entry["features"])
-        tell(f"   {entry['label']:<18} {'  '.join(words)}")
+    tell("\n5. bigmc inspect: the words that speak most for each class.")
+    for entry in api.inspect(model, top=WORDS_SEARCHED)["classes"]:
+        tell(f"   {entry['label']:<18} {'  '.join(_words(entry['features'])[:WORDS_SHOWN])}")
     tell(
         f"\nEverything is in {folder}; try: bigmc inspect {model}, or run a step again: it has nothing to do."
     )
     return {"text": counts, "info": info, "train": trained, "evaluate": figures}
+
+
+def _words(features: list[dict[str, Any]]) -> list[str]:
+    """Return the names of features that speak for a class: a hashed word counts with its sign."""
+    named = [(f["weight"], f["names"][0]) for f in features if f["names"]]
+    return [str(name["name"]) for weight, name in named if weight * name["sign"] > 0]
 
 
 def collect(to: Path) -> dict[str, int]:

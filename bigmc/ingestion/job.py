@@ -8,6 +8,8 @@ Killed at any moment, the same job continues with the parts that are not there y
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import threading
@@ -310,7 +312,19 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
             head = stream.read(sample)
     except (OSError, pa.ArrowException):
         return 1.0  # the reader will say what is wrong with the file
-    return float(len(head)) / max(1, int(head.count(b"\n")))
+    return float(len(head)) / max(1, _count_records(head, source.format))
+
+
+def _count_records(head: bytes, format: str) -> int:
+    """Count the records at the beginning of a text file; a quoted CSV field may hold many lines."""
+    n_lines = head.count(b"\n")
+    if format not in ("csv", "tsv") or b'"' not in head:
+        return n_lines
+    try:
+        text = io.StringIO(head.decode("utf-8", "replace"), newline="")
+        return sum(1 for _ in csv.reader(text, delimiter="\t" if format == "tsv" else ","))
+    except csv.Error:  # a field longer than Python's reader takes
+        return n_lines
 
 
 def _recode_labels(folder: Path, entry: ShardEntry, codes: np.ndarray[Any, np.dtype[np.int32]]) -> None:
