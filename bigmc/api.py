@@ -315,7 +315,8 @@ def predict(
     source : path, glob, array, or Dataset
         Raw data or a dataset.
     to : path
-        Parquet file with ``row_id``, ``predicted_label`` and, with ``scores``, ``score_<class>``.
+        Parquet file with ``row_id``, ``predicted_label`` and, with ``scores``, ``score_<class>``: the rows
+        of raw data, and of one split of a dataset, in the order of the source.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
