@@ -210,7 +210,8 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective=solution.objective,
             n_iter=max(1, solution.n_iter),
             n_passes=solution.n_passes,
-            history=solution.history,
+            # A resumed run reads columns again that it had in memory; the model is the same.
+            history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
         )
         if not solution.converged:
             warnings.warn(
