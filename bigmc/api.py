@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import shutil
@@ -29,6 +30,12 @@ Size = str | int | None
 Columns = str | Sequence[str] | None
 
 LEARNERS = ("sparse",)
+
+NAMES_PER_FEATURE = 8
+"""Most names of a feature that a model gets; fewer where memory is short."""
+
+NAMES_PER_BATCH = 1 << 14
+"""Names looked at together."""
 
 _HOW = ("memory_limit", "engine")
 """Parameters that say how a model is computed, not which."""
@@ -207,6 +214,7 @@ def train(
     from sklearn.exceptions import ConvergenceWarning
 
     from bigmc.estimators import SparseClassifier
+    from bigmc.ingestion.memory import prompt_release
     from bigmc.store.checkpoint import FileCheckpoint
     from bigmc.store.commit import exclusive
 
@@ -218,6 +226,8 @@ def train(
     data, target = _open(dataset), Path(to)
     read_before = data.bytes_read
     estimator = SparseClassifier(**options, memory_limit=limit, engine=engine or ThreadEngine())
+    estimator.check_params()
+    samples = data[split]
     params = {name: value for name, value in estimator.get_params().items() if name not in _HOW}
     params |= {"learner": learner, "dataset": _identity(data), "split": split}
     work = target.with_name(target.name + ".wip")
@@ -226,15 +236,15 @@ def train(
     if not target.parent.is_dir():
         raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
     if not _is_trained(target, params):
-        with exclusive(work / "lock"):
+        with exclusive(work / "lock"), prompt_release():
             if not _is_trained(target, params):
-                _claim(work / "training.json", params, target)
+                _claim(work, params, target)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
-                        data[split], checkpoint=FileCheckpoint(work), progress=progress, scratch=work
+                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work
                     )
-                names = _names(data, estimator.model_.features)
+                names = _names(data, estimator.model_.features, limit // 16)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)
     model = _load(target)
@@ -266,16 +276,19 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back."""
     from bigmc import evaluation
+    from bigmc.ingestion.memory import prompt_release
 
-    rows = _open(dataset)[split]
-    return evaluation.evaluate(
-        _load(model),
-        rows,
-        engine or ThreadEngine(),
-        per_class=per_class,
-        confusion=confusion,
-        progress=progress,
-    )
+    limit = budget.resolve_limit(memory_limit)
+    with prompt_release():
+        return evaluation.evaluate(
+            _load(model),
+            _open(dataset)[split],
+            engine or ThreadEngine(),
+            per_class=per_class,
+            confusion=confusion,
+            progress=progress,
+            memory_limit=limit,
+        )
 
 
 def predict(
@@ -302,7 +315,8 @@ def predict(
     source : path, glob, array, or Dataset
         Raw data or a dataset.
     to : path
-        Parquet file with ``row_id``, ``predicted_label`` and, with ``scores``, ``score_<class>``.
+        Parquet file with ``row_id``, ``predicted_label`` and, with ``scores``, ``score_<class>``: the rows
+        of raw data, and of one split of a dataset, in the order of the source.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
@@ -318,19 +332,22 @@ def predict(
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc import prediction
+    from bigmc.ingestion.memory import prompt_release
 
     started = time.monotonic()
     budget.reset_peak()
-    predictor = prediction.Predictor(
-        _load(model), Path(to), scores, engine or ThreadEngine(), budget.resolve_limit(memory_limit), progress
-    )
-    if _is_dataset(source):
-        data = _open(source)
-        counts = predictor.predict_dataset(data if split is None else data[split])
-    elif split is not None:
-        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    else:
-        counts = predictor.predict_raw(source, format, on_bad_row)
+    limit = budget.resolve_limit(memory_limit)
+    with prompt_release():
+        predictor = prediction.Predictor(
+            _load(model), Path(to), scores, engine or ThreadEngine(), limit, progress
+        )
+        if _is_dataset(source):
+            data = _open(source)
+            counts = predictor.predict_dataset(data if split is None else data[split])
+        elif split is not None:
+            raise DataError("raw data has no splits", "leave --split out, or give a dataset")
+        else:
+            counts = predictor.predict_raw(source, format, on_bad_row)
     seconds, peak = time.monotonic() - started, budget.peak_memory()
     return {"predictions": str(to), **counts, "seconds": seconds, "peak_memory_bytes": peak}
 
@@ -390,16 +407,34 @@ def _identity(dataset: Dataset) -> str:
     return hashlib.sha256((dataset.path / "manifest.json").read_bytes()).hexdigest()
 
 
-def _names(dataset: Dataset, features: NDArray[np.int64]) -> Any:
-    """Return the known names of some features of a dataset on disk."""
+def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
+    """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
+    import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.dataset as arrow
+    import pyarrow.parquet as pq
 
-    file = None if dataset.path is None else dataset.path / "names.parquet"
-    if file is None or not file.exists():
+    path = None if dataset.path is None else dataset.path / "names.parquet"
+    if path is None or not path.exists():
         return None
-    return arrow.dataset(file).to_table(filter=pc.field("bucket").isin(pa.array(features, pa.int32())))
+    pieces, most = [], NAMES_PER_FEATURE
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(NAMES_PER_BATCH):
+            pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
+            while sum(piece.nbytes for piece in pieces) > most_bytes and most:
+                most -= 1
+                pieces = [_fewer_names(pieces, most)] if most else []
+        return pa.Table.from_batches(pieces, file.schema_arrow) if most else None
+
+
+def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
+    """Return so many names of each feature, the most frequent ones."""
+    import numpy as np
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
+    buckets = table.column("bucket").to_numpy()
+    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
+    return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
 
 
 def _is_trained(target: Path, params: Mapping[str, Any]) -> bool:
@@ -410,12 +445,23 @@ def _is_trained(target: Path, params: Mapping[str, Any]) -> bool:
     return True
 
 
-def _claim(file: Path, params: Mapping[str, Any], target: Path) -> None:
-    """Write down what is being trained; refuse to continue a training of something else."""
-    from bigmc.store.commit import write_atomic
+def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
+    """Write down what is being trained; refuse to continue a training of something else.
 
-    if file.exists():
-        cure = f"delete {file.parent}, or give another --to"
+    Where no state was saved yet there is nothing to lose, and a mended command needs no cleaning. What
+    a killed run left half written is removed.
+    """
+    from bigmc.store.checkpoint import FileCheckpoint
+    from bigmc.store.commit import PARTIAL, write_atomic
+
+    for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
+        for leftover in work.glob(pattern):
+            leftover.unlink()
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
+        leftover.unlink()
+    file = work / "training.json"
+    if file.exists() and FileCheckpoint(work).path.exists():
+        cure = f"delete {work}, or give another --to"
         _refuse_other(json.loads(file.read_text()), params, f"an unfinished training of {target}", cure)
     else:
         write_atomic(file, json.dumps(params).encode())
@@ -424,7 +470,9 @@ def _claim(file: Path, params: Mapping[str, Any], target: Path) -> None:
 def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: str, cure: str) -> None:
     asked = json.loads(json.dumps(params))
     differences = [
-        f"{name} {stored.get(name)!r} instead of {asked.get(name)!r}"
+        "another dataset"
+        if name == "dataset"
+        else f"{name}: it has {json.dumps(stored.get(name))}, asked for {json.dumps(asked.get(name))}"
         for name in sorted(stored.keys() | asked.keys())
         if stored.get(name) != asked.get(name)
     ]

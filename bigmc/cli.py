@@ -187,6 +187,13 @@ def train_sparse(
             progress=screen.update,
             **options,
         )
+    if not result["converged"]:
+        gap = result["certificate"]["gap"]
+        print(
+            f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
+            f"the tolerance of {tol:g}; give a larger --max-passes (now {max_passes}) or --tol",
+            file=sys.stderr,
+        )
     show(result, as_json)
 
 

@@ -8,11 +8,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError, ModelError
-from bigmc.model import Model
+from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
+
+ROW_COST = 48
+"""Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
 
 
 def evaluate(
@@ -22,6 +25,7 @@ def evaluate(
     per_class: bool = False,
     confusion: bool = False,
     progress: ProgressCallback = silent,
+    memory_limit: int = 1 << 30,
 ) -> dict[str, Any]:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
@@ -41,6 +45,8 @@ def evaluate(
         Add the confusion matrix.
     progress : callable, optional
         Called after every shard.
+    memory_limit : int, optional
+        Bytes that evaluation may add to the process, by default 1 GiB.
 
     Returns
     -------
@@ -57,14 +63,20 @@ def evaluate(
         If the features of the dataset are not those of the model, or no label is known to it.
     DataError
         If the dataset has no samples or no labels.
+    MemoryLimitError
+        If the memory limit does not allow one worker.
     """
     model.check_features(dataset)
     if dataset.n_samples == 0 or dataset.n_classes == 0:
         missing = "samples" if dataset.n_samples == 0 else "labels"
         raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
+    rows = max(shard.n_rows for shard in dataset.shards)
+    n_workers, room = divide(model, memory_limit, engine.n_workers, ROW_COST * rows, "evaluation")
+    if n_workers < engine.n_workers:
+        engine = ThreadEngine(n_workers)
     matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
-    for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset):
+    for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
         truth, predicted, counts = found
         shape = matrix.shape
         matrix = matrix + scipy.sparse.coo_array((counts, (of_truth[truth], of_model[predicted])), shape)
@@ -141,13 +153,13 @@ def inspect(model: Model, top: int = 20) -> dict[str, Any]:
 
 
 def _shard_confusion(
-    shard: int, model: Model, dataset: Dataset
+    shard: int, model: Model, dataset: Dataset, room: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
     """Return the pairs of true and predicted code that occur in a shard, and how often."""
     truth = dataset.shards[shard].table(["label"]).column("label").to_numpy()
     if len(truth) and truth.min() < 0:
         raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
-    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard)
+    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard, room)
     found, counts = np.unique(pairs, return_counts=True)
     true_codes, predicted = np.divmod(found, model.n_classes)
     return true_codes.astype(np.int32), predicted.astype(np.int32), counts.astype(np.int64)

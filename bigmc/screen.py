@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -104,10 +105,19 @@ def _figure(name: str, value: float) -> str:
 def show(result: Mapping[str, object], as_json: bool) -> None:
     """Write a result to stdout: one line of JSON, or one line per figure."""
     if as_json:
-        print(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
         return
     for line in _lines(result, indent=0):
         print(line)
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with null for numbers that JSON has no sign for."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def show_features(result: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ def test_columns_are_read_once_however_the_reads_are_cut(seed, gap, read, window
     model = random_model(n_features=60, nonzero=nonzero, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring_module, "_GAP_ENTRIES", gap)
-        patch.setattr(scoring_module, "_READ_ENTRIES", read)
+        patch.setattr(scoring_module, "_MOST_ENTRIES", read)
         patch.setattr(scoring_module, "_WINDOW_FEATURES", window)
         stored = Dataset.from_arrays(X)
         expected = X @ dense_weights(model) + model.intercept
@@ -133,7 +133,7 @@ def test_only_columns_with_weight_are_read(monkeypatch):
     assert sum(entries) == np.diff(X.tocsc().indptr)[model.features].sum()
 
 
-def test_many_classes_are_scored_tile_by_tile_with_the_lowest_code_on_ties(monkeypatch):
+def test_many_classes_are_scored_tile_by_tile_with_the_lowest_code_on_ties():
     X = counts()
     model = random_model(n_classes=11)
     coef = model.coef.copy()
@@ -145,8 +145,8 @@ def test_many_classes_are_scored_tile_by_tile_with_the_lowest_code_on_ties(monke
     assert (expected == 2).any()
     assert not (expected == 7).any()
     for width in (1, 3, 4, 11):
-        monkeypatch.setattr(scoring_module, "_TILE_BYTES", 8 * X.shape[0] * width)
-        np.testing.assert_array_equal(model.shard_codes(stored, 0), expected)
+        room = 2 * 8 * X.shape[0] * width
+        np.testing.assert_array_equal(model.shard_codes(stored, 0, room), expected)
 
 
 def test_a_search_replaces_the_table_when_there_are_too_many_features(monkeypatch):

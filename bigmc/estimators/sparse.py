@@ -24,6 +24,7 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
 from bigmc.model import Model
+from bigmc.objectives import objective
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint, solve
 from bigmc.store.dataset import Dataset
@@ -167,7 +168,7 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scratch : Path, optional
             Folder for scores that do not fit into memory; by default the system's for temporary files.
         """
-        self._check_params()
+        self.check_params()
         labels = dataset.labels()
         if len(labels) == 0 or labels.min() < 0:
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
@@ -209,7 +210,8 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective=solution.objective,
             n_iter=max(1, solution.n_iter),
             n_passes=solution.n_passes,
-            history=solution.history,
+            # A resumed run reads columns again that it had in memory; the model is the same.
+            history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
         )
         if not solution.converged:
             warnings.warn(
@@ -367,7 +369,14 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return int(state)
         return int(check_random_state(state).randint(2**31 - 1))
 
-    def _check_params(self) -> None:
+    def check_params(self) -> None:
+        """Refuse parameters that cannot be used, as `fit` does before it looks at the data.
+
+        Raises
+        ------
+        BigmcError
+            Naming the parameter and what may be given.
+        """
         for name in ("alpha", "tol"):
             value: Any = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) < math.inf:
@@ -377,6 +386,9 @@ class SparseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BigmcError(f"max_passes is {passes!r}", "give a whole number of at least 1")
         if self.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {self.step!r}", 'use "line_search" or "constant"')
+        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
+            raise DataError(f"class_weight {self.class_weight!r} is unknown", 'use "balanced" or a dict')
+        objective(self.loss, self.penalty)
 
 
 def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:

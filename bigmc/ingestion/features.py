@@ -41,6 +41,8 @@ class FeatureSpec:
         Hashing parameters; None when nothing is hashed.
     n_own : int
         Features that a matrix source brings, 0 for tables.
+    first_index : int, optional
+        What svmlight files call their first feature, 0 or 1; None for other sources.
     """
 
     text: tuple[str, ...] = ()
@@ -49,6 +51,7 @@ class FeatureSpec:
     dense: tuple[str, ...] = ()
     hasher: TextHasher | None = None
     n_own: int = 0
+    first_index: int | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ class FeatureSpec:
         """Return the specification that :meth:`to_dict` wrote."""
         names = {key: tuple(data[key]) for key in ("text", "categorical", "numeric", "dense")}
         hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
-        return cls(**names, hasher=hasher, n_own=data["n_own"])
+        return cls(**names, hasher=hasher, n_own=data["n_own"], first_index=data.get("first_index"))
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
         """Return the names of features that are one column each, beside hashed ones, as a names table."""

@@ -195,7 +195,8 @@ class Job:
                 f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
             )
         own = n_features if not self.recipe.features.columns else 0
-        features = replace(self.recipe.features, n_own=own)
+        first_index = parts[0].options.get("first_index")
+        features = replace(self.recipe.features, n_own=own, first_index=first_index)
         finish_dataset(
             self.to,
             entries,

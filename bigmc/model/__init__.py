@@ -2,6 +2,7 @@
 
 from bigmc.model.archive import FORMAT_VERSION
 from bigmc.model.record import Model, load_model, verify_model
+from bigmc.model.room import divide
 from bigmc.model.scoring import LinearScorer
 
-__all__ = ["FORMAT_VERSION", "LinearScorer", "Model", "load_model", "verify_model"]
+__all__ = ["FORMAT_VERSION", "LinearScorer", "Model", "divide", "load_model", "verify_model"]

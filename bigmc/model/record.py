@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.archive import FORMAT_VERSION, check_archive, read_archive, write_archive
-from bigmc.model.scoring import LinearScorer
+from bigmc.model.scoring import ROOM, LinearScorer
 from bigmc.store.rows import Rows
 from bigmc.store.weighting import Weighting
 
@@ -156,17 +156,24 @@ class Model:
         """
         return self.scorer.rows(rows)
 
-    def shard_scores(self, dataset: Dataset, shard: int) -> NDArray[np.float64]:
+    def shard_scores(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.float64]:
         """Return the scores of shard number `shard` of a dataset, shape (n_rows, n_classes).
 
         Reads the columns with weight only, and once more all of them where the weighting asks for
-        norms of idf-weighted samples.
+        norms of idf-weighted samples; takes `room` bytes beside the scores.
         """
-        return self.scorer.shard(dataset.shards[shard])
+        return self.scorer.shard(dataset.shards[shard], room)
 
-    def shard_codes(self, dataset: Dataset, shard: int) -> NDArray[np.int32]:
-        """Return the predicted class code of every row of a shard, in memory bounded for any `n_classes`."""
-        return self.scorer.shard_codes(dataset.shards[shard])
+    def shard_codes(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.int32]:
+        """Return the predicted class code of every row of a shard, in `room` bytes for any `n_classes`."""
+        return self.scorer.shard_codes(dataset.shards[shard], room)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory of the weights, of what scoring makes of them, and of the names."""
+        scale = 0 if self.column_scale is None else self.column_scale.nbytes
+        names = 0 if self.names is None else int(self.names.nbytes)
+        return self.coef.nbytes + self.features.nbytes + self.scorer.table_bytes + scale + names
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Return the label of the largest score of each row; the first of the classes on a tie."""

@@ -20,12 +20,12 @@ from bigmc.store.weighting import Weighting
 _TABLE_FEATURES = 1 << 24
 #: Columns further apart than this many entries are read one by one: there may be a chunk to skip.
 _GAP_ENTRIES = CHUNK
-#: Most entries decoded at once; a column has at most 65,536.
-_READ_ENTRIES = 1 << 22
+#: Entries decoded at once; a column has at most 65,536.
+_FEWEST_ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 22
 #: Features whose offsets are looked at together.
-_WINDOW_FEATURES = 1 << 20
-#: Bytes of the scores of one shard when only the best class is wanted; more classes take more passes.
-_TILE_BYTES = 64 << 20
+_WINDOW_FEATURES = 1 << 17
+#: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
+ROOM = 64 << 20
 
 _NO_SCALE = np.empty(0, np.float32)
 _NO_TABLE = np.empty(0, np.int32)
@@ -74,6 +74,11 @@ class LinearScorer:
         self.weighting = weighting
         self.column_scale = column_scale
 
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the lookup table."""
+        return 4 * self.n_features if self.n_features <= _TABLE_FEATURES else 0
+
     @cached_property
     def _table(self) -> NDArray[np.int32]:
         if self.n_features > _TABLE_FEATURES:
@@ -102,27 +107,28 @@ class LinearScorer:
         scores += self.intercept
         return scores
 
-    def shard(self, shard: Shard) -> NDArray[np.float64]:
+    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
         """Return the scores of a stored shard, shape (n_rows, n_classes).
 
         Reads the columns with weight only, and all of them once more where norms of idf-weighted
-        samples are needed.
+        samples are needed; takes `room` bytes beside the scores.
         """
-        return self._class_scores(shard, 0, len(self.intercept), self._row_scale(shard))
+        return self._class_scores(shard, 0, len(self.intercept), self._row_scale(shard, room), room)
 
-    def shard_codes(self, shard: Shard) -> NDArray[np.int32]:
+    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
         """Return the code of the class with the largest score of every row, the lowest code on a tie.
 
-        Keeps the scores of so many classes at a time as fit in 64 MB, 128 for a full shard. Without
-        an intercept a row's norm cannot change its best class and is not computed.
+        Keeps the scores of so many classes at a time as fit in half of `room` bytes (64 for a full shard and
+        64 MiB); more classes take more passes. Without an intercept a row's norm cannot change its best
+        class and is not computed.
         """
         n_classes = len(self.intercept)
-        row_scale = self._row_scale(shard) if self.intercept.any() else None
-        width = max(1, _TILE_BYTES // (8 * max(shard.n_rows, 1)))
+        row_scale = self._row_scale(shard, room) if self.intercept.any() else None
+        width = max(1, room // 2 // (8 * max(shard.n_rows, 1)))
         codes = np.zeros(shard.n_rows, np.int32)
         best = np.full(shard.n_rows, -np.inf)
         for lo in range(0, n_classes, width):
-            scores = self._class_scores(shard, lo, min(lo + width, n_classes), row_scale)
+            scores = self._class_scores(shard, lo, min(lo + width, n_classes), row_scale, room)
             tile_codes = np.argmax(scores, axis=1)
             tile_best = scores[np.arange(shard.n_rows), tile_codes]
             better = tile_best > best
@@ -131,11 +137,11 @@ class LinearScorer:
         return codes
 
     def _class_scores(
-        self, shard: Shard, lo: int, hi: int, row_scale: NDArray[np.float64] | None
+        self, shard: Shard, lo: int, hi: int, row_scale: NDArray[np.float64] | None, room: int
     ) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``."""
         scores = np.zeros((shard.n_rows, hi - lo))
-        for run in self._runs(shard, self.features):
+        for run in self._runs(shard, self.features, room, weight_bytes=8 * (hi - lo)):
             weights = self.coef[run.first : run.last, lo:hi].astype(np.float64)
             if self.column_scale is not None:
                 weights *= self.column_scale[self.features[run.first : run.last], np.newaxis]
@@ -145,13 +151,13 @@ class LinearScorer:
         scores += self.intercept[lo:hi]
         return scores
 
-    def _row_scale(self, shard: Shard) -> NDArray[np.float64] | None:
+    def _row_scale(self, shard: Shard, room: int) -> NDArray[np.float64] | None:
         """Return one over the norm of each weighted row, None where norms are not asked for."""
         if not self.weighting.l2:
             return None
         if self.column_scale is not None:
             squares = np.zeros(shard.n_rows)
-            for run in self._runs(shard, np.arange(self.n_features)):
+            for run in self._runs(shard, np.arange(self.n_features), room, weight_bytes=8):
                 scale = self.column_scale[run.first : run.last].astype(np.float64)
                 add_squares(run.starts, run.stops, run.rows, run.data, scale, self.weighting.binary, squares)
             norm = np.sqrt(squares)
@@ -161,14 +167,20 @@ class LinearScorer:
             norm = shard.table(["norm"]).column("norm").to_numpy().astype(np.float64)
         return np.divide(1.0, norm, out=np.zeros(shard.n_rows), where=norm > 0)
 
-    def _runs(self, shard: Shard, features: NDArray[np.int64]) -> Iterator[_Run]:
+    def _runs(
+        self, shard: Shard, features: NDArray[np.int64], room: int, weight_bytes: int
+    ) -> Iterator[_Run]:
         """Decode the columns of `features` (increasing), neighbouring ones in one read.
 
-        A run is valid until the next one is asked for.
+        A run is valid until the next one is asked for. Entries, and `weight_bytes` for every column, take
+        a quarter of `room` each.
         """
         if shard.n_features != self.n_features:
             raise DataError(f"the shard has {shard.n_features} features, the model {self.n_features}")
-        wanted = min(_READ_ENTRIES, shard.nnz)
+        entry_bytes = 2 + shard.dtype.itemsize
+        most = min(max(room // 4 // entry_bytes, _FEWEST_ENTRIES), _MOST_ENTRIES)
+        most_columns = max(1, room // 4 // weight_bytes)
+        wanted = min(most, shard.nnz)
         rows = np.empty(wanted, np.uint16)
         data = np.empty(wanted, shard.dtype)
         first = 0
@@ -181,7 +193,8 @@ class LinearScorer:
             breaks = np.flatnonzero(starts[1:] - stops[:-1] > _GAP_ENTRIES) + 1
             at = 0
             while at < len(columns):
-                end = int(np.searchsorted(stops, starts[at] + _READ_ENTRIES, side="right"))
+                end = int(np.searchsorted(stops, starts[at] + most, side="right"))
+                end = min(end, at + most_columns)
                 gap = int(np.searchsorted(breaks, at, side="right"))
                 if gap < len(breaks):
                     end = min(end, int(breaks[gap]))

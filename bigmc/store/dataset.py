@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_row_squares
-from bigmc.store.block import plan_blocks, read_block, stream_blocks
+from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.classes import read_classes
 from bigmc.store.layout import GROUP, MANIFEST, STATISTICS, Manifest, canonical_json, read_manifest
@@ -25,8 +25,9 @@ from bigmc.store.stored import open_shard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
-#: Decoded bytes of a block of the passes the dataset itself makes.
-_PASS_BYTES = 64 << 20
+#: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
+_PASS_ENTRIES = 1 << 20
+_PASS_FEATURES = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -259,14 +260,22 @@ class Dataset:
         return plan_blocks(self.column_nnz(), self.n_shards, self.dtype.itemsize, block_bytes)
 
     def _row_squares(self, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the squared norm of every row; one shard at a time, in the memory of a few chunks."""
         squares = np.zeros(self.n_samples, np.float64)
-        widest = int(self.column_nnz().max(initial=0)) * 10 + 16 * self.n_shards
-        for block in stream_blocks(self, self.plan(max(_PASS_BYTES, widest))):
-            for s in range(self.n_shards):
+        indices = np.empty(_PASS_ENTRIES, np.uint16)
+        data = np.ones(_PASS_ENTRIES, self.dtype)
+        for s, shard in enumerate(self.shards):
+            lo = 0
+            while lo < self.n_features:
+                offsets = shard.indptr(lo, min(lo + _PASS_FEATURES, self.n_features))
+                width = int(np.searchsorted(offsets, offsets[0] + _PASS_ENTRIES, side="right")) - 1
+                start, stop = int(offsets[0]), int(offsets[width])
+                shard.read(start, stop, indices, None if self.weighting.binary else data)
                 add_row_squares(
-                    block.indptr[s], block.indices, block.data,
-                    column_scale[block.lo : block.hi], squares[self.base[s] : self.base[s + 1]],
+                    offsets[: width + 1] - start, indices, data, column_scale[lo : lo + width],
+                    squares[self.base[s] : self.base[s + 1]],
                 )  # fmt: skip
+                lo += width
         return squares
 
     def class_statistics(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

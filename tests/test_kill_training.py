@@ -1,0 +1,198 @@
+"""Training killed with SIGKILL anywhere: the same command again ends with the same model, byte for byte."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigmc
+from bigmc import api, solvers
+from bigmc.engine import ThreadEngine
+from bigmc.errors import BusyError
+from bigmc.estimators import sparse
+from bigmc.solvers import bcd
+
+COMMITS = ("replace", "fsync", "unlink")
+"""Calls that change what a rerun finds; pathlib and shutil make them through ``os`` too."""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = (rng.random((1500, 300)) < 0.05) * rng.normal(size=(1500, 300))
+    y = np.argmax(X @ rng.normal(size=(300, 4)) + rng.normal(size=(1500, 4)), axis=1)
+    path = tmp_path_factory.mktemp("kill") / "d.bigmc"
+    api.ingest(X, path, label=y, split={"train": 1.0}, memory_limit="200MB")
+    return path
+
+
+@pytest.fixture(params=["in memory", "streamed"])
+def plan(request, monkeypatch):
+    if request.param == "streamed":
+        solve = solvers.solve
+        monkeypatch.setattr(sparse, "solve", lambda *args, **kw: solve(*args, **kw, block_bytes=40_000))
+    return request.param
+
+
+def train(dataset: Path, to: Path) -> dict:
+    return api.train(
+        "sparse", dataset, to, alpha=3e-3, tol=1e-4, memory_limit="64MB", engine=ThreadEngine(1)
+    )
+
+
+def child(work, kill: tuple[str, int, str] | None = None, after_seconds: float | None = None):
+    """Run ``work`` in a forked process; return how it ended and how often it made each watched call.
+
+    With ``kill = (name, k, "before" or "after")`` it kills itself around its k-th call of ``name``.
+    """
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read_end)
+            counts: dict[str, int] = {}
+
+            def watched(name, function):
+                def call(*args, **kwargs):
+                    count = counts[name] = counts.get(name, 0) + 1
+                    if kill == (name, count, "before"):
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    result = function(*args, **kwargs)
+                    if kill == (name, count, "after"):
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return result
+
+                return call
+
+            for name in COMMITS:
+                setattr(os, name, watched(name, getattr(os, name)))
+            # A full pass over the data, and the sweeps between two of them.
+            bcd._Rounds._evaluate = watched("pass", bcd._Rounds._evaluate)
+            bcd._Rounds._improve = watched("improve", bcd._Rounds._improve)
+            work()
+            os.write(write_end, repr(counts).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    if after_seconds is not None:
+        time.sleep(after_seconds)
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    with os.fdopen(read_end) as pipe:
+        said = pipe.read()
+    return status, eval(said) if said else {}
+
+
+@pytest.fixture
+def uninterrupted(plan, dataset, tmp_path):
+    train(dataset, tmp_path / "warm.model")  # compiles what is not compiled yet, which replaces files
+    to = tmp_path / "whole.model"
+    status, counts = child(lambda: train(dataset, to))
+    assert os.WIFEXITED(status)
+    assert counts["pass"] >= 3, "too few passes to be killed in"
+    return to.read_bytes(), counts
+
+
+def test_killed_anywhere(uninterrupted, dataset, tmp_path):
+    expected, counts = uninterrupted
+    points = [
+        (name, k, when)
+        for name in (*COMMITS, "pass", "improve")
+        for k in sorted({1, 2, counts.get(name, 0) // 2, counts.get(name, 0) - 1, counts.get(name, 0)})
+        for when in ("before", "after")
+        if 1 <= k <= counts.get(name, 0)
+    ]
+    assert len(points) >= 10
+    resumed = 0
+    for number, point in enumerate(points):
+        to = tmp_path / f"{number}.model"
+        status, _ = child(lambda to=to: train(dataset, to), kill=point)
+        assert os.WIFSIGNALED(status), point
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        resumed += (tmp_path / f"{number}.model.wip" / "checkpoint.npz").exists()
+        result = train(dataset, to)
+        assert to.read_bytes() == expected, point
+        assert result["converged"]
+        left = {path.name for path in tmp_path.glob(f"*{number}.model*")}
+        assert left == {f"{number}.model"}, point
+    assert resumed >= len(points) // 2
+
+
+@pytest.mark.parametrize("seconds", [0.005, 0.03, 0.06, 0.1])
+def test_killed_at_any_moment(seconds, uninterrupted, dataset, tmp_path):
+    to = tmp_path / "m.model"
+    child(lambda: train(dataset, to), after_seconds=seconds)
+    train(dataset, to)
+    assert to.read_bytes() == uninterrupted[0]
+
+
+def test_killed_in_every_pass_of_one_training(uninterrupted, dataset, tmp_path):
+    """Each life makes one round, saves its state, and dies in the pass after it."""
+    expected, counts = uninterrupted
+    to = tmp_path / "m.model"
+    lives = 0
+    for _ in range(counts["pass"] + 2):
+        status, _ = child(lambda: train(dataset, to), kill=("pass", 2, "before"))
+        if os.WIFEXITED(status):
+            break
+        lives += 1
+    assert lives >= 2
+    assert to.read_bytes() == expected
+
+
+def test_rerun_after_success_touches_nothing(dataset, tmp_path):
+    to = tmp_path / "m.model"
+    first = train(dataset, to)
+    before = to.stat().st_mtime_ns
+    status, counts = child(lambda: train(dataset, to))
+    assert os.WIFEXITED(status)
+    assert os.WEXITSTATUS(status) == 0
+    assert counts == {}
+    again = train(dataset, to)
+    assert to.stat().st_mtime_ns == before
+    assert {name: again[name] for name in ("objective", "certificate", "n_iter", "n_passes")} == {
+        name: first[name] for name in ("objective", "certificate", "n_iter", "n_passes")
+    }
+
+
+def test_second_process_refuses(dataset, tmp_path):
+    to = tmp_path / "m.model"
+    started, stop = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            evaluate = bcd._Rounds._evaluate
+
+            def wait(self):
+                os.write(started[1], b"1")
+                os.read(stop[0], 1)
+                bcd._Rounds._evaluate = evaluate
+                return evaluate(self)
+
+            bcd._Rounds._evaluate = wait
+            train(dataset, to)
+        finally:
+            os._exit(0)
+    os.read(started[0], 1)
+    with pytest.raises(BusyError, match="another process"):
+        train(dataset, to)
+    second = subprocess.run(
+        [sys.executable, "-m", "bigmc", "train", "sparse", dataset, "--to", to, "--memory", "64MB"],
+        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    os.write(stop[1], b"1")
+    os.waitpid(pid, 0)
+    assert second.returncode == 1
+    assert "another process is writing" in second.stderr.splitlines()[-1]
+    train(dataset, to)
+    assert list(tmp_path.iterdir()) == [to]

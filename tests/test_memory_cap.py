@@ -1,0 +1,73 @@
+"""The memory limit is a promise of every command: a real process, measured above its bare imports."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigmc
+from bigmc import api
+from bigmc.engine import ThreadEngine
+
+MEASURE = """
+import json, sys
+import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.evaluation, bigmc.prediction, bigmc.cli
+from bigmc import budget
+from bigmc.engine import ThreadEngine
+bare = budget.current_memory()
+budget.reset_peak()
+command, arguments, options = json.loads(sys.argv[1])
+getattr(bigmc.api, command)(*arguments, **options, engine=ThreadEngine(2))
+print(budget.peak_memory() - bare)
+"""
+N_ROWS, WORDS = 30_000, 200
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """52 MB of text, and 13 million entries of it in a dataset; kernels are compiled and cached after it."""
+    here = tmp_path_factory.mktemp("memory")
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{k:x}" for k in rng.integers(0, 1 << 36, 60_000)])
+    with (here / "rows.csv").open("w") as file:
+        file.write("text,label\n")
+        for _ in range(N_ROWS // 1000):
+            rows = words[(rng.random((1000, WORDS)) ** 3 * len(words)).astype(int)]
+            file.writelines(f"{' '.join(row)},{k % 12}\n" for k, row in enumerate(rows))
+    options = {"text": "text", "label": "label", "memory_limit": "400MB", "engine": ThreadEngine(2)}
+    api.ingest(here / "rows.csv", here / "d.bigmc", **options)
+    for arguments, options in (
+        (["sparse", here / "d.bigmc", here / "warm.model"], {"max_passes": 1, "memory_limit": "64MB"}),
+        (["sparse", here / "d.bigmc", here / "m.model"], {"max_passes": 1, "alpha": 1e-5}),
+    ):
+        api.train(*arguments, **options)
+    api.evaluate(here / "m.model", here / "d.bigmc")
+    return here
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "options"),
+    [
+        ("train", ["sparse", "d.bigmc", "small.model"], {"max_passes": 3, "memory_limit": "64MB"}),
+        ("train", ["sparse", "d.bigmc", "large.model"], {"max_passes": 3, "memory_limit": "128MB"}),
+        ("evaluate", ["m.model", "d.bigmc"], {"split": "train", "memory_limit": "64MB"}),
+        ("predict", ["m.model", "d.bigmc", "a.parquet"], {"scores": True, "memory_limit": "64MB"}),
+        ("predict", ["m.model", "rows.csv", "b.parquet"], {"scores": True, "memory_limit": "64MB"}),
+    ],
+    ids=["train in 64 MB", "train in 128 MB", "evaluate", "predict a dataset", "predict a file"],
+)
+def test_peak_above_the_bare_imports_is_within_the_limit(command, arguments, options, here):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, json.dumps([command, arguments, options])],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= int(options["memory_limit"].removesuffix("MB")) * 1_000_000
