@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,22 +84,23 @@ class Recipe:
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Return one phrase for each parameter in which a stored recipe differs from this one."""
-        mine = self.to_dict()
+        mine, theirs = _leaves(self.to_dict()), _leaves(other)
         return [
-            _changed_sources(other.get(key, []), mine[key])
-            if key == "sources"
-            else f"{key}: it has {_short(other.get(key))}, asked for {_short(mine[key])}"
-            for key in mine
-            if json.dumps(mine[key], sort_keys=True) != json.dumps(other.get(key), sort_keys=True)
+            f"{name}: it has {_short(theirs.get(name))}, asked for {_short(mine.get(name))}"
+            for name in dict.fromkeys((*mine, *theirs))
+            if mine.get(name) != theirs.get(name)
         ]
 
 
-def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:
-    before, now = ([source["path"] for source in sources] for sources in (stored, asked))
-    if before == now:
-        changed = next(b["path"] for a, b in zip(stored, asked, strict=True) if dict(a) != dict(b))
-        return f"sources: {changed} has changed since"
-    return f"sources: it has {_short(before)}, asked for {_short(now)}"
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their dotted names, lists as JSON has them."""
+    leaves: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            leaves |= _leaves(value, f"{prefix}{name}.")
+        else:
+            leaves[prefix + name] = json.loads(json.dumps(value))
+    return leaves
 
 
 def _short(value: object) -> str:
