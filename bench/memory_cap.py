@@ -4,9 +4,10 @@
 
 Text is sampled with a seed from the Python sources installed here: windows of some 300 words, labelled
 with their package, until there are ``--times`` times more bytes than the limit, before and after
-hashing. Every step is one ``bigmc`` command in a process of its own, which the kernel kills when it takes more than
-the bare imports of the command and 1.5 times ``--memory``: by a memory cgroup where this user may make
-one, else by a limit on its data segment. One JSON line per step: seconds, peak, cap and bytes read.
+hashing. Every step is one ``bigmc`` command in a process of its own, which the kernel kills when it
+takes more than the bare imports of the command and 1.5 times ``--memory``: by a memory cgroup where this
+user may make one, else by a limit on its data segment. One JSON line per step: seconds, peak, cap and
+bytes read. Run it twice on a fresh install: compiling the kernels takes memory of its own.
 """
 
 from __future__ import annotations
@@ -120,7 +121,11 @@ def run(step: str, command: list[str], limit: int, bare: int) -> dict[str, Any]:
         "within_limit": peak - bare <= limit,
         "disk_bytes_read": usage.ru_inblock * 512,
         **{k: figures[k] for k in ("n_samples", "nnz", "bytes", "accuracy", "macro_f1") if k in figures},
-        **{k: figures[k] for k in ("n_passes", "bytes_read", "certificate", "n_nonzero_features") if k in figures},
+        **{
+            k: figures[k]
+            for k in ("n_passes", "bytes_read", "certificate", "n_nonzero_features")
+            if k in figures
+        },
     }
 
 

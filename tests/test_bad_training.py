@@ -34,10 +34,9 @@ def made(tmp_path_factory):
         api.ingest("rows.csv", "counts.bigmc", **OPTIONS, weighting="counts")
         X, y = np.repeat(np.eye(2), 8, axis=0), np.repeat(["a", "b"], 8)
         api.ingest(X, "matrix.bigmc", label=y, split={"train": 0.5, "test": 0.5}, memory_limit="100MB")
-        one = api.open_dataset("d.bigmc")
-        train = [shard.entry.name for shard in one["train"].shards]
-        shutil.copytree("d.bigmc", "single.bigmc")
-        only_one_class(here / "single.bigmc", train[0])
+        # Rows of a label stay together; with this seed the labels go to different splits.
+        shares = {"train": 0.5, "test": 0.5}
+        api.ingest("rows.csv", "single.bigmc", **OPTIONS, group="label", seed=0, split=shares)
         api.train("sparse", "d.bigmc", "m.model", alpha=0.01, memory_limit="100MB")
         api.train("sparse", "matrix.bigmc", "matrix.model", alpha=0.01, memory_limit="100MB")
         whole = (here / "m.model").read_bytes()
@@ -49,27 +48,6 @@ def made(tmp_path_factory):
             new.writestr("model.json", json.dumps(header))
         (here / "folder").mkdir()
     return here
-
-
-def only_one_class(path, shard):
-    """Give all rows of a shard the label 0, and keep the manifest true to it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from bigmc.store.layout import read_manifest
-    from bigmc.store.write import write_rows_table
-
-    folder = path / "shards" / shard
-    table = pq.read_table(folder / "rows.parquet")
-    labels = pa.array(np.zeros(table.num_rows, np.int32))
-    at = table.schema.get_field_index("label")
-    entry = next(e for e in read_manifest(path).shards if e.name == shard)
-    new = write_rows_table(folder, entry, table.set_column(at, "label", labels))
-    manifest = json.loads((path / "manifest.json").read_text())
-    for stored in manifest["shards"]:
-        if stored["name"] == shard:
-            stored["files"] = [{"path": f.path, "bytes": f.bytes, "sha256": f.sha256} for f in new.files]
-    (path / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +90,10 @@ CASES = {
     "other dataset": ("train sparse wide.bigmc --to m.model --alpha 0.01", ["another dataset"]),
     "target is no model": ("train sparse d.bigmc --to text.model", ["text.model", "not a bigmc model"]),
     "cut model": ("evaluate cut.model d.bigmc", ["cut.model", "train again"]),
-    "flipped model": ("predict flipped.model d.bigmc --to new.p", ["flipped.model", "damaged", "train again"]),
+    "flipped model": (
+        "predict flipped.model d.bigmc --to new.p",
+        ["flipped.model", "damaged", "train again"],
+    ),
     "future model": ("inspect future.model", ["future.model", "version 99", "version 1"]),
     "no model": ("evaluate text.model d.bigmc", ["text.model", "not a bigmc model"]),
     "absent model": ("inspect absent.model", ["absent.model", "does not exist", "train"]),

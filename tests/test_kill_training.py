@@ -40,9 +40,7 @@ def plan(request, monkeypatch):
 
 
 def train(dataset: Path, to: Path) -> dict:
-    return api.train(
-        "sparse", dataset, to, alpha=3e-3, tol=1e-4, memory_limit="64MB", engine=ThreadEngine(1)
-    )
+    return api.train("sparse", dataset, to, alpha=3e-3, tol=1e-4, memory_limit="64MB", engine=ThreadEngine(1))
 
 
 def child(work, kill: tuple[str, int, str] | None = None, after_seconds: float | None = None):

@@ -24,12 +24,12 @@ command, arguments, options = json.loads(sys.argv[1])
 getattr(bigmc.api, command)(*arguments, **options, engine=ThreadEngine(2))
 print(budget.peak_memory() - bare)
 """
-N_ROWS, WORDS = 30_000, 200
+N_ROWS, WORDS = 20_000, 200
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """52 MB of text, and 13 million entries of it in a dataset; kernels are compiled and cached after it."""
+    """35 MB of text, and 7 million entries of it in a dataset; kernels are compiled and cached after it."""
     here = tmp_path_factory.mktemp("memory")
     rng = np.random.default_rng(0)
     words = np.array([f"w{k:x}" for k in rng.integers(0, 1 << 36, 60_000)])

@@ -177,7 +177,9 @@ def read_manifest(path: Path) -> Manifest:
     except FileNotFoundError:
         raise _absent(path) from None
     except NotADirectoryError:
-        raise StoreError(f"{path} is a file, not a bigmc dataset") from None
+        raise StoreError(
+            f"{path} is a file, not a bigmc dataset", "give a folder made by bigmc ingest"
+        ) from None
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}") from None
     try:
@@ -202,7 +204,9 @@ def read_manifest(path: Path) -> Manifest:
 
 def _absent(path: Path) -> StoreError:
     if not path.exists():
-        return StoreError(f"there is no dataset at {path}")
+        return StoreError(f"there is no dataset at {path}", "check the path, or make it with bigmc ingest")
     if (path / SHARDS).exists() or (path / WIP).exists():
-        return StoreError(f"{path}: ingest not finished", "rerun the same command")
-    return StoreError(f"{path} is not a bigmc dataset: it has no {MANIFEST}")
+        return StoreError(f"{path}: ingest not finished", "rerun the same bigmc ingest command")
+    return StoreError(
+        f"{path} is not a bigmc dataset: it has no {MANIFEST}", "give a folder made by bigmc ingest"
+    )

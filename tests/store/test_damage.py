@@ -66,7 +66,7 @@ def test_harm_to_any_file_is_found(harm, copy):
         problems = verify(copy)
         assert len(problems) == 1, path
         if path.name == "manifest.json" and harm == "delete":
-            assert problems == [f"{copy}: ingest not finished; rerun the same command"]
+            assert problems == [f"{copy}: ingest not finished; rerun the same bigmc ingest command"]
         else:
             assert problems[0].startswith(str(path)), path
         path.write_bytes(content)
@@ -109,7 +109,7 @@ def test_an_additional_file_is_found(place, copy):
 
 
 def test_what_cannot_be_opened_says_why(intact, copy, tmp_path):
-    with pytest.raises(StoreError, match=f"^there is no dataset at {tmp_path}/nowhere$"):
+    with pytest.raises(StoreError, match=f"^there is no dataset at {tmp_path}/nowhere; check the path"):
         Dataset.open(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(StoreError, match=r"is not a bigmc dataset: it has no manifest.json"):
@@ -123,7 +123,7 @@ def test_what_cannot_be_opened_says_why(intact, copy, tmp_path):
         Dataset.open(copy)
     assert len(verify(copy)) == 1
     manifest.unlink()
-    with pytest.raises(StoreError, match="ingest not finished; rerun the same command"):
+    with pytest.raises(StoreError, match="ingest not finished; rerun the same bigmc ingest command"):
         Dataset.open(copy)
 
 
