@@ -20,7 +20,7 @@ SMALLEST_LIMIT = 32 * 10**6
 """Below this many bytes no step of the package can work."""
 
 
-class MemoryLimitError(MemoryError):
+class MemoryLimitError(MemoryError, ValueError):
     """The memory limit cannot work; the message names the figures and what would.
 
     Parameters
