@@ -2,8 +2,8 @@
 
 ``init`` cuts the sources into parts and writes the plan. Each part is read, hashed and written by one
 worker into a folder of its own, which appears by a rename once it is complete. ``finish`` refuses while
-a part is missing; it numbers the shards, gives the labels their final codes and publishes the manifest.
-Killed at any moment, the same job continues with the parts that are not there yet.
+a part is missing; it numbers the shards, merges small ones, gives the labels their final codes and
+publishes the manifest. Killed at any moment, the same job continues with the parts that are not there yet.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from bigmc import __version__
 from bigmc.engine import Engine
@@ -35,6 +36,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.source import Part, Source, scan
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.store.chunks import ByteCounter
 from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
@@ -49,7 +51,9 @@ from bigmc.store.layout import (
     read_manifest,
     shard_folder,
 )
+from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.publish import finish_dataset
+from bigmc.store.stored import SparseShard
 from bigmc.store.write import write_rows_table
 
 ROWS_PER_PART = 60_000
@@ -188,8 +192,8 @@ class Job:
         receipts = [Receipt.read(self.part_folder(part)) for part in parts]
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
         classes = merge_classes((receipt.labels for receipt in receipts), from_text)
-        entries = list(self._place_shards(parts, receipts, classes))
         n_features = self._n_features(parts)
+        entries = list(self._place_shards(parts, receipts, classes, n_features, progress))
         if not sum(entry.nnz for entry in entries):
             raise DataError(
                 f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
@@ -257,23 +261,62 @@ class Job:
         raise DataError(f"{self.to} exists and is not a bigmc dataset", "give another --to")
 
     def _place_shards(
-        self, parts: Sequence[Part], receipts: Iterable[Receipt], classes: list[object]
+        self,
+        parts: Sequence[Part],
+        receipts: Sequence[Receipt],
+        classes: list[object],
+        n_features: int,
+        progress: ProgressCallback,
     ) -> Iterable[ShardEntry]:
-        """Move the shards to their final places; each step may have been done by an earlier attempt."""
+        """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
         (self.to / SHARDS).mkdir(exist_ok=True)
-        number = 0
-        for part, receipt in zip(parts, receipts, strict=True):
-            codes = recode(receipt.labels, classes)
-            for local in receipt.shards:
-                source, target = self.part_folder(part) / local.name, shard_folder(self.to, f"{number:06d}")
-                if not target.exists():
-                    _recode_labels(source, local, codes)
-                    source.rename(target)
-                files = (f for f in local.files if f.path != ROWS_TABLE)
-                table = file_entry(target / ROWS_TABLE, target)
-                yield replace(local, name=target.name, files=(*files, table))
-                number += 1
+        shards = [
+            _PartShard(self.part_folder(part) / local.name, local, codes)
+            for part, receipt in zip(parts, receipts, strict=True)
+            for codes in [recode(receipt.labels, classes)]
+            for local in receipt.shards
+        ]
+        groups = self._plan_merges(shards)
+        total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
+        done = 0
+        for number, group in enumerate(groups):
+            target = shard_folder(self.to, f"{number:06d}")
+            if len(group) == 1:
+                yield _move(shards[group[0]], target)
+                continue
+            progress(Progress("merge", done, total, "rows"))
+            entry = self._merge([shards[i] for i in group], target, n_features)
+            done += entry.rows
+            progress(Progress("merge", done, total, "rows"))
+            yield entry
         fsync_folder(self.to / SHARDS)
+
+    def _plan_merges(self, shards: Sequence[_PartShard]) -> list[list[int]]:
+        """Return the groups of shards that become one: decided once, before the first shard is moved."""
+        plan = self._parts_folder / "merges.json"
+        if not plan.exists():
+            groups: list[list[int]] = []
+            for group in plan_merges([shard.entry for shard in shards]):
+                schemas = [pq.read_schema(shards[i].folder / ROWS_TABLE) for i in group]
+                groups += [group] if common_schema(schemas) is not None else [[i] for i in group]
+            write_atomic(plan, json.dumps(sorted(groups)).encode())
+        stored: list[list[int]] = json.loads(plan.read_text())
+        return stored
+
+    def _merge(self, shards: Sequence[_PartShard], target: Path, n_features: int) -> ShardEntry:
+        """Merge shards of parts, which are deleted once the merged one and its receipt are on disk."""
+        receipt = self._parts_folder / f"merged-{target.name}.json"
+        if not receipt.exists():
+            counter = ByteCounter()
+            sources = []
+            for shard in shards:
+                _recode_labels(shard)
+                sources.append(SparseShard(shard.folder, _with_table(shard), n_features, counter))
+            entry = merge_shards(target, sources, memory=(self.limit - FIXED_COST) // 2)
+            write_atomic(receipt, json.dumps(entry.to_dict()).encode())
+        for shard in shards:
+            shutil.rmtree(shard.folder, ignore_errors=True)
+        return ShardEntry.from_dict(json.loads(receipt.read_text()))
 
     def _write_names(self, parts: Sequence[Part]) -> list[str]:
         tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
@@ -328,15 +371,40 @@ def _count_records(head: bytes, format: str) -> int:
         return n_lines
 
 
-def _recode_labels(folder: Path, entry: ShardEntry, codes: np.ndarray[Any, np.dtype[np.int32]]) -> None:
+@dataclass(frozen=True)
+class _PartShard:
+    """A shard as its part wrote it, and the dataset's code of each label code of the part."""
+
+    folder: Path
+    entry: ShardEntry
+    codes: NDArray[np.int32]
+
+
+def _move(shard: _PartShard, target: Path) -> ShardEntry:
+    """Move a shard to its final place, unless it is there."""
+    if not target.exists():
+        _recode_labels(shard)
+        shard.folder.rename(target)
+    return replace(_with_table(replace(shard, folder=target)), name=target.name)
+
+
+def _with_table(shard: _PartShard) -> ShardEntry:
+    """Return the shard's entry with the table as it is now."""
+    files = (f for f in shard.entry.files if f.path != ROWS_TABLE)
+    table = file_entry(shard.folder / ROWS_TABLE, shard.folder)
+    return replace(shard.entry, files=(*files, table))
+
+
+def _recode_labels(shard: _PartShard) -> None:
     """Replace the label codes of a part in a shard's table by those of the dataset, once."""
-    table = pq.read_table(folder / ROWS_TABLE)
+    table = pq.read_table(shard.folder / ROWS_TABLE)
     metadata = table.schema.metadata or {}
     if FINAL.items() <= metadata.items():
         return
-    labels = pa.array(codes[table.column("label").to_numpy()])
+    labels = pa.array(shard.codes[table.column("label").to_numpy()])
     table = table.set_column(table.schema.get_field_index("label"), "label", labels)
-    write_rows_table(folder, entry, table.replace_schema_metadata({**metadata, **FINAL}))
+    table = table.replace_schema_metadata({**metadata, **FINAL})
+    write_rows_table(shard.folder, shard.entry, table)
 
 
 class _Meter:

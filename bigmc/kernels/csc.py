@@ -153,3 +153,38 @@ def undo_delta(values: NDArray[Any]) -> None:
     for k in range(values.shape[0]):
         total += values[k]
         values[k] = total
+
+
+@njit(cache=True, nogil=True)
+def merge_columns(
+    n_columns: int,
+    offsets: NDArray[np.int32],
+    first_rows: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    indices_out: NDArray[np.uint16],
+    data_out: NDArray[Any],
+) -> None:
+    """Lay out the columns of several shards, read one shard after the other, column by column.
+
+    Parameters
+    ----------
+    n_columns : int
+    offsets : int32 array of shape (n_shards, n_columns + 1 or more)
+        Where each column of each shard begins in `indices` and `data`.
+    first_rows : int64 array of shape (n_shards,)
+        Added to the rows of each shard; the sums are below 65,536.
+    indices, data : array
+        Entries read.
+    indices_out, data_out : array
+        Take as many entries.
+    """
+    at = 0
+    for j in range(n_columns):
+        for s in range(offsets.shape[0]):
+            rows = indices[offsets[s, j] : offsets[s, j + 1]]
+            values = data[offsets[s, j] : offsets[s, j + 1]]
+            for k in range(rows.shape[0]):
+                indices_out[at] = rows[k] + first_rows[s]
+                data_out[at] = values[k]
+                at += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,10 +25,10 @@ from bigmc.store.rows import Rows
 from bigmc.store.values import smallest_exact_dtype
 
 #: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
-_INDPTR_CHUNK = 1 << 16
+INDPTR_CHUNK = 1 << 16
 
 #: Most entries of a sparse shard: `indptr` is int32.
-_MAX_ENTRIES = np.iinfo(np.int32).max
+MAX_ENTRIES = np.iinfo(np.int32).max
 
 #: Columns of a dense array turned at a time.
 _COLUMNS = 16
@@ -91,7 +92,7 @@ _Written = tuple[int, np.dtype[Any], NDArray[np.float32], NDArray[np.int32], lis
 
 def _write_sparse(folder: Path, rows: Rows) -> _Written:
     nnz = len(rows.indices)
-    if nnz > _MAX_ENTRIES:
+    if nnz > MAX_ENTRIES:
         raise DataError(f"{nnz} entries are more than a shard can number", "make shards of fewer rows")
     bad = first_bad_row(rows.indptr, rows.indices, rows.n_features)
     if bad >= 0:
@@ -102,22 +103,27 @@ def _write_sparse(folder: Path, rows: Rows) -> _Written:
         rows.indptr, rows.indices, rows.data.astype(dtype, copy=False), rows.n_features
     )
     matrix = folder / MATRIX
-    attributes = {
-        "encoding-type": "csc_matrix",
-        "encoding-version": "0.1.0",
-        "shape": [rows.n_rows, rows.n_features],
-    }
-    files = [write_group(matrix, folder, attributes)]
+    files = [write_matrix_group(folder, rows.n_rows, rows.n_features)]
     for name, values, delta, chunk in (
         ("data", data, False, CHUNK),
         ("indices", indices, True, CHUNK),
-        ("indptr", indptr.astype(np.int32), True, _INDPTR_CHUNK),
+        ("indptr", indptr.astype(np.int32), True, INDPTR_CHUNK),
     ):
         writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, delta=delta, chunk=chunk)
         writer.append(values)
         files += writer.close()
     norm, entries = row_measures(indptr, indices, data, rows.n_rows)
     return nnz, dtype, norm, entries, files
+
+
+def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:
+    """Make the group of a sparse shard's three arrays."""
+    attributes = {
+        "encoding-type": "csc_matrix",
+        "encoding-version": "0.1.0",
+        "shape": [n_rows, n_features],
+    }
+    return write_group(folder / MATRIX, folder, attributes)
 
 
 def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
@@ -140,17 +146,24 @@ def _sparse_rows(values: NDArray[Any]) -> Rows:
 
 
 def _write_table(folder: Path, table: pa.Table) -> FileEntry:
+    return write_tables(folder, table.schema, [table])
+
+
+def write_tables(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> FileEntry:
+    """Write rows.parquet from tables of one schema, each of which makes row groups of its own."""
     path = folder / ROWS_TABLE
     ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
-    pq.write_table(
-        table,
+    with pq.ParquetWriter(
         path,
+        schema,
         compression="zstd",
-        use_dictionary=[n for n in table.column_names if n not in ordered],
+        use_dictionary=[n for n in schema.names if n not in ordered],
         column_encoding=dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
         write_page_checksum=True,
         write_statistics=False,
-    )
+    ) as writer:
+        for table in tables:
+            writer.write_table(table)
     return file_entry(path, folder)
 
 

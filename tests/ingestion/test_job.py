@@ -1,5 +1,6 @@
 """Whatever the source, the stored rows are those that scikit-learn and SciPy make of it."""
 
+import dataclasses
 import gzip
 import json
 
@@ -295,3 +296,39 @@ def test_rows_in_are_rows_stored_and_quarantined(table, small_parts, tmp_path):
     assert reasons == ["the label is missing", "column 'size' is nan", "the group 'author' is missing"]
     _, rows = read_back(dataset)
     assert set(rows.column("row_id").to_pylist()).isdisjoint(range(0, N, 50))
+
+
+def test_small_buffers_make_the_same_dataset_of_few_shards(table, tmp_path, monkeypatch):
+    """A worker that must flush often writes many shards; they are merged into those of a large buffer."""
+    given = {
+        "text": "text", "numeric": ["size"], "label": "label", "keep": ["title"], "hash_bits": 8,
+        "engine": ThreadEngine(2),
+    }  # fmt: skip
+    monkeypatch.setattr(job_module, "SMALLEST_PART", 1 << 13)
+    monkeypatch.setattr(job_module, "ROWS_PER_PART", 100)
+    large = api.ingest(table, tmp_path / "large.bigmc", **given)
+    divide, merge, merged = job_module.divide, job_module.merge_shards, []
+
+    def tiny(*args):
+        n_workers, shares = divide(*args)
+        return n_workers, dataclasses.replace(shares, batch_bytes=2000, buffer_bytes=500)
+
+    def counted(folder, sources, **options):
+        merged.append(len(sources))
+        return merge(folder, sources, **options)
+
+    monkeypatch.setattr(job_module, "divide", tiny)
+    monkeypatch.setattr(job_module, "merge_shards", counted)
+    messages = []
+    small = api.ingest(table, tmp_path / "small.bigmc", **given, progress=messages.append)
+    assert max(merged) > 14
+    assert small.n_shards == large.n_shards == len(small.splits)
+    assert small.splits == large.splits
+    assert small.classes.tolist() == large.classes.tolist()
+    assert verify(small.path) == []
+    (X, rows), (expected, expected_rows) = read_back(small), read_back(large)
+    assert_same_matrix(X, expected)
+    assert rows.equals(expected_rows)
+    told = [message for message in messages if message.stage == "merge"]
+    assert told[0].done == 0
+    assert told[-1].done == told[-1].total == N
