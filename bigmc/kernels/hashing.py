@@ -30,6 +30,9 @@ DONE, MORE_OUTPUT, MORE_TABLE = 0, 1, 2
 # Hashes computed before they are counted.
 TILE = 512
 
+# Documents of so many words are sorted instead of counted in a table.
+FEW = 16
+
 # Spare bytes behind the folded document: hashing reads ahead.
 PADDING = 16
 
@@ -88,21 +91,11 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
     changes nothing, which spares a branch.
     """
     i = start
-    if size < 12:
-        # Most features. Both blocks are mixed and the right hash is chosen: cheaper than a branch guessed
-        # wrong.
-        n_blocks = size >> 2
-        one = _block(np.uint32(0), _word32(data, i))
-        two = _block(one, _word32(data, i + 4))
-        h = one if n_blocks > 0 else np.uint32(0)
-        h = two if n_blocks > 1 else h
-        i += size & ~3
-    else:
-        h = np.uint32(0)
-        stop = start + (size & ~3)
-        while i < stop:
-            h = _block(h, _word32(data, i))
-            i += 4
+    h = np.uint32(0)
+    stop = start + (size & ~3)
+    while i < stop:
+        h = _block(h, _word32(data, i))
+        i += 4
     tail = np.uint32((1 << (8 * (size & 3))) - 1)
     return _finish(h, np.uint32(_word32(data, i) & tail), size)
 
@@ -137,15 +130,60 @@ def _measure_reach(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
+    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch.
+
+    First the four words that a hash is made of are picked up, then they are mixed in a loop that runs on
+    vectors and chooses instead of branching: how long the next feature is nobody can guess. Long ranges come
+    out wrong and are done again.
+    """
+    one, two, three, last = parts[0, :n], parts[1, :n], parts[2, :n], parts[3, :n]
+    longest = np.uint32(0)
+    for i in range(n):
+        start = np.int64(starts[i])
+        size = np.int64(sizes[i])
+        one[i] = _word32(data, start)
+        two[i] = _word32(data, start + 4)
+        three[i] = _word32(data, start + 8)
+        last[i] = _word32(data, start + (size & ~3)) & np.uint32((1 << (8 * (size & 3))) - 1)
+        longest = max(longest, sizes[i])
+    size_of, out = sizes[:n], hashes[:n]
+    for i in range(n):
+        size = size_of[i]
+        h1 = _block(np.uint32(0), one[i])
+        h2 = _block(h1, two[i])
+        h3 = _block(h2, three[i])
+        h = np.uint32(0) if size < np.uint32(4) else h1
+        h = h if size < np.uint32(8) else h2
+        h = h if size < np.uint32(12) else h3
+        out[i] = _finish(h, last[i], size)
+    if longest >= np.uint32(16):
+        for i in range(n):
+            if size_of[i] >= np.uint32(16):
+                out[i] = murmur3(data, np.int64(starts[i]), np.int64(size_of[i]))
+
+
+@njit(cache=True, nogil=True)
+def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
+    """Hash words that `bigmc.kernels.hashing_words.find_words` found."""
+    for lo in range(0, n_words, TILE):
+        n = min(TILE, n_words - lo)
+        _hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash_tile(
     folded: Bytes, bound: Words, gap: Int, narrow: bool, first: Int, lo:
-    Int, hi: Int, n: Int, hashes: Words,
+    Int, hi: Int, n: Int, parts: Words, hashes: Words,
 ) -> None:  # fmt: skip
     """Hashes of the n-grams that begin with the units ``first + lo .. first + hi``."""
     if not narrow:
-        for i in range(lo, hi):
-            start = np.int64(bound[first + i])
-            hashes[i - lo] = murmur3(folded, start, np.int64(bound[first + i + n]) - gap - start)
+        starts = bound[first + lo : first + hi]
+        stops = bound[first + lo + n : first + hi + n]
+        sizes = parts[4]
+        for i in range(hi - lo):
+            sizes[i] = stops[i] - starts[i] - np.uint32(gap)
+        _hash_ranges(folded, starts, sizes, hi - lo, parts, hashes)
         return
     # One byte per character: block by block over the whole tile, in loops that run on vectors.
     out = hashes[: hi - lo]
@@ -186,8 +224,8 @@ def _count(hashes: Words, n_hashes: Int, table: Longs, shift: Int, mask: Int) ->
 @njit(cache=True, nogil=True, forceinline=True)
 def _count_document(
     folded: Bytes, bound: Words, first: Int, reach: Words,
-    n_units: Int, n_words: Int, analyzer: Int, narrow: bool, n_min: Int, n_max: Int, hashes:
-    Words, table: Longs, shift: Int, mask: Int, room: Int,
+    n_units: Int, n_words: Int, analyzer: Int, narrow: bool, n_min: Int, n_max: Int, parts:
+    Words, hashes: Words, table: Longs, shift: Int, mask: Int, room: Int,
 ) -> Int:  # fmt: skip
     """Count all n-grams of a folded document; the number of features, or more than ``room`` if it gave up."""
     gap = 1 if analyzer == WORD else 0
@@ -195,7 +233,7 @@ def _count_document(
     for n in range(n_min, min(n_max, n_units) + 1):
         for lo in range(0, n_units - n + 1, TILE):
             hi = min(lo + TILE, n_units - n + 1)
-            _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, hashes)
+            _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, parts, hashes)
             kept = hi - lo
             if analyzer == CHAR_WB and n > 2:
                 kept = 0
@@ -262,16 +300,46 @@ def _take_row(
     return n
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _sort_few(
+    hashes: Words, mask: Int, begin: Int, indices: NDArray[np.int32], values:
+    NDArray[np.int32],
+) -> Int:  # fmt: skip
+    """Sort the features of a few hashes into a row from ``begin`` on; the end of the row.
+
+    For short documents: clearing and reading a table would take longer than hashing.
+    """
+    n = begin
+    for h in hashes:
+        index, sign = feature(h, mask)
+        k = n
+        while k > begin and indices[k - 1] > index:
+            indices[k] = indices[k - 1]
+            values[k] = values[k - 1]
+            k -= 1
+        if k > begin and indices[k - 1] == index:
+            values[k - 1] += sign
+            for i in range(k, n):
+                indices[i] = indices[i + 1]
+                values[i] = values[i + 1]
+        else:
+            indices[k] = index
+            values[k] = sign
+            n += 1
+    return n
+
+
 @njit(cache=True, nogil=True)
 def hash_rows(
     start: Int, n_rows: Int, units: Longs, folded: Bytes, bound:
     Words, analyzer: Int, n_min: Int, n_max: Int, hash_bits: Int, reach:
-    Words, hashes: Words, table: Longs, base: Int, indptr:
+    Words, parts: Words, hashes: Words, table: Longs, base: Int, indptr:
     Longs, indices: NDArray[np.int32], values: NDArray[np.int32],
 ) -> tuple[int, int]:  # fmt: skip
     """Hash the folded documents ``start .. n_rows`` into rows, until done or until a buffer is too small.
 
-    Entry ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
+    For single words (``analyzer`` WORD, ``n_max`` 1) ``hashes`` holds those of all units of all documents; else
+    it is scratch. Entry ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
     Returns a status and, with MORE_OUTPUT or MORE_TABLE, the document to go on with.
     """
     mask = (np.int64(1) << hash_bits) - 1
@@ -281,6 +349,14 @@ def hash_rows(
         n_units = units[row + 1] - first
         if n_units == 0:
             indptr[row + 1] = indptr[row]
+            continue
+        single = analyzer == WORD and n_max == 1
+        if single and n_units <= FEW:
+            begin = indptr[row] - base
+            if indices.shape[0] - begin <= n_units:
+                return MORE_OUTPUT, row
+            end = _sort_few(hashes[first : first + n_units], mask, begin, indices, values)
+            indptr[row + 1] = base + end
             continue
         narrow = False
         n_words = 0
@@ -301,10 +377,19 @@ def hash_rows(
             used = n_slots + room + TILE + 2
             if table.shape[0] < used:
                 return MORE_TABLE, row
-            nnz = _count_document(
-                folded, bound, first, reach, n_units, n_words, analyzer, narrow, n_min, n_max,
-                hashes, table, hash_bits - table_bits, mask, room,
-            )  # fmt: skip
+            shift = hash_bits - table_bits
+            if single:
+                nnz = 0
+                for lo in range(first, first + n_units, TILE):
+                    n = min(TILE, first + n_units - lo)
+                    nnz += _count(hashes[lo:], n, table, shift, mask)
+                    if nnz > room:
+                        break
+            else:
+                nnz = _count_document(
+                    folded, bound, first, reach, n_units, n_words, analyzer, narrow, n_min, n_max,
+                    parts, hashes, table, shift, mask, room,
+                )  # fmt: skip
             if nnz <= room:
                 break
             table[:used] = 0
