@@ -80,7 +80,9 @@ class Scratch(threading.local):
 
     def fit_words(self, n_bytes: int, join: bool) -> None:
         """Make room for the words of a document of this size, and for joining them."""
-        size = max(n_bytes, FOLD_BYTES) * 3 // 2 + folding.MARGIN | 63
+        size = (max(n_bytes, FOLD_BYTES) * 3 // 2 + 8 + folding.MARGIN) | 63
+        # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
+        size = max(size, len(self.lowered) - 1)
         self.lowered = _at_least(self.lowered, size + 1)
         self.marks = _at_least(self.marks, size + 1)
         self.bits = _at_least(self.bits, size // 64 + 1)
@@ -198,9 +200,7 @@ class TextHasher:
         """
         return self._fold(texts, nulls, join=True)
 
-    def _fold(
-        self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, join: bool
-    ) -> Iterator[tuple[int, int]]:
+    def _fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, join: bool) -> Iterator[tuple[int, int]]:
         """Fold; words are hashed one by one instead of joined if not ``join``."""
         table = fold_table(self.lowercase)
         code = ANALYZERS[self.analyzer]

@@ -22,6 +22,7 @@ Int = Any
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
 Longs = NDArray[np.int64]
+Ints = NDArray[np.int32]
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
@@ -40,11 +41,8 @@ PADDING = 16
 BIAS = 1 << 31
 LOW = (1 << 32) - 1
 
-_C1 = np.uint32(0xCC9E2D51)
-_C2 = np.uint32(0x1B873593)
-_C3 = np.uint32(0xE6546B64)
-_C4 = np.uint32(0x85EBCA6B)
-_C5 = np.uint32(0xC2B2AE35)
+_C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
+_C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -133,9 +131,8 @@ def _measure_reach(
 def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
     """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch.
 
-    First the four words that a hash is made of are picked up, then they are mixed in a loop that runs on
-    vectors and chooses instead of branching: how long the next feature is nobody can guess. Long ranges come
-    out wrong and are done again.
+    Its words are picked up first, then mixed in a loop that runs on vectors and chooses instead of branching:
+    nobody can guess how long the next feature is. Ranges of 16 bytes or more are done again.
     """
     one, two, three, last = parts[0, :n], parts[1, :n], parts[2, :n], parts[3, :n]
     longest = np.uint32(0)
@@ -165,7 +162,7 @@ def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words,
 
 @njit(cache=True, nogil=True)
 def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
-    """Hash words that `bigmc.kernels.hashing_words.find_words` found."""
+    """Hash any number of ranges."""
     for lo in range(0, n_words, TILE):
         n = min(TILE, n_words - lo)
         _hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])
@@ -263,29 +260,21 @@ def _count_document(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _take_row(
-    table: Longs, n_slots: Int, begin: Int, indices: NDArray[np.int32], values:
-    NDArray[np.int32],
-) -> Int:  # fmt: skip
+def _take_row(table: Longs, n_slots: Int, begin: Int, indices: Ints, values: Ints) -> Int:
     """Move the entries of the table to a sorted row from ``begin`` on and leave it empty; the end of the row.
 
     ``indices`` and ``values`` need room for one entry more than there are.
     """
     n = begin
-    for slot in range(n_slots):
+    stop = n_slots
+    while table[stop] != 0:
+        stop += 1
+    for slot in range(stop):
         entry = table[slot]
         table[slot] = 0
         indices[n] = (entry >> 32) - 1
         values[n] = (entry & LOW) - BIAS
         n += entry != 0
-    slot = n_slots
-    while table[slot] != 0:
-        entry = table[slot]
-        table[slot] = 0
-        indices[n] = (entry >> 32) - 1
-        values[n] = (entry & LOW) - BIAS
-        n += 1
-        slot += 1
     for i in range(begin + 1, n):
         index = indices[i]
         if indices[i - 1] > index:
@@ -301,14 +290,8 @@ def _take_row(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _sort_few(
-    hashes: Words, mask: Int, begin: Int, indices: NDArray[np.int32], values:
-    NDArray[np.int32],
-) -> Int:  # fmt: skip
-    """Sort the features of a few hashes into a row from ``begin`` on; the end of the row.
-
-    For short documents: clearing and reading a table would take longer than hashing.
-    """
+def _sort_few(hashes: Words, mask: Int, begin: Int, indices: Ints, values: Ints) -> Int:
+    """Sort the features of a few hashes into a row from ``begin`` on, quicker than a table; the end of it."""
     n = begin
     for h in hashes:
         index, sign = feature(h, mask)
@@ -338,8 +321,8 @@ def hash_rows(
 ) -> tuple[int, int]:  # fmt: skip
     """Hash the folded documents ``start .. n_rows`` into rows, until done or until a buffer is too small.
 
-    For single words (``analyzer`` WORD, ``n_max`` 1) ``hashes`` holds those of all units of all documents; else
-    it is scratch. Entry ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
+    For single words (WORD, ``n_max`` 1) ``hashes`` holds those of all units, else it is scratch. Entry
+    ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
     Returns a status and, with MORE_OUTPUT or MORE_TABLE, the document to go on with.
     """
     mask = (np.int64(1) << hash_bits) - 1
@@ -378,11 +361,10 @@ def hash_rows(
             if table.shape[0] < used:
                 return MORE_TABLE, row
             shift = hash_bits - table_bits
+            nnz = 0
             if single:
-                nnz = 0
                 for lo in range(first, first + n_units, TILE):
-                    n = min(TILE, first + n_units - lo)
-                    nnz += _count(hashes[lo:], n, table, shift, mask)
+                    nnz += _count(hashes[lo:], min(TILE, first + n_units - lo), table, shift, mask)
                     if nnz > room:
                         break
             else:
@@ -417,64 +399,3 @@ def hash_strings(
         index, sign = feature(murmur3(buffer, 0, prefix_size + value.shape[0]), mask)
         indices[row] = index
         signs[row] = sign
-
-
-@njit(cache=True, nogil=True)
-def spell_rows(
-    place: Longs, n_rows: Int, units: Longs, folded: Bytes,
-    bound: Words, analyzer: Int, n_min: Int, n_max: Int, reach: Words,
-    hashes: Words, starts: Words, sizes: Words,
-) -> Int:  # fmt: skip
-    """List the n-grams of folded documents: hash, and where in ``folded`` each begins and how long it is.
-
-    Goes on from ``place``, the (document, n, unit) to come next, until the documents end or the lists are
-    full; returns the number of n-grams listed. Order and multiplicity are as scikit-learn's analyzers have
-    them, but for the order within a document.
-    """
-    gap = 1 if analyzer == WORD else 0
-    n_listed = 0
-    room = hashes.shape[0] - 1
-    while place[0] < n_rows:
-        first = units[place[0]]
-        n_units = units[place[0] + 1] - first
-        narrow = False
-        if analyzer != WORD:
-            narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
-        if analyzer == CHAR_WB and n_units > 0:
-            _measure_reach(folded, bound, first, first + n_units, narrow, reach)
-        while place[1] <= min(n_max, max(n_units, n_min)):
-            n = place[1]
-            while place[2] < n_units:
-                i = place[2]
-                if n_listed >= room:
-                    return n_listed
-                place[2] += 1
-                length = n
-                twice = False
-                if analyzer == CHAR_WB:
-                    start = np.int64(bound[first]) + i if narrow else np.int64(bound[first + i])
-                    if reach[i] < n:
-                        # A word shorter than the smallest n counts as it is.
-                        if n > n_min or folded[start] != 0x20 or i == n_units - 1:
-                            continue
-                        length = np.int64(reach[i])
-                    twice = n == 1 and folded[start] == 0x20 and 0 < i < n_units - 1
-                elif i + n > n_units:
-                    continue
-                if narrow:
-                    start = np.int64(bound[first]) + i
-                    size = length
-                else:
-                    start = np.int64(bound[first + i])
-                    size = np.int64(bound[first + i + length]) - gap - start
-                h = murmur3(folded, start, size)
-                for _ in range(2 if twice else 1):
-                    hashes[n_listed] = h
-                    starts[n_listed] = start
-                    sizes[n_listed] = size
-                    n_listed += 1
-            place[1] += 1
-            place[2] = 0
-        place[0] += 1
-        place[1] = n_min
-    return n_listed

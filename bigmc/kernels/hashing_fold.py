@@ -9,8 +9,8 @@ char_wb   ``␠word1␠word2␠``                   the same, inside one padded 
 ========  ==================================  =======================================
 
 The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
-or white space (see `bigmc.ingestion.folding.fold_table`). Words are only marked here; `bigmc.kernels.hashing_words` finds and
-joins them.
+or white space (see `bigmc.ingestion.folding.fold_table`). Words are only marked here;
+`bigmc.kernels.hashing_words` finds and joins them.
 """
 
 from __future__ import annotations
@@ -129,12 +129,23 @@ def _mark_any(text: Bytes, fold: Words, folded: Bytes, marks: Bytes, pos: Int) -
         cp, length = _decode(text, i)
         if length == 0:
             return -1
-        i += length
         entry = fold[cp]
-        for k in range(4):
-            # Those too many are overwritten.
-            marks[pos + k] = (entry >> 24) & 1
-        pos = _encode(entry & CODE_POINT, folded, pos)
+        mark = np.uint8((entry >> 24) & 1)
+        lower = np.int64(entry & CODE_POINT)
+        end = pos + length
+        if lower == cp:
+            # Most letters: no need to encode them again.
+            while pos < end:
+                folded[pos] = text[i]
+                marks[pos] = mark
+                pos += 1
+                i += 1
+            continue
+        i += length
+        end = _encode(lower, folded, pos)
+        while pos < end:
+            marks[pos] = mark
+            pos += 1
     return pos
 
 
@@ -145,9 +156,9 @@ def mark_rows(
 ) -> tuple[int, bool]:  # fmt: skip
     """Lower-case documents from ``first`` on and mark the bytes of word characters with 1, others with 0.
 
-    Document ``first + k`` goes to ``begins[k] .. begins[k + 1]``; 128 marks behind the last are 0. Takes as many
-    documents as surely fit, lower-casing adds at most half of a document's bytes; returns their number, and
-    whether it stopped at bytes that are not UTF-8.
+    Document ``first + k`` goes to ``begins[k] .. begins[k + 1]``; 128 marks behind the last are 0. Takes as
+    many documents as surely fit, lower-casing adds at most half of a document's bytes; returns their number,
+    and whether it stopped at bytes that are not UTF-8.
     """
     origin = offsets[first]
     n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
@@ -272,9 +283,7 @@ def fold_rows(
         size = doc.shape[0]
         if pos + size + size // 2 + 2 > folded.shape[0] or unit + size + 3 > bound.shape[0]:
             return k, False
-        end = _fold_chars(
-            doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit
-        )
+        end = _fold_chars(doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit)
         if end < 0:
             return k, True
         units[k + 1] = end

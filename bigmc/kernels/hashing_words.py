@@ -1,7 +1,7 @@
 """Words in folded text: where they begin and how long they are, found 64 bytes at a time.
 
-`bigmc.kernels.hashing_fold.mark_rows` leaves documents one behind the other, lower-cased, and a mark (0 or 1)
-for every byte that belongs to a word character. Gathered to bits, the marks give the beginnings and ends of all
+`mark_rows` (`bigmc.kernels.hashing_fold`) leaves documents one behind the other, lower-cased, and for
+every byte a mark, 1 if it belongs to a word character. Gathered to bits, the marks give the beginnings and ends of all
 words by shifts: no branch depends on where a word ends, which a processor cannot guess.
 """
 
@@ -27,8 +27,7 @@ _ONE = np.uint64(1)
 _LOW6 = np.uint64(63)
 
 
-@intrinsic
-def _trailing_zeros(typing: Any, x: Any) -> Any:
+def _type_trailing_zeros(typing: Any, x: Any) -> Any:
     """Count the zero bits below the lowest bit of a uint64 that is not 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -37,14 +36,17 @@ def _trailing_zeros(typing: Any, x: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@intrinsic
-def _bit_count(typing: Any, x: Any) -> Any:
+def _type_bit_count(typing: Any, x: Any) -> Any:
     """Count the bits of a uint64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), generate
+
+
+_trailing_zeros: Any = intrinsic(_type_trailing_zeros)
+_bit_count: Any = intrinsic(_type_bit_count)
 
 
 @njit(cache=True, nogil=True)
@@ -63,8 +65,8 @@ def find_words(
         # Words end where documents do.
         p = np.uint64(begins[k])
         bits[p >> np.uint64(6)] |= _ONE << (p & _LOW6)
-    n_starts = 0
-    n_ends = 0
+    n_starts: Int = 0
+    n_ends: Int = 0
     carry = np.uint64(0)
     for w in range(n_words):
         mark = np.uint64(0)
@@ -85,7 +87,7 @@ def find_words(
             end &= end - _ONE
             n_ends += 1
     # Of a single character all bytes are the first character's.
-    n = 0
+    n: Int = 0
     for k in range(n_starts):
         begin = np.int64(starts[k])
         size = np.int64(sizes[k]) - begin
@@ -97,19 +99,17 @@ def find_words(
     kept[n_starts] = n
     for k in range(n_rows + 1):
         p = np.uint64(begins[k])
-        w = np.int64(p >> np.uint64(6))
-        units[k] = kept[np.int64(rank[w]) + _bit_count(bits[w] & ((_ONE << (p & _LOW6)) - _ONE))]
+        at = np.int64(p >> np.uint64(6))
+        units[k] = kept[np.int64(rank[at]) + _bit_count(bits[at] & ((_ONE << (p & _LOW6)) - _ONE))]
 
 
 @njit(cache=True, nogil=True)
-def join_words(
-    folded: Bytes, starts: Words, sizes: Words, n_words: Int, joined: Bytes, bound: Words
-) -> None:
+def join_words(folded: Bytes, starts: Words, sizes: Words, n_words: Int, joined: Bytes, bound: Words) -> None:
     """Write the words one behind the other, each followed by a space: word n-grams as ranges of bytes.
 
     Writes in pieces of eight bytes, hence up to seven beyond the end.
     """
-    pos = 0
+    pos: Int = 0
     for k in range(n_words):
         bound[k] = pos
         start = np.int64(starts[k])
