@@ -26,6 +26,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.folding import Nulls, fold_table, lower_special, string_pieces
 from bigmc.kernels import hashing as kernel
 from bigmc.kernels import hashing_fold as folding
+from bigmc.kernels import hashing_words as wording
 from bigmc.store.rows import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
@@ -45,7 +46,9 @@ class Scratch(threading.local):
     Attributes
     ----------
     folded, bound, units : arrays
-        Folded documents, as `bigmc.kernels.hashing_fold.fold_rows` leaves them.
+        Folded documents, as `bigmc.kernels.hashing_fold` describes them.
+    hashes : uint32 array
+        Scratch, or the hash of every unit of the folded documents.
     """
 
     def __init__(self) -> None:
@@ -53,18 +56,47 @@ class Scratch(threading.local):
         self.bound = np.empty(0, np.uint32)
         self.units = np.empty(FOLD_ROWS + 1, np.int64)
         self.reach = np.empty(0, np.uint32)
+        self.parts = np.empty((5, kernel.TILE), np.uint32)
         self.hashes = np.empty(kernel.TILE, np.uint32)
         self.table = np.zeros(1 << 14, np.int64)  # all zero between calls of the kernel
         self.indices = np.empty(PIECE_ENTRIES, np.int32)
         self.values = np.empty(PIECE_ENTRIES, np.int32)
+        # Words: the documents with their marks, and what finding words in them needs.
+        self.begins = np.empty(FOLD_ROWS + 1, np.int64)
+        self.lowered = np.empty(0, np.uint8)
+        self.marks = np.empty(0, np.uint8)
+        self.bits = np.empty(0, np.uint64)
+        self.rank = np.empty(0, np.uint32)
+        self.starts = np.empty(0, np.uint32)
+        self.sizes = np.empty(0, np.uint32)
+        self.kept = np.empty(0, np.uint32)
 
     def fit_document(self, n_bytes: int) -> None:
-        """Make room for a document of this size, folded."""
-        if len(self.bound) < n_bytes + 4:
-            size = max(n_bytes, FOLD_BYTES)
-            self.folded = np.empty(size + size // 2 + 4 + kernel.PADDING, np.uint8)
-            self.bound = np.empty(size + 4, np.uint32)
-            self.reach = np.empty(size + 4, np.uint32)
+        """Make room for a document of this size, its characters folded."""
+        size = max(n_bytes, FOLD_BYTES)
+        self.folded = _at_least(self.folded, size + size // 2 + 4 + kernel.PADDING)
+        self.bound = _at_least(self.bound, size + 4)
+        self.reach = _at_least(self.reach, size + 4)
+
+    def fit_words(self, n_bytes: int, join: bool) -> None:
+        """Make room for the words of a document of this size, and for joining them."""
+        size = (max(n_bytes, FOLD_BYTES) * 3 // 2 + 8 + folding.MARGIN) | 63
+        # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
+        size = max(size, len(self.lowered) - 1)
+        self.lowered = _at_least(self.lowered, size + 1)
+        self.marks = _at_least(self.marks, size + 1)
+        self.bits = _at_least(self.bits, size // 64 + 1)
+        self.rank = _at_least(self.rank, size // 64 + 1)
+        # Between two runs of word characters in a document is a byte at least.
+        n_runs = size // 3 + FOLD_ROWS + 2
+        self.starts = _at_least(self.starts, n_runs)
+        self.sizes = _at_least(self.sizes, n_runs)
+        self.kept = _at_least(self.kept, n_runs)
+        if join:
+            self.folded = _at_least(self.folded, size + FOLD_ROWS + 2 * kernel.PADDING)
+            self.bound = _at_least(self.bound, n_runs)
+        else:
+            self.hashes = _at_least(self.hashes, n_runs)
 
     def widen_table(self) -> None:
         """Make the counting table twice as large."""
@@ -166,6 +198,10 @@ class TextHasher:
         n_rows : int
             Number of its documents.
         """
+        return self._fold(texts, nulls, join=True)
+
+    def _fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, join: bool) -> Iterator[tuple[int, int]]:
+        """Fold; words are hashed one by one instead of joined if not ``join``."""
         table = fold_table(self.lowercase)
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
@@ -174,19 +210,22 @@ class TextHasher:
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
-            scratch.fit_document(longest)
+            if code == folding.WORD:
+                scratch.fit_words(longest, join)
+            else:
+                scratch.fit_document(longest)
             row = 0
             while row < len(piece):
-                n_rows, broken = folding.fold_rows(
-                    row,
-                    offsets,
-                    text,
-                    table,
-                    code,
-                    scratch.folded[: -kernel.PADDING],
-                    scratch.bound,
-                    scratch.units,
-                )
+                if code == folding.WORD:
+                    n_rows, broken = folding.mark_rows(
+                        row, offsets, text, table, scratch.lowered, scratch.marks, scratch.begins
+                    )
+                    _find_words(n_rows, join)
+                else:
+                    n_rows, broken = folding.fold_rows(
+                        row, offsets, text, table, code, scratch.folded[: -kernel.PADDING],
+                        scratch.bound, scratch.units,
+                    )  # fmt: skip
                 if n_rows:
                     yield first + row, n_rows
                 row += n_rows
@@ -217,13 +256,13 @@ class TextHasher:
         indices: list[NDArray[np.int32]] = []
         values: list[NDArray[Any]] = []
         moved = 0  # entries no longer in the scratch buffers
-        for first, n_rows in self.fold(texts, nulls):
+        for first, n_rows in self._fold(texts, nulls, join=self.ngrams[1] > 1):
             row = 0
             while row < n_rows:
                 status, row = kernel.hash_rows(
                     row, n_rows, scratch.units, scratch.folded, scratch.bound,
                     ANALYZERS[self.analyzer], *self.ngrams, self.hash_bits,
-                    scratch.reach, scratch.hashes, scratch.table,
+                    scratch.reach, scratch.parts, scratch.hashes, scratch.table,
                     moved, indptr[first : first + n_rows + 1], scratch.indices, scratch.values,
                 )  # fmt: skip
                 held = int(indptr[first + row]) - moved
@@ -236,6 +275,25 @@ class TextHasher:
         moved += _move(scratch, int(indptr[-1]) - moved, indices, values)
         scratch.trim()
         return Rows(indptr, np.concatenate(indices), np.concatenate(values), self.n_features)
+
+
+def _find_words(n_rows: int, join: bool) -> None:
+    """From marked documents in the scratch buffers to words joined, or to the hash of every word."""
+    wording.find_words(
+        n_rows, scratch.lowered, scratch.marks.view(np.uint64), scratch.begins, scratch.bits, scratch.rank,
+        scratch.starts, scratch.sizes, scratch.kept, scratch.units,
+    )  # fmt: skip
+    n_words = scratch.units[n_rows]
+    words = scratch.lowered, scratch.starts, scratch.sizes, n_words
+    if join:
+        wording.join_words(*words, scratch.folded, scratch.bound)
+    else:
+        kernel.hash_words(*words, scratch.parts, scratch.hashes)
+
+
+def _at_least(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """Give the array, or a new one if it is too short."""
+    return array if len(array) >= size else np.empty(size, array.dtype)
 
 
 def _move(

@@ -18,6 +18,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.folding import Nulls
 from bigmc.ingestion.hashing import ANALYZERS, TextHasher, scratch
 from bigmc.kernels import hashing as hashing_kernel
+from bigmc.kernels import hashing_spell as spelling
 from bigmc.kernels import names as kernel
 
 SCHEMA = pa.schema(
@@ -98,10 +99,13 @@ class NameCounter:
         for _, n_rows in self.hasher.fold(texts, nulls):
             place = np.array([0, n_min, 0], np.int64)
             while place[0] < n_rows:
-                n = hashing_kernel.spell_rows(
+                n = spelling.spell_rows(
                     place, n_rows, scratch.units, scratch.folded, scratch.bound, code, n_min, n_max,
-                    scratch.reach, self._hashes, self._starts, self._sizes,
+                    scratch.reach, self._starts, self._sizes,
                 )  # fmt: skip
+                hashing_kernel.hash_words(
+                    scratch.folded, self._starts, self._sizes, n, scratch.parts, self._hashes
+                )
                 kernel.count_names(
                     self._hashes[:n], self._starts[:n], self._sizes[:n], scratch.folded, weight,
                     self._keys, self._seen, self._rank, self._lengths, self._names,

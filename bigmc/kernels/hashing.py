@@ -22,6 +22,7 @@ Int = Any
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
 Longs = NDArray[np.int64]
+Ints = NDArray[np.int32]
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
@@ -30,6 +31,9 @@ DONE, MORE_OUTPUT, MORE_TABLE = 0, 1, 2
 # Hashes computed before they are counted.
 TILE = 512
 
+# Documents of so many words are sorted instead of counted in a table.
+FEW = 16
+
 # Spare bytes behind the folded document: hashing reads ahead.
 PADDING = 16
 
@@ -37,11 +41,8 @@ PADDING = 16
 BIAS = 1 << 31
 LOW = (1 << 32) - 1
 
-_C1 = np.uint32(0xCC9E2D51)
-_C2 = np.uint32(0x1B873593)
-_C3 = np.uint32(0xE6546B64)
-_C4 = np.uint32(0x85EBCA6B)
-_C5 = np.uint32(0xC2B2AE35)
+_C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
+_C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -88,21 +89,11 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
     changes nothing, which spares a branch.
     """
     i = start
-    if size < 12:
-        # Most features. Both blocks are mixed and the right hash is chosen: cheaper than a branch guessed
-        # wrong.
-        n_blocks = size >> 2
-        one = _block(np.uint32(0), _word32(data, i))
-        two = _block(one, _word32(data, i + 4))
-        h = one if n_blocks > 0 else np.uint32(0)
-        h = two if n_blocks > 1 else h
-        i += size & ~3
-    else:
-        h = np.uint32(0)
-        stop = start + (size & ~3)
-        while i < stop:
-            h = _block(h, _word32(data, i))
-            i += 4
+    h = np.uint32(0)
+    stop = start + (size & ~3)
+    while i < stop:
+        h = _block(h, _word32(data, i))
+        i += 4
     tail = np.uint32((1 << (8 * (size & 3))) - 1)
     return _finish(h, np.uint32(_word32(data, i) & tail), size)
 
@@ -137,15 +128,59 @@ def _measure_reach(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
+    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch.
+
+    Its words are picked up first, then mixed in a loop that runs on vectors and chooses instead of branching:
+    nobody can guess how long the next feature is. Ranges of 16 bytes or more are done again.
+    """
+    one, two, three, last = parts[0, :n], parts[1, :n], parts[2, :n], parts[3, :n]
+    longest = np.uint32(0)
+    for i in range(n):
+        start = np.int64(starts[i])
+        size = np.int64(sizes[i])
+        one[i] = _word32(data, start)
+        two[i] = _word32(data, start + 4)
+        three[i] = _word32(data, start + 8)
+        last[i] = _word32(data, start + (size & ~3)) & np.uint32((1 << (8 * (size & 3))) - 1)
+        longest = max(longest, sizes[i])
+    size_of, out = sizes[:n], hashes[:n]
+    for i in range(n):
+        size = size_of[i]
+        h1 = _block(np.uint32(0), one[i])
+        h2 = _block(h1, two[i])
+        h3 = _block(h2, three[i])
+        h = np.uint32(0) if size < np.uint32(4) else h1
+        h = h if size < np.uint32(8) else h2
+        h = h if size < np.uint32(12) else h3
+        out[i] = _finish(h, last[i], size)
+    if longest >= np.uint32(16):
+        for i in range(n):
+            if size_of[i] >= np.uint32(16):
+                out[i] = murmur3(data, np.int64(starts[i]), np.int64(size_of[i]))
+
+
+@njit(cache=True, nogil=True)
+def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
+    """Hash any number of ranges."""
+    for lo in range(0, n_words, TILE):
+        n = min(TILE, n_words - lo)
+        _hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash_tile(
     folded: Bytes, bound: Words, gap: Int, narrow: bool, first: Int, lo:
-    Int, hi: Int, n: Int, hashes: Words,
+    Int, hi: Int, n: Int, parts: Words, hashes: Words,
 ) -> None:  # fmt: skip
     """Hashes of the n-grams that begin with the units ``first + lo .. first + hi``."""
     if not narrow:
-        for i in range(lo, hi):
-            start = np.int64(bound[first + i])
-            hashes[i - lo] = murmur3(folded, start, np.int64(bound[first + i + n]) - gap - start)
+        starts = bound[first + lo : first + hi]
+        stops = bound[first + lo + n : first + hi + n]
+        sizes = parts[4]
+        for i in range(hi - lo):
+            sizes[i] = stops[i] - starts[i] - np.uint32(gap)
+        _hash_ranges(folded, starts, sizes, hi - lo, parts, hashes)
         return
     # One byte per character: block by block over the whole tile, in loops that run on vectors.
     out = hashes[: hi - lo]
@@ -186,8 +221,8 @@ def _count(hashes: Words, n_hashes: Int, table: Longs, shift: Int, mask: Int) ->
 @njit(cache=True, nogil=True, forceinline=True)
 def _count_document(
     folded: Bytes, bound: Words, first: Int, reach: Words,
-    n_units: Int, n_words: Int, analyzer: Int, narrow: bool, n_min: Int, n_max: Int, hashes:
-    Words, table: Longs, shift: Int, mask: Int, room: Int,
+    n_units: Int, n_words: Int, analyzer: Int, narrow: bool, n_min: Int, n_max: Int, parts:
+    Words, hashes: Words, table: Longs, shift: Int, mask: Int, room: Int,
 ) -> Int:  # fmt: skip
     """Count all n-grams of a folded document; the number of features, or more than ``room`` if it gave up."""
     gap = 1 if analyzer == WORD else 0
@@ -195,7 +230,7 @@ def _count_document(
     for n in range(n_min, min(n_max, n_units) + 1):
         for lo in range(0, n_units - n + 1, TILE):
             hi = min(lo + TILE, n_units - n + 1)
-            _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, hashes)
+            _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, parts, hashes)
             kept = hi - lo
             if analyzer == CHAR_WB and n > 2:
                 kept = 0
@@ -225,29 +260,21 @@ def _count_document(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _take_row(
-    table: Longs, n_slots: Int, begin: Int, indices: NDArray[np.int32], values:
-    NDArray[np.int32],
-) -> Int:  # fmt: skip
+def _take_row(table: Longs, n_slots: Int, begin: Int, indices: Ints, values: Ints) -> Int:
     """Move the entries of the table to a sorted row from ``begin`` on and leave it empty; the end of the row.
 
     ``indices`` and ``values`` need room for one entry more than there are.
     """
     n = begin
-    for slot in range(n_slots):
+    stop = n_slots
+    while table[stop] != 0:
+        stop += 1
+    for slot in range(stop):
         entry = table[slot]
         table[slot] = 0
         indices[n] = (entry >> 32) - 1
         values[n] = (entry & LOW) - BIAS
         n += entry != 0
-    slot = n_slots
-    while table[slot] != 0:
-        entry = table[slot]
-        table[slot] = 0
-        indices[n] = (entry >> 32) - 1
-        values[n] = (entry & LOW) - BIAS
-        n += 1
-        slot += 1
     for i in range(begin + 1, n):
         index = indices[i]
         if indices[i - 1] > index:
@@ -262,16 +289,40 @@ def _take_row(
     return n
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _sort_few(hashes: Words, mask: Int, begin: Int, indices: Ints, values: Ints) -> Int:
+    """Sort the features of a few hashes into a row from ``begin`` on, quicker than a table; the end of it."""
+    n = begin
+    for h in hashes:
+        index, sign = feature(h, mask)
+        k = n
+        while k > begin and indices[k - 1] > index:
+            indices[k] = indices[k - 1]
+            values[k] = values[k - 1]
+            k -= 1
+        if k > begin and indices[k - 1] == index:
+            values[k - 1] += sign
+            for i in range(k, n):
+                indices[i] = indices[i + 1]
+                values[i] = values[i + 1]
+        else:
+            indices[k] = index
+            values[k] = sign
+            n += 1
+    return n
+
+
 @njit(cache=True, nogil=True)
 def hash_rows(
     start: Int, n_rows: Int, units: Longs, folded: Bytes, bound:
     Words, analyzer: Int, n_min: Int, n_max: Int, hash_bits: Int, reach:
-    Words, hashes: Words, table: Longs, base: Int, indptr:
+    Words, parts: Words, hashes: Words, table: Longs, base: Int, indptr:
     Longs, indices: NDArray[np.int32], values: NDArray[np.int32],
 ) -> tuple[int, int]:  # fmt: skip
     """Hash the folded documents ``start .. n_rows`` into rows, until done or until a buffer is too small.
 
-    Entry ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
+    For single words (WORD, ``n_max`` 1) ``hashes`` holds those of all units, else it is scratch. Entry
+    ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
     Returns a status and, with MORE_OUTPUT or MORE_TABLE, the document to go on with.
     """
     mask = (np.int64(1) << hash_bits) - 1
@@ -281,6 +332,14 @@ def hash_rows(
         n_units = units[row + 1] - first
         if n_units == 0:
             indptr[row + 1] = indptr[row]
+            continue
+        single = analyzer == WORD and n_max == 1
+        if single and n_units <= FEW:
+            begin = indptr[row] - base
+            if indices.shape[0] - begin <= n_units:
+                return MORE_OUTPUT, row
+            end = _sort_few(hashes[first : first + n_units], mask, begin, indices, values)
+            indptr[row + 1] = base + end
             continue
         narrow = False
         n_words = 0
@@ -301,10 +360,18 @@ def hash_rows(
             used = n_slots + room + TILE + 2
             if table.shape[0] < used:
                 return MORE_TABLE, row
-            nnz = _count_document(
-                folded, bound, first, reach, n_units, n_words, analyzer, narrow, n_min, n_max,
-                hashes, table, hash_bits - table_bits, mask, room,
-            )  # fmt: skip
+            shift = hash_bits - table_bits
+            nnz = 0
+            if single:
+                for lo in range(first, first + n_units, TILE):
+                    nnz += _count(hashes[lo:], min(TILE, first + n_units - lo), table, shift, mask)
+                    if nnz > room:
+                        break
+            else:
+                nnz = _count_document(
+                    folded, bound, first, reach, n_units, n_words, analyzer, narrow, n_min, n_max,
+                    parts, hashes, table, shift, mask, room,
+                )  # fmt: skip
             if nnz <= room:
                 break
             table[:used] = 0
@@ -332,64 +399,3 @@ def hash_strings(
         index, sign = feature(murmur3(buffer, 0, prefix_size + value.shape[0]), mask)
         indices[row] = index
         signs[row] = sign
-
-
-@njit(cache=True, nogil=True)
-def spell_rows(
-    place: Longs, n_rows: Int, units: Longs, folded: Bytes,
-    bound: Words, analyzer: Int, n_min: Int, n_max: Int, reach: Words,
-    hashes: Words, starts: Words, sizes: Words,
-) -> Int:  # fmt: skip
-    """List the n-grams of folded documents: hash, and where in ``folded`` each begins and how long it is.
-
-    Goes on from ``place``, the (document, n, unit) to come next, until the documents end or the lists are
-    full; returns the number of n-grams listed. Order and multiplicity are as scikit-learn's analyzers have
-    them, but for the order within a document.
-    """
-    gap = 1 if analyzer == WORD else 0
-    n_listed = 0
-    room = hashes.shape[0] - 1
-    while place[0] < n_rows:
-        first = units[place[0]]
-        n_units = units[place[0] + 1] - first
-        narrow = False
-        if analyzer != WORD:
-            narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
-        if analyzer == CHAR_WB and n_units > 0:
-            _measure_reach(folded, bound, first, first + n_units, narrow, reach)
-        while place[1] <= min(n_max, max(n_units, n_min)):
-            n = place[1]
-            while place[2] < n_units:
-                i = place[2]
-                if n_listed >= room:
-                    return n_listed
-                place[2] += 1
-                length = n
-                twice = False
-                if analyzer == CHAR_WB:
-                    start = np.int64(bound[first]) + i if narrow else np.int64(bound[first + i])
-                    if reach[i] < n:
-                        # A word shorter than the smallest n counts as it is.
-                        if n > n_min or folded[start] != 0x20 or i == n_units - 1:
-                            continue
-                        length = np.int64(reach[i])
-                    twice = n == 1 and folded[start] == 0x20 and 0 < i < n_units - 1
-                elif i + n > n_units:
-                    continue
-                if narrow:
-                    start = np.int64(bound[first]) + i
-                    size = length
-                else:
-                    start = np.int64(bound[first + i])
-                    size = np.int64(bound[first + i + length]) - gap - start
-                h = murmur3(folded, start, size)
-                for _ in range(2 if twice else 1):
-                    hashes[n_listed] = h
-                    starts[n_listed] = start
-                    sizes[n_listed] = size
-                    n_listed += 1
-            place[1] += 1
-            place[2] = 0
-        place[0] += 1
-        place[1] = n_min
-    return n_listed

@@ -9,7 +9,8 @@ char_wb   ``␠word1␠word2␠``                   the same, inside one padded 
 ========  ==================================  =======================================
 
 The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
-or white space (see `bigmc.ingestion.hashing.fold_table`).
+or white space (see `bigmc.ingestion.folding.fold_table`). Words are only marked here;
+`bigmc.kernels.hashing_words` finds and joins them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ WORD, CHAR, CHAR_WB = 0, 1, 2
 IS_WORD = 1 << 24
 IS_SPACE = 1 << 25
 CODE_POINT = (1 << 21) - 1
+
+# Spare bytes behind marked documents.
+MARGIN = 256
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -90,59 +94,103 @@ def _encode(cp: Any, out: Bytes, pos: Int) -> Int:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _fold_words(
-    text: Bytes, fold: Words, folded: Bytes, bound:
-    Words, pos: Int, first: Int,
-) -> Int:  # fmt: skip
-    """Maximal runs of at least two word characters, each followed by one space; the last unit or -1."""
-    i = 0
-    start = pos
-    n_chars = 0
-    n_tokens = first
-    size = text.shape[0]
-    while i < size:
-        b = text[i]
-        if b < 0x80:
-            entry = fold[b]
-            i += 1
-            if entry & IS_WORD:
-                folded[pos] = entry & 0x7F
-                pos += 1
-                n_chars += 1
-                continue
-        else:
-            cp, length = _decode(text, i)
-            if length == 0:
-                return -1
-            entry = fold[cp]
-            i += length
-            if entry & IS_WORD:
-                pos = _encode(entry & CODE_POINT, folded, pos)
-                n_chars += 1
-                continue
-        if n_chars > 1:
-            bound[n_tokens] = start
-            n_tokens += 1
-            folded[pos] = 0x20
-            pos += 1
-            start = pos
-        else:
-            pos = start
-        n_chars = 0
-    if n_chars > 1:
-        bound[n_tokens] = start
-        n_tokens += 1
-        start = pos + 1
-    bound[n_tokens] = start
-    return n_tokens
-
-
-@njit(cache=True, nogil=True, forceinline=True)
 def _is_ascii(text: Bytes) -> bool:
     found = np.uint8(0)
     for b in text:
         found |= b
     return bool(found < 0x80)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> None:
+    """Lower-case ASCII by adding ``case`` to capitals and mark letters, digits and ``_``; runs on vectors."""
+    for i in range(text.shape[0]):
+        b = text[i]
+        capital = np.uint8(np.uint8(b - np.uint8(0x41)) < np.uint8(26))
+        letter = np.uint8(np.uint8((b | np.uint8(0x20)) - np.uint8(0x61)) < np.uint8(26))
+        digit = np.uint8(np.uint8(b - np.uint8(0x30)) < np.uint8(10))
+        folded[i] = np.uint8(b + np.uint8(capital * case))
+        marks[i] = letter | digit | np.uint8(b == np.uint8(0x5F))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _mark_any(text: Bytes, fold: Words, folded: Bytes, marks: Bytes, pos: Int) -> Int:
+    """Lower-case UTF-8 to ``pos`` and mark the bytes of word characters; the position behind, or -1."""
+    i = 0
+    while i < text.shape[0]:
+        b = text[i]
+        if b < 0x80:
+            entry = fold[b]
+            folded[pos] = entry & 0x7F
+            marks[pos] = (entry >> 24) & 1
+            pos += 1
+            i += 1
+            continue
+        cp, length = _decode(text, i)
+        if length == 0:
+            return -1
+        entry = fold[cp]
+        mark = np.uint8((entry >> 24) & 1)
+        lower = np.int64(entry & CODE_POINT)
+        end = pos + length
+        if lower == cp:
+            # Most letters: no need to encode them again.
+            while pos < end:
+                folded[pos] = text[i]
+                marks[pos] = mark
+                pos += 1
+                i += 1
+            continue
+        i += length
+        end = _encode(lower, folded, pos)
+        while pos < end:
+            marks[pos] = mark
+            pos += 1
+    return pos
+
+
+@njit(cache=True, nogil=True)
+def mark_rows(
+    first: Int, offsets: Longs, text: Bytes, fold: Words, folded: Bytes, marks:
+    Bytes, begins: Longs,
+) -> tuple[int, bool]:  # fmt: skip
+    """Lower-case documents from ``first`` on and mark the bytes of word characters with 1, others with 0.
+
+    Document ``first + k`` goes to ``begins[k] .. begins[k + 1]``; 128 marks behind the last are 0. Takes as
+    many documents as surely fit, lower-casing adds at most half of a document's bytes; returns their number,
+    and whether it stopped at bytes that are not UTF-8.
+    """
+    origin = offsets[first]
+    n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
+    most = (folded.shape[0] - MARGIN) // 3 * 2
+    while n > 0 and offsets[first + n] - origin > most:
+        # Halve what is too much, then creep.
+        half = n >> 1
+        n = half if offsets[first + half] - origin > most else n - 1
+    case = np.uint8((fold[0x41] & 0x7F) - 0x41)
+    pos = np.int64(0)
+    done = n
+    if _is_ascii(text[origin : offsets[first + n]]):
+        _mark_ascii(text[origin : offsets[first + n]], folded, marks, case)
+        for k in range(n + 1):
+            begins[k] = offsets[first + k] - origin
+        pos = begins[n]
+    else:
+        begins[0] = 0
+        for k in range(n):
+            document = text[offsets[first + k] : offsets[first + k + 1]]
+            if _is_ascii(document):
+                _mark_ascii(document, folded[pos:], marks[pos:], case)
+                pos += document.shape[0]
+            else:
+                end = _mark_any(document, fold, folded, marks, pos)
+                if end < 0:
+                    done = k
+                    break
+                pos = end
+            begins[k + 1] = pos
+    marks[pos : pos + 128] = 0
+    return done, done < n
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -219,11 +267,11 @@ def fold_rows(
     first: Int, offsets: Longs, text: Bytes, fold: Words,
     analyzer: Int, folded: Bytes, bound: Words, units: Longs,
 ) -> tuple[int, bool]:  # fmt: skip
-    """Fold documents from ``first`` on while the buffers surely hold the next one.
+    """Fold documents from ``first`` on for char or char_wb while the buffers surely hold the next one.
 
     Document ``first + k`` gets the units ``units[k] .. units[k + 1]``. Returns the number of documents
     folded, and whether it stopped at bytes that are not UTF-8. Lower-casing adds at most half of a document's
-    bytes, char_wb two spaces and words one.
+    bytes and char_wb two spaces.
     """
     units[0] = 0
     bound[0] = 0
@@ -235,12 +283,7 @@ def fold_rows(
         size = doc.shape[0]
         if pos + size + size // 2 + 2 > folded.shape[0] or unit + size + 3 > bound.shape[0]:
             return k, False
-        if analyzer == WORD:
-            end = _fold_words(doc, fold, folded, bound, pos, unit)
-        else:
-            end = _fold_chars(
-                doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit
-            )
+        end = _fold_chars(doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit)
         if end < 0:
             return k, True
         units[k + 1] = end

@@ -115,7 +115,8 @@ def test_every_code_point_alone_and_in_a_word(analyzer: Any) -> None:
     if analyzer != "word":
         # scikit-learn takes long; what is left are all with a case, all spaces and some of the others.
         points = [c for c in points if c.lower() != c or c.upper() != c or c.isspace() or ord(c) % 37 == 0]
-    documents = [f"{c} x{c}y" for c in points]
+    # A document for each code point would take scikit-learn ten times as long.
+    documents = [" ".join(f"{c} x{c}y" for c in points[k : k + 50]) for k in range(0, len(points), 50)]
     check(TextHasher(analyzer, (1, 1) if analyzer == "word" else (1, 3)), documents)
 
 
@@ -126,6 +127,22 @@ def test_a_document_of_a_megabyte(analyzer: Any) -> None:
     document = "".join(rng.choice(alphabet, 1_000_000))
     check(TextHasher(analyzer, (1, 2), 22), ["ab", document, "", "cd ef"])
     assert hashing.scratch.nbytes <= hashing.KEEP_BYTES
+
+
+def test_buffers_that_one_setting_widened_serve_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = [f"ab cd {i}" for i in range(20_000)]
+    for order in (((1, 1), (1, 2)), ((1, 2), (1, 1))):
+        scratch = hashing.Scratch()
+        monkeypatch.setattr(hashing, "scratch", scratch)
+        TextHasher("word", order[0]).transform(pa.array(["ab " * 100_000]))
+        check(TextHasher("word", order[1]), short)
+        n_bytes = (len(scratch.lowered) - hashing_fold.MARGIN) // 3 * 2
+        assert len(scratch.starts) > n_bytes // 2 + hashing.FOLD_ROWS
+        if order[1] == (1, 2):
+            assert len(scratch.folded) > len(scratch.lowered) + hashing.FOLD_ROWS
+            assert len(scratch.bound) >= len(scratch.starts)
+        else:
+            assert len(scratch.hashes) >= len(scratch.starts)
 
 
 def test_one_long_run_without_a_space() -> None:
