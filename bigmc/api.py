@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
-import json
-import shutil
 import time
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
 from bigmc.engine import Engine, ThreadEngine
-from bigmc.errors import DataError, ModelError
+from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
 Size = str | int | None
 Columns = str | Sequence[str] | None
-
-LEARNERS = ("sparse",)
-
-NAMES_PER_FEATURE = 8
-"""Most names of a feature that a model gets; fewer where memory is short."""
-
-NAMES_PER_BATCH = 1 << 14
-"""Names looked at together."""
-
-_HOW = ("memory_limit", "engine")
-"""Parameters that say how a model is computed, not which."""
 
 
 def ingest(
@@ -211,56 +191,21 @@ def train(
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``.
     """
-    from sklearn.exceptions import ConvergenceWarning
+    from bigmc import training
 
-    from bigmc.estimators import SparseClassifier
-    from bigmc.ingestion.memory import prompt_release
-    from bigmc.store.checkpoint import FileCheckpoint
-    from bigmc.store.commit import exclusive
-
-    if learner not in LEARNERS:
-        raise DataError(f"no learner is called {learner!r}", f"use one of {', '.join(LEARNERS)}")
-    started = time.monotonic()
-    budget.reset_peak()
-    limit = budget.resolve_limit(memory_limit)
-    data, target = _open(dataset), Path(to)
-    read_before = data.bytes_read
-    estimator = SparseClassifier(**options, memory_limit=limit, engine=engine or ThreadEngine())
-    estimator.check_params()
-    samples = data[split]
-    params = {name: value for name, value in estimator.get_params().items() if name not in _HOW}
-    params |= {"learner": learner, "dataset": _identity(data), "split": split}
-    work = target.with_name(target.name + ".wip")
-    if target.is_dir():
-        raise ModelError(f"{target} is a folder", "give the path of a file with --to")
-    if not target.parent.is_dir():
-        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
-    if not _is_trained(target, params):
-        with exclusive(work / "lock"), prompt_release():
-            if not _is_trained(target, params):
-                _claim(work, params, target)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
-                    estimator.fit_dataset(
-                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work
-                    )
-                names = _names(data, estimator.model_.features, limit // 16)
-                replace(estimator.model_, params=params, names=names).save(target)
-    shutil.rmtree(work, ignore_errors=True)
-    model = _load(target)
-    return {
-        "model": str(target),
-        "objective": model.objective,
-        "certificate": dict(model.certificate),
-        "converged": model.certificate["gap"] <= estimator.tol,
-        "n_iter": model.n_iter,
-        "n_passes": model.n_passes,
-        "n_nonzero_features": len(model.features),
-        "seconds": time.monotonic() - started,
-        "peak_memory_bytes": budget.peak_memory(),
-        "memory_limit_bytes": limit,
-        "bytes_read": data.bytes_read - read_before,
-    }
+    if learner not in training.LEARNERS:
+        known = ", ".join(training.LEARNERS)
+        raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
+    return training.train(
+        learner,
+        _open(dataset),
+        Path(to),
+        split=split,
+        limit=budget.resolve_limit(memory_limit),
+        engine=engine or ThreadEngine(),
+        progress=progress,
+        options=options,
+    )
 
 
 def evaluate(
@@ -398,83 +343,3 @@ def _load(model: str | Path | Model) -> Model:
     from bigmc.model import load_model as load
 
     return load(model) if isinstance(model, str | Path) else model
-
-
-def _identity(dataset: Dataset) -> str:
-    """Return a digest of a dataset on disk: of its manifest, which has a digest of every file."""
-    if dataset.path is None:
-        raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
-    return hashlib.sha256((dataset.path / "manifest.json").read_bytes()).hexdigest()
-
-
-def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
-    """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = None if dataset.path is None else dataset.path / "names.parquet"
-    if path is None or not path.exists():
-        return None
-    pieces, most = [], NAMES_PER_FEATURE
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(NAMES_PER_BATCH):
-            pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
-            while sum(piece.nbytes for piece in pieces) > most_bytes and most:
-                most -= 1
-                pieces = [_fewer_names(pieces, most)] if most else []
-        return pa.Table.from_batches(pieces, file.schema_arrow) if most else None
-
-
-def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
-    """Return so many names of each feature, the most frequent ones."""
-    import numpy as np
-    import pyarrow as pa
-
-    table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
-    buckets = table.column("bucket").to_numpy()
-    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
-    return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
-
-
-def _is_trained(target: Path, params: Mapping[str, Any]) -> bool:
-    """Return whether the model is there already; refuse one that was trained otherwise."""
-    if not target.exists():
-        return False
-    _refuse_other(_load(target).params, params, f"the model {target}", "delete it, or give another --to")
-    return True
-
-
-def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
-    """Write down what is being trained; refuse to continue a training of something else.
-
-    Where no state was saved yet there is nothing to lose, and a mended command needs no cleaning. What
-    a killed run left half written is removed.
-    """
-    from bigmc.store.checkpoint import FileCheckpoint
-    from bigmc.store.commit import PARTIAL, write_atomic
-
-    for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
-        for leftover in work.glob(pattern):
-            leftover.unlink()
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
-        leftover.unlink()
-    file = work / "training.json"
-    if file.exists() and FileCheckpoint(work).path.exists():
-        cure = f"delete {work}, or give another --to"
-        _refuse_other(json.loads(file.read_text()), params, f"an unfinished training of {target}", cure)
-    else:
-        write_atomic(file, json.dumps(params).encode())
-
-
-def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: str, cure: str) -> None:
-    asked = json.loads(json.dumps(params))
-    differences = [
-        "another dataset"
-        if name == "dataset"
-        else f"{name}: it has {json.dumps(stored.get(name))}, asked for {json.dumps(asked.get(name))}"
-        for name in sorted(stored.keys() | asked.keys())
-        if stored.get(name) != asked.get(name)
-    ]
-    if differences:
-        raise ModelError(f"{what} was made with other parameters ({', '.join(differences)})", cure)
