@@ -205,10 +205,10 @@ def _merge_tables(folder: Path, sources: Sequence[StoredShard], memory: int) -> 
         for source in sources:
             held.append(source.table())
             if sum(table.nbytes for table in held) > memory // 4:
-                yield pa.concat_tables(held, promote_options="default").combine_chunks()
+                yield pa.concat_tables(held, promote_options="default")
                 held = [schema.empty_table()]
         if len(held) > 1:
-            yield pa.concat_tables(held, promote_options="default").combine_chunks()
+            yield pa.concat_tables(held, promote_options="default")
 
     return write_tables(folder, schema, tables())
 
