@@ -1,8 +1,8 @@
 """Words in folded text: where they begin and how long they are, found 64 bytes at a time.
 
-`mark_rows` (`bigmc.kernels.hashing_fold`) leaves documents one behind the other, lower-cased, and for
-every byte a mark, 1 if it belongs to a word character. Gathered to bits, the marks give the beginnings and ends of all
-words by shifts: no branch depends on where a word ends, which a processor cannot guess.
+`mark_rows` (`bigmc.kernels.hashing_fold`) leaves documents one behind the other, lower-cased, and for every
+byte a mark, 1 if it belongs to a word character. Gathered to bits, the marks give the beginnings and ends of
+all words by shifts: no branch depends on where a word ends, which a processor cannot guess.
 """
 
 from __future__ import annotations
