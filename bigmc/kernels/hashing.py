@@ -260,7 +260,7 @@ def _count_document(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _take_row(table: Longs, n_slots: Int, begin: Int, indices: Ints, values: Ints) -> Int:
-    """Empty the table into a sorted row from ``begin`` on, with room for one entry more; the end of the row."""
+    """Empty the table into a sorted row from ``begin`` on, with room for one entry more; the end of it."""
     n = begin
     stop = n_slots
     while table[stop] != 0:
