@@ -5,8 +5,7 @@ hashes those ranges into a table whose slot is the leading bits of the feature i
 MurmurHash spreads evenly, the table read from end to end is sorted but for neighbours, so that one insertion
 sort with hardly any moves gives the sorted row of a CSR matrix.
 
-Nothing here allocates: buffers come from the caller, and a kernel that finds one too small says so and is
-called again.
+Nothing here allocates: a kernel that finds a buffer of its caller too small says so and is called again.
 """
 
 from __future__ import annotations
@@ -261,10 +260,7 @@ def _count_document(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _take_row(table: Longs, n_slots: Int, begin: Int, indices: Ints, values: Ints) -> Int:
-    """Move the entries of the table to a sorted row from ``begin`` on and leave it empty; the end of the row.
-
-    ``indices`` and ``values`` need room for one entry more than there are.
-    """
+    """Empty the table into a sorted row from ``begin`` on, with room for one entry more; the end of it."""
     n = begin
     stop = n_slots
     while table[stop] != 0:
