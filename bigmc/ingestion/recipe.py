@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,10 +86,20 @@ class Recipe:
         """Return one phrase for each parameter in which a stored recipe differs from this one."""
         mine, theirs = _leaves(self.to_dict()), _leaves(other)
         return [
-            f"{name}: it has {_short(theirs.get(name))}, asked for {_short(mine.get(name))}"
+            _changed_sources(theirs.get(name, []), mine[name])
+            if name == "sources"
+            else f"{name}: it has {_short(theirs.get(name))}, asked for {_short(mine.get(name))}"
             for name in dict.fromkeys((*mine, *theirs))
             if mine.get(name) != theirs.get(name)
         ]
+
+
+def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:
+    before, now = ([source["path"] for source in sources] for sources in (stored, asked))
+    if before == now:
+        changed = next(b["path"] for a, b in zip(stored, asked, strict=True) if a != b)
+        return f"sources: {changed} has changed since"
+    return f"sources: it has {_short(before)}, asked for {_short(now)}"
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
