@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec, Samples
-from bigmc.ingestion.job import bytes_per_row
 from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.rejects import REJECT_SCHEMA, OnBadRow, Reject, rejects_table
-from bigmc.ingestion.source import Batch, Part, Source, expand_sources, read, scan, schema
+from bigmc.ingestion.source import Batch, Part, Source, bytes_per_row, expand_sources, read, scan, schema
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.commit import replacing

@@ -8,12 +8,9 @@ publishes the manifest. Killed at any moment, the same job continues with the pa
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,12 +26,13 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.labels import merge_classes, recode
 from bigmc.ingestion.memory import FIXED_COST, divide, prompt_release, refuse_large_chunks, trim
+from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
 from bigmc.ingestion.part import NAMES, REJECTS, PartWriter, Receipt, Shares
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
-from bigmc.ingestion.source import Part, Source, scan
+from bigmc.ingestion.source import Part, Source, bytes_per_row, scan
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
@@ -158,7 +156,7 @@ class Job:
         progress: ProgressCallback,
     ) -> None:
         """Write every part that is not there yet, ``n_workers`` at a time."""
-        meter = _Meter(parts, progress)
+        meter = Meter(parts, progress)
         slots = threading.Semaphore(n_workers)
 
         def write(part: Part) -> None:
@@ -342,35 +340,6 @@ class Job:
         return [REJECTS]
 
 
-def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
-    """Return about how many bytes a row of the source takes, from its beginning."""
-    if source.data is not None:
-        rows = max(1, int(source.data.shape[0]))
-        arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
-        return sum(int(array.nbytes) for array in arrays) / rows
-    if source.format == "parquet":
-        n_rows = int(pq.read_metadata(source.path).num_rows)
-        return Path(source.path).stat().st_size / max(1, n_rows)
-    try:
-        with pa.input_stream(source.path) as stream:  # decompresses by the ending of the name
-            head = stream.read(sample)
-    except (OSError, pa.ArrowException):
-        return 1.0  # the reader will say what is wrong with the file
-    return float(len(head)) / max(1, _count_records(head, source.format))
-
-
-def _count_records(head: bytes, format: str) -> int:
-    """Count the records at the beginning of a text file; a quoted CSV field may hold many lines."""
-    n_lines = head.count(b"\n")
-    if format not in ("csv", "tsv") or b'"' not in head:
-        return n_lines
-    try:
-        text = io.StringIO(head.decode("utf-8", "replace"), newline="")
-        return sum(1 for _ in csv.reader(text, delimiter="\t" if format == "tsv" else ","))
-    except csv.Error:  # a field longer than Python's reader takes
-        return n_lines
-
-
 @dataclass(frozen=True)
 class _PartShard:
     """A shard as its part wrote it, and the dataset's code of each label code of the part."""
@@ -405,33 +374,3 @@ def _recode_labels(shard: _PartShard) -> None:
     table = table.set_column(table.schema.get_field_index("label"), "label", labels)
     table = table.replace_schema_metadata({**metadata, **FINAL})
     write_rows_table(shard.folder, shard.entry, table)
-
-
-class _Meter:
-    """Adds up what the workers did and tells it."""
-
-    def __init__(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
-        self._rows, self._bytes = 0, 0
-        self._total = sum(part.n_rows for part in parts)
-        self._skipped = 0
-        self._progress = progress
-        self._started = time.monotonic()
-        self._lock = threading.Lock()
-
-    def skip(self, part: Part) -> None:
-        """Count a part that an earlier run wrote."""
-        with self._lock:
-            self._skipped += part.n_rows
-            self._tell()
-
-    def add(self, n_rows: int, n_bytes: int) -> None:
-        """Count a batch."""
-        with self._lock:
-            self._rows += n_rows
-            self._bytes += n_bytes
-            self._tell()
-
-    def _tell(self) -> None:
-        seconds = max(time.monotonic() - self._started, 1e-9)
-        facts = {"rows/s": self._rows / seconds, "MB/s": self._bytes / seconds / 1e6}
-        self._progress(Progress("ingest", self._rows + self._skipped, self._total, "rows", facts))

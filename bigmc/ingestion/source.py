@@ -6,14 +6,18 @@ order and again after a kill: ``for batch in read(part, …)``. The same part al
 
 from __future__ import annotations
 
+import csv
 import glob
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from bigmc.errors import DataError
@@ -22,7 +26,17 @@ from bigmc.ingestion.readers.base import BATCH_BYTES, Batch, Part, ScanOptions, 
 from bigmc.ingestion.readers.text import COMPRESSIONS
 from bigmc.ingestion.rejects import OnBadRow
 
-__all__ = ["Batch", "Part", "ScanOptions", "Source", "expand_sources", "read", "scan", "schema"]
+__all__ = [
+    "Batch",
+    "Part",
+    "ScanOptions",
+    "Source",
+    "bytes_per_row",
+    "expand_sources",
+    "read",
+    "scan",
+    "schema",
+]
 
 PART_BYTES = 64 << 20
 _KNOWN = "the formats are " + ", ".join(sorted(FILE_FORMATS))
@@ -332,3 +346,32 @@ def _check_unchanged(part: Part) -> None:
             f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has {size} now",
             "start the ingest anew",
         )
+
+
+def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
+    """Return about how many bytes a row of the source takes, from its beginning."""
+    if source.data is not None:
+        rows = max(1, int(source.data.shape[0]))
+        arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
+        return sum(int(array.nbytes) for array in arrays) / rows
+    if source.format == "parquet":
+        n_rows = int(pq.read_metadata(source.path).num_rows)
+        return Path(source.path).stat().st_size / max(1, n_rows)
+    try:
+        with pa.input_stream(source.path) as stream:  # decompresses by the ending of the name
+            head = stream.read(sample)
+    except (OSError, pa.ArrowException):
+        return 1.0  # the reader will say what is wrong with the file
+    return float(len(head)) / max(1, _count_records(head, source.format))
+
+
+def _count_records(head: bytes, format: str) -> int:
+    """Count the records at the beginning of a text file; a quoted CSV field may hold many lines."""
+    n_lines = head.count(b"\n")
+    if format not in ("csv", "tsv") or b'"' not in head:
+        return n_lines
+    try:
+        text = io.StringIO(head.decode("utf-8", "replace"), newline="")
+        return sum(1 for _ in csv.reader(text, delimiter="\t" if format == "tsv" else ","))
+    except csv.Error:  # a field longer than Python's reader takes
+        return n_lines
