@@ -46,6 +46,7 @@ def here(tmp_path_factory):
     ):
         api.train(*arguments, **options)
     api.evaluate(here / "m.model", here / "d.bigmc")
+    api.predict(here / "m.model", here / "rows.csv", here / "warm.parquet", scores=True)
     return here
 
 

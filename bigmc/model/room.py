@@ -5,8 +5,9 @@ from __future__ import annotations
 from bigmc.budget import Plan
 from bigmc.model.record import Model
 
-FIXED_COST = 16_000_000
-"""Bytes that do not depend on data or model: compiled kernels, chunks being decoded, stacks of threads."""
+FIXED_COST = 20_000_000
+"""Bytes that do not depend on data or model: compiled kernels, the table of Unicode, chunks being decoded,
+stacks of threads."""
 
 SMALLEST_ROOM = 8 << 20
 """With fewer bytes a worker would score very few classes, or rows, at a time."""
