@@ -98,9 +98,9 @@ class Predictor:
         types = {name: pa.string() for name in self._spec.text}
         self._check_sources(sources, types)
         engine = self._divide(0)
-        self._batch_bytes = int(np.clip(self._room // (2 * BATCH_COST), 1 << 15, 4 << 20))
+        self._batch_bytes = int(np.clip(self._room // (4 * BATCH_COST), 1 << 15, 4 << 20))
         row_result = ROW_COST + (3 * 8 * self._model.n_classes if self._scores else 0)
-        rows = self._room / 4 / row_result
+        rows = self._room / 8 / row_result
         part_bytes = int(np.clip(rows * bytes_per_row(sources[0]), SMALLEST_PART, LARGEST_PART))
         first = self._spec.first_index
         parts = scan(
