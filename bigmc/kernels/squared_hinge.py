@@ -40,7 +40,7 @@ _REORDER = {"reassoc", "contract"}
 _SMALLEST_PART = 1e-12
 _MODEL_STEPS = 40
 #: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
-_MODEL_RATIO = 200
+_MODEL_RATIO = 3
 _MODEL_CLASSES = 128
 
 
@@ -413,7 +413,7 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
             high = nu
         else:
             low = nu
-        if abs(nu * length - alpha) <= 1e-10 * alpha:
+        if abs(nu * length - alpha) <= 1e-4 * alpha:
             return
         nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
 
