@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from bigmc.errors import DataError, ModelError
-from bigmc.model import LinearScorer, Model, load_model, verify_model
+from bigmc.model import LinearModel, LinearScorer, load_model, verify_model
 from bigmc.model import scoring as scoring_module
 from bigmc.store.dataset import Dataset
 from bigmc.store.publish import finish_dataset
@@ -52,7 +52,7 @@ def random_model(n_features=300, n_classes=5, nonzero=40, seed=1, dtype=np.float
         "intercept": rng.standard_normal(n_classes),
         **fields,
     }
-    return Model(**fields)
+    return LinearModel(**fields)
 
 
 def dense_weights(model):

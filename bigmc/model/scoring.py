@@ -1,10 +1,10 @@
-"""Scores of a linear model, from samples in row order and from stored shards."""
+"""Scores from samples in row order and from stored shards: what every scorer does, and the linear one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,33 @@ ROOM = 64 << 20
 
 _NO_SCALE = np.empty(0, np.float32)
 _NO_TABLE = np.empty(0, np.int32)
+
+
+class Scorer(Protocol):
+    """Computes the scores of one model; threads share it."""
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes it takes beside the arrays of the model."""
+        ...
+
+    def rows(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the scores of raw samples, shape (n_rows, n_classes); the weighting is applied here.
+
+        Raises
+        ------
+        DataError
+            If the samples have another number of features.
+        """
+        ...
+
+    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
+        """Return the scores of a stored shard, shape (n_rows, n_classes), in `room` bytes beside them."""
+        ...
+
+    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
+        """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
+        ...
 
 
 class _Run(NamedTuple):
