@@ -7,7 +7,6 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,6 +23,7 @@ from bigmc.budget import resolve_limit
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
+from bigmc.estimators.run import Run
 from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
@@ -32,38 +32,6 @@ from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
 _HOW = ("memory_limit", "engine")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a learner's solver is given beside the samples and its own parameters.
-
-    Attributes
-    ----------
-    seed : int
-        From ``random_state``.
-    memory_limit : int
-        Bytes that training may add to the process.
-    engine : Engine
-    checkpoint : Checkpoint or None
-    progress : callable
-    scratch : Path or None
-        Folder for what does not fit into memory; by default the system's for temporary files.
-    weights : float64 array of shape (n_samples,) or None
-        Weight of every sample; None if all are 1.
-    record : dict
-        The fields of the model that do not depend on the learner: ``kind``, ``classes``, ``n_features``,
-        ``weighting``, ``feature_spec`` and ``params``.
-    """
-
-    seed: int
-    memory_limit: int
-    engine: Engine
-    checkpoint: Checkpoint | None
-    progress: ProgressCallback
-    scratch: Path | None
-    weights: NDArray[np.float64] | None
-    record: Mapping[str, Any]
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

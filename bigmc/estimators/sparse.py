@@ -9,8 +9,8 @@ import numpy as np
 
 from bigmc.engine import Engine
 from bigmc.errors import BigmcError
-from bigmc.estimators.base import Run
 from bigmc.estimators.linear import LinearMixin
+from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.model import LinearModel
 from bigmc.objectives import objective
