@@ -216,31 +216,6 @@ class _Rounds:
         progress: ProgressCallback,
     ) -> Certificate:
         """Go on from `state`, or start, until the gap or the number of passes is reached."""
-        import os, time
-        if state is None and os.environ.get("CONT"):
-            factor = float(os.environ["CONT"]); inner=float(os.environ.get("CINNER","0.3"))
-            problem, alpha = self._problem, self._problem.alpha
-            problem.rebuild_scores(self.state.coef, self.state.intercept, [])
-            first = True
-            while True:
-                t0=time.perf_counter()
-                if first:
-                    problem.alpha = 1e30
-                    found = gradient_pass(problem, self._source, self.state.coef, np.empty((0, problem.n_classes)), self._plan.working_set_bytes)
-                    problem.alpha = max(alpha, found.largest_norm * 0.5)
-                    print("lambda_max", found.largest_norm)
-                found = gradient_pass(problem, self._source, self.state.coef, np.empty((0, problem.n_classes)), self._plan.working_set_bytes)
-                t1=time.perf_counter()
-                changes, n_sweeps = self._sweeper.sweep_until(found.columns, self.state.coef, self.state.intercept, inner * problem.alpha, 30, self.state.n_iter)
-                self.state.n_iter += n_sweeps
-                self.state.coef=self.state.coef.updated(changes)
-                print(f"  alpha {problem.alpha:.3g} ws {len(found.features)} viol/alpha {found.violation/problem.alpha:.3g} sweeps {n_sweeps} nonzero {len(self.state.coef.features)} pass {t1-t0:.2f}s solve {time.perf_counter()-t1:.2f}s cpu {time.process_time():.1f}", flush=True)
-                first = False
-                if problem.alpha <= alpha: break
-                problem.alpha = max(alpha, problem.alpha / factor)
-            self.state.in_memory=True
-            self._held = found.columns
-            state=self.state
         if state is None:
             self._first_pass()
             self._save(checkpoint, run)

@@ -1,146 +1,228 @@
-"""Newton steps over the features that have weights."""
+"""Newton steps over the features that have weights: what sweeps need many rounds for, in a few.
+
+On the rows of the weights that are not zero the objective is smooth. Conjugate gradients minimise its
+quadratic model there, over the samples in row order; a line search on the objective itself follows.
+Together with sweeps, which find out which rows are zero, this is a subspace acceleration in the sense of
+Curtis, Dai, Robinson, "A subspace acceleration method for minimization involving a group
+sparsity-inducing regularizer", SIAM J. Optim. 32 (2022).
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.rows import count_rows, fill_rows, active_groups, gradient_rows, hessian_rows, losses_along, move_rows
+from bigmc.kernels.newton import (
+    add_penalty_curvature, count_entries, descend, gradient_rows, hessian_rows, losses_along, move_rows,
+    place_entries, turn,
+)  # fmt: skip
 from bigmc.solvers.columns import Columns
 from bigmc.solvers.problem import Problem
 
-import time
-_PART_ROWS = 16384
-_PARTS = 0.5 ** np.arange(6.0)
-STAT = {"build": 0.0, "grad": 0.0, "cg": 0.0, "ls": 0.0, "n_cg": 0, "n": 0, "nnz": 0}
+#: Rows are cut into at most so many parts for the workers, whatever their number; a part has its own sums,
+#: so it should have many more entries than there are features.
+_MOST_PARTS = 16
+_ENTRIES_PER_SUM = 100
+
+#: The residual of the conjugate gradients, relative to the gradient, at which they stop.
+_FORCING = 0.1
+#: Armijo's condition, and the shortest part of a step.
+_SUFFICIENT_DECREASE = 0.01
+_HALVINGS = 6
+_SMALLEST_CURVATURE = 1e-12
 
 
 class Support:
-    """Entries of the features with weights, in row order."""
+    """The samples in row order, with the chosen features only.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its scores move along with the steps.
+    held : list of Columns
+        Columns in memory.
+    chosen : list of int64 array
+        Positions of the chosen ones in each.
+    """
 
     def __init__(self, problem: Problem, held: list[Columns], chosen: list[NDArray[np.int64]]) -> None:
-        t0 = time.perf_counter()
-        self.problem = problem
-        n = problem.n_samples
-        base = held[0].base
-        counts = np.zeros(n + 1, np.int64)
+        self._problem = problem
+        n, base = problem.n_samples, held[0].base
+        picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
+        self.size = sum(len(used) for used in chosen)
+        indptr = np.zeros(n + 1, np.int64)
+
         def count(s: int) -> None:
-            for columns, used in zip(held, chosen):
-                count_rows(columns.positions[used], columns.indptr[s], columns.indices, counts[base[s] + 1 : base[s + 1] + 1])
-        for _ in problem.engine.map(count, range(len(base) - 1)):
-            pass
-        self.indptr = np.cumsum(counts)
-        nnz = int(self.indptr[-1])
-        self.slots = np.empty(nnz, np.int32)
-        self.values = np.empty(nnz, held[0].data.dtype)
-        free = self.indptr[:-1].copy()
-        def fill(s: int) -> None:
+            counts = indptr[base[s] + 1 : base[s + 1] + 1]
+            for columns, used in picked:
+                count_entries(used, columns.indptr[s], columns.indices, counts)
+
+        self._each(count, range(len(base) - 1))
+        self._indptr = np.cumsum(indptr)
+        free = self._indptr[:-1].copy()
+        self._slots = np.empty(int(self._indptr[-1]), np.uint32)
+        self._values = np.empty(int(self._indptr[-1]), held[0].data.dtype)
+
+        def place(s: int) -> None:
             first = 0
-            for columns, used in zip(held, chosen):
-                fill_rows(columns.positions[used], first, columns.indptr[s], columns.indices, columns.data, free[base[s] : base[s + 1]], self.slots, self.values)
+            for columns, used in picked:
+                place_entries(
+                    used, first, columns.indptr[s], columns.indices, columns.data,
+                    free[base[s] : base[s + 1]], self._slots, self._values,
+                )  # fmt: skip
                 first += len(used)
-        for _ in problem.engine.map(fill, range(len(base) - 1)):
+
+        self._each(place, range(len(base) - 1))
+        features = [columns.features[used] for columns, used in zip(held, chosen, strict=True)]
+        self._scale = problem.scale_of(np.concatenate(features))
+        self._active = np.empty(n, np.uint64)
+        n_parts = len(self._slots) // max(1, _ENTRIES_PER_SUM * self.size)
+        n_parts = min(max(n_parts, 2), _MOST_PARTS)
+        cuts = np.searchsorted(self._indptr, np.linspace(0, len(self._slots), n_parts + 1)[1:-1])
+        edges = np.unique([0, *cuts.tolist(), n]).tolist()
+        self._parts = list(zip(edges[:-1], edges[1:], strict=True))
+
+    @staticmethod
+    def memory(nnz: int, itemsize: int, n_samples: int, n_features: int, width: int) -> int:
+        """Return the bytes a support of `nnz` entries and its Newton steps take."""
+        vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
+        return nnz * (4 + itemsize) + 24 * n_samples + vectors * n_features * width
+
+    def newton_step(self, rows: NDArray[np.float64], most: int) -> bool:
+        """Move the weights towards the minimum over their non-zero rows.
+
+        Parameters
+        ----------
+        rows : float64 array of shape (n_chosen, width)
+            Weights of the chosen features, none of them zero; changed in place. Rows that would turn
+            round become zero.
+        most : int
+            Products with the Hessian, at most.
+
+        Returns
+        -------
+        bool
+            False if no part of the step made the objective smaller; the weights are as before then.
+        """
+        problem = self._problem
+        lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
+        unit = rows / lengths[:, None]
+        gradient, precondition = self._gradient()
+        gradient += problem.alpha * unit
+        bend = problem.alpha / lengths
+        precondition += bend[:, None] + _SMALLEST_CURVATURE
+        np.divide(1.0, precondition, out=precondition)
+        step = self._minimise_model(gradient, precondition, unit, bend, most)
+        turned = np.einsum("jr,jr->j", rows + step, rows) <= 0
+        step[turned] = -rows[turned]
+        slope = float(np.einsum("jr,jr->", gradient, step))
+        if not slope < 0:
+            return False
+        scaled = self._scaled(step)
+        part = 1.0
+        for _ in range(_HALVINGS):
+            moved = rows + part * step
+            change = self._loss_change(scaled, part)
+            change += problem.alpha * float((np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths).sum())
+            if change <= _SUFFICIENT_DECREASE * part * slope:
+                break
+            part *= 0.5
+        else:
+            return False
+        if part == 1.0:
+            moved[turned] = 0.0
+        rows[:] = moved
+        number = problem.scores.dtype.type(part)
+
+        def move(rows_of: tuple[int, int]) -> None:
+            move_rows(
+                *rows_of, self._indptr, self._slots, self._values, problem.scores, problem.row_scale, scaled,
+                number,
+            )  # fmt: skip
+
+        self._each(move, self._parts)
+        return True
+
+    def _minimise_model(
+        self,
+        gradient: NDArray[np.float64],
+        precondition: NDArray[np.float64],
+        unit: NDArray[np.float64],
+        bend: NDArray[np.float64],
+        most: int,
+    ) -> NDArray[np.float64]:
+        """Return the step that conjugate gradients, preconditioned by the diagonal, find in `most` products."""
+        factor = self._problem.two_over_n * self._scale
+        solution, residual = np.zeros_like(gradient), -gradient
+        direction = precondition * residual
+        norm = float(np.einsum("jr,jr->", direction, residual))
+        enough = _FORCING**2 * norm
+        scaled = self._scaled(direction)
+        for _ in range(most):
+            product = self._product(scaled)
+            curve = add_penalty_curvature(direction, unit, bend, factor, product)
+            if not curve > 0:
+                break
+            before = norm
+            norm = descend(before / curve, direction, product, precondition, solution, residual)
+            if norm <= enough:
+                break
+            turn(norm / before, residual, precondition, self._scale, direction, scaled)
+        return solution
+
+    def _gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the gradient of the loss and the diagonal of its Hessian."""
+        problem = self._problem
+        gradient, curvature = np.zeros((2, self.size, problem.width))
+
+        def work(part: tuple[int, int]) -> NDArray[Any]:
+            sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
+            gradient_rows(
+                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                problem.row_scale, problem.gain, self._active, *sums,
+            )  # fmt: skip
+            return sums
+
+        for _, sums in problem.engine.map(work, self._parts):
+            gradient += sums[0]
+            curvature += sums[1]
+        gradient *= problem.two_over_n * self._scale[:, None]
+        curvature *= problem.two_over_n * self._scale[:, None] ** 2
+        return gradient, curvature
+
+    def _product(self, scaled: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the product of the loss's Hessian and a scaled direction, before the factors of the rows."""
+        problem = self._problem
+
+        def work(part: tuple[int, int]) -> NDArray[Any]:
+            sums = np.zeros(scaled.shape, scaled.dtype)
+            hessian_rows(
+                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                problem.row_scale, problem.gain, self._active, scaled, sums,
+            )  # fmt: skip
+            return sums
+
+        total = np.zeros(scaled.shape)
+        for _, sums in problem.engine.map(work, self._parts):
+            total += sums
+        return total
+
+    def _loss_change(self, scaled: NDArray[Any], part: float) -> float:
+        problem = self._problem
+
+        def work(rows: tuple[int, int]) -> float:
+            return losses_along(  # type: ignore[no-any-return]
+                *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                problem.row_scale, problem.gain, scaled, part,
+            )  # fmt: skip
+
+        return 0.5 * problem.two_over_n * sum(change for _, change in problem.engine.map(work, self._parts))
+
+    def _scaled(self, step: NDArray[np.float64]) -> NDArray[Any]:
+        return (self._scale[:, None] * step).astype(self._problem.scores.dtype)
+
+    def _each(self, work: Any, parts: Any) -> None:
+        for _ in self._problem.engine.map(work, parts):
             pass
-        self.size = sum(len(c) for c in chosen)
-        self.scale = np.concatenate([problem.scale_of(c.features[u]) for c, u in zip(held, chosen)])[:, None]
-        self.parts = [(i, min(i + _PART_ROWS, n)) for i in range(0, n, _PART_ROWS)]
-        STAT["build"] += time.perf_counter() - t0
-        STAT["nnz"] += nnz
-
-    def gradient(self):
-        p = self.problem
-        out = np.zeros((self.size, p.width)); cur = np.zeros((self.size, p.width))
-        self.active = np.empty(p.n_samples, np.uint64)
-        def work(part):
-            active_groups(*part, p.scores, p.labels, self.active)
-            a = np.zeros((self.size, p.width), p.scores.dtype); b = np.zeros_like(a)
-            gradient_rows(*part, self.indptr, self.slots, self.values, p.scores, p.labels, p.row_scale, p.gain, a, b)
-            return a, b
-        for _, (a, b) in p.engine.map(work, self.parts):
-            out += a; cur += b
-        return p.two_over_n * self.scale * out, p.two_over_n * self.scale**2 * cur
-
-    def product(self, direction):
-        p = self.problem
-        d = (self.scale * direction).astype(p.scores.dtype)
-        out = np.zeros((self.size, p.width))
-        def work(part):
-            a = np.zeros((self.size, p.width), p.scores.dtype)
-            hessian_rows(*part, self.indptr, self.slots, self.values, p.scores, p.labels, p.row_scale, p.gain, self.active, d, a)
-            return a
-        for _, a in p.engine.map(work, self.parts):
-            out += a
-        return p.two_over_n * self.scale * out
-
-    def losses(self, direction):
-        p = self.problem
-        d = (self.scale * direction).astype(p.scores.dtype)
-        out = np.zeros(len(_PARTS))
-        def work(part):
-            a = np.zeros(len(_PARTS))
-            losses_along(*part, self.indptr, self.slots, self.values, p.scores, p.labels, p.row_scale, p.gain, d, _PARTS, a)
-            return a
-        for _, a in p.engine.map(work, self.parts):
-            out += a
-        return 0.5 * p.two_over_n * out
-
-    def move(self, direction, part):
-        p = self.problem
-        d = (self.scale * direction).astype(p.scores.dtype)
-        t = p.scores.dtype.type(part)
-        def work(rows):
-            move_rows(*rows, self.indptr, self.slots, self.values, p.scores, p.row_scale, d, t)
-        for _ in p.engine.map(work, self.parts):
-            pass
-
-
-def newton_step(support: Support, rows: NDArray[np.float64], most: int, forcing: float) -> bool:
-    p = support.problem
-    alpha = p.alpha
-    t0 = time.perf_counter()
-    G, curv = support.gradient()
-    t1 = time.perf_counter(); STAT["grad"] += t1 - t0
-    norm = np.sqrt((rows**2).sum(1, keepdims=True))
-    unit = rows / norm
-    g = G + alpha * unit
-    g[:, p.n_classes:] = 0
-    bend = alpha / norm
-    precondition = 1.0 / (curv + bend + 1e-12)
-    d = np.zeros_like(g)
-    r = -g
-    z = precondition * r
-    q = z.copy()
-    rz = float((r * z).sum())
-    stop = forcing**2 * rz
-    for k in range(most):
-        Hq = support.product(q) + bend * (q - unit * (unit * q).sum(1, keepdims=True))
-        Hq[:, p.n_classes:] = 0
-        curve = float((q * Hq).sum())
-        if curve <= 0:
-            break
-        step = rz / curve
-        d += step * q
-        r -= step * Hq
-        z = precondition * r
-        new = float((r * z).sum())
-        if new <= stop:
-            break
-        q = z + (new / rz) * q
-        rz = new
-    STAT["n_cg"] += k + 1; STAT["n"] += 1
-    t2 = time.perf_counter(); STAT["cg"] += t2 - t1
-    crossing = ((rows + d) * rows).sum(1) <= 0
-    d[crossing] = -rows[crossing]
-    changes = support.losses(d)
-    after = np.array([np.sqrt(((rows + t * d) ** 2).sum(1)).sum() for t in _PARTS])
-    total = changes + alpha * (after - norm.sum())
-    slope = float((g * d).sum())
-    best = int(np.argmin(total))
-    ok = total[best] < 0
-    if ok:
-        support.move(d, _PARTS[best])
-        rows += _PARTS[best] * d
-        rows[crossing & (_PARTS[best] == 1.0)] = 0
-    STAT["ls"] += time.perf_counter() - t2
-    STAT.setdefault("log", []).append((k + 1, int(crossing.sum()), float(_PARTS[best]), float(total[best]), slope, float(np.sqrt((g**2).sum(1)).max() / alpha)))
-    return ok

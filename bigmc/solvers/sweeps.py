@@ -22,13 +22,6 @@ _NEGLIGIBLE_OF_ALPHA = 0.1
 _FINEST_OF_ALPHA = 1e-4
 
 
-import os
-NEWTON = bool(int(os.environ.get('NEWTON', '1')))
-NEWTON_STEPS = int(os.environ.get('NSTEPS', '1'))
-CG = int(os.environ.get('CG', '20'))
-FORCING = float(os.environ.get('FORCING', '0.1'))
-
-
 class Sweeper:
     """Sweeps over the columns of a problem.
 
@@ -142,20 +135,6 @@ class Sweeper:
             for b in self.shuffled(range(len(held)), n_iter + k):
                 visited = self.sweep(held[b], rows[b], violations[b], active[b], n_iter + k, negligible)
                 largest = max(largest, visited)
-            if largest > target and NEWTON:
-                from bigmc.solvers.newton import Support, newton_step
-                chosen = [np.flatnonzero(r.any(axis=1)) for r in rows]
-                support = Support(self._problem, held, chosen)
-                stacked = np.concatenate([r[c] for r, c in zip(rows, chosen)])
-                for _ in range(NEWTON_STEPS):
-                    if not newton_step(support, stacked, CG, FORCING):
-                        break
-                    if not stacked.any(axis=1).all():
-                        break
-                at = 0
-                for r, c in zip(rows, chosen):
-                    r[c] = stacked[at : at + len(c)]
-                    at += len(c)
             if largest > target:
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
