@@ -29,6 +29,7 @@ def pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any
 
 
 def load(builder: Any, pointer: Any, array_type: Any) -> Any:
+    """Return the vector a pointer points to."""
     return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
 
 
@@ -42,6 +43,7 @@ def spread(builder: Any, scalar: Any) -> Any:
 
 
 def total(builder: Any, vector: Any) -> Any:
+    """Return the sum of the lanes."""
     element = vector.type.element
     name = f"llvm.vector.reduce.fadd.v{LANES}f{32 if isinstance(element, ir.FloatType) else 64}"
     function = cgutils.get_or_insert_function(
@@ -264,7 +266,8 @@ def product_of(count):
                 builder.store(zero, place)
             with cgutils.for_range_slice(builder, start, stop, start.type(1), intp=start.type) as (k, _):
                 at, value = _entry(
-                    context, builder, slots_kind, values_kind, slots, values, matrix_kind.dtype, width, k, False
+                    context, builder, slots_kind, values_kind, slots, values, matrix_kind.dtype, width, k,
+                    square=False,
                 )  # fmt: skip
                 for offset, place in zip(offsets, sums, strict=True):
                     row = pointer(context, builder, matrix_kind, matrix, builder.add(at, offset))

@@ -1,8 +1,9 @@
 # mypy: ignore-errors
 """Newton steps of the multiclass squared hinge over samples in row order.
 
-The loss of Blondel, Seki, Uehara (2013), equation (2), is piecewise quadratic. With ``m_ir = 1 - s_iy + s_ir``
-and a direction D of the weights, ``t = D'x_i``, its Hessian takes D to the sum over the samples of
+The loss of Blondel, Seki, Uehara (2013), equation (2), is piecewise quadratic. With the margins
+``m_ir = 1 - s_iy + s_ir`` and ``t = D'x_i`` for a direction D of the weights, its Hessian takes D to the sum
+over the samples of
 
     2 / n  x_i u_i',   u_ir = [m_ir > 0] (t_r - t_y) for r != y,   u_iy = -sum over r != y of u_ir
 
@@ -21,7 +22,13 @@ import numpy as np
 from numba import njit
 
 from bigmc.kernels.lanes import (
-    LANES, lanes_active, lanes_add, lanes_change, lanes_margins, outer_of, product_of,
+    LANES,
+    lanes_active,
+    lanes_add,
+    lanes_change,
+    lanes_margins,
+    outer_of,
+    product_of,
 )  # fmt: skip
 
 _EIGHT = np.uint64(LANES)
@@ -107,7 +114,9 @@ def _groups_of(mask, n_groups, groups):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_rows(first, last, indptr, slots, values, scores, labels, row_scale, gain, active, out, curvature):
+def gradient_rows(
+    first, last, indptr, slots, values, scores, labels, row_scale, gain, active, out, curvature
+):
     """Add the gradient (5) and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
 
     Parameters

@@ -19,7 +19,12 @@ import numpy as np
 from numba import njit
 
 from bigmc.kernels.lanes import (
-    lanes_add, lanes_balanced, lanes_change, lanes_curvature, lanes_gradient, prefetch,
+    lanes_add,
+    lanes_balanced,
+    lanes_change,
+    lanes_curvature,
+    lanes_gradient,
+    prefetch,
 )  # fmt: skip
 
 PAD_SCORE = -1e30
@@ -90,9 +95,7 @@ def _balanced_gradient(column, indptr, indices, data, base, scores, labels, gain
             total = number(0)
             for q in range(groups):
                 lane = q * _EIGHT
-                total += lanes_balanced(
-                    scores, at + lane, shift, value, factor, c * width + lane, sums, lane
-                )
+                total += lanes_balanced(scores, at + lane, shift, value, factor, c * width + lane, sums, lane)
             own[c] += value * total
 
 

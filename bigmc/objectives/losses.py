@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.scores import class_margins
 from bigmc.kernels.lanes import LANES
+from bigmc.kernels.scores import class_margins
 from bigmc.kernels.squared_hinge import PAD_SCORE, gradient_norms, sweep
 
 

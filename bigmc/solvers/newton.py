@@ -9,14 +9,22 @@ sparsity-inducing regularizer", SIAM J. Optim. 32 (2022).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.newton import (
-    add_penalty_curvature, count_entries, descend, gradient_rows, hessian_rows, losses_along, move_rows,
-    place_entries, turn,
+    add_penalty_curvature,
+    count_entries,
+    descend,
+    gradient_rows,
+    hessian_rows,
+    losses_along,
+    move_rows,
+    place_entries,
+    turn,
 )  # fmt: skip
 from bigmc.solvers.columns import Columns
 from bigmc.solvers.problem import Problem
@@ -81,8 +89,7 @@ class Support:
         n_parts = len(self._slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
         cuts = np.searchsorted(self._indptr, np.linspace(0, len(self._slots), n_parts + 1)[1:-1])
-        edges = np.unique([0, *cuts.tolist(), n]).tolist()
-        self._parts = list(zip(edges[:-1], edges[1:], strict=True))
+        self._parts = list(pairwise(np.unique([0, *cuts.tolist(), n]).tolist()))
 
     @staticmethod
     def memory(nnz: int, itemsize: int, n_samples: int, n_features: int, width: int) -> int:
@@ -90,7 +97,7 @@ class Support:
         vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
         return nnz * (4 + itemsize) + 24 * n_samples + vectors * n_features * width
 
-    def newton_step(self, rows: NDArray[np.float64], most: int) -> bool:
+    def newton_step(self, rows: NDArray[np.float64], alpha: float, most: int) -> bool:
         """Move the weights towards the minimum over their non-zero rows.
 
         Parameters
@@ -98,6 +105,8 @@ class Support:
         rows : float64 array of shape (n_chosen, width)
             Weights of the chosen features, none of them zero; changed in place. Rows that would turn
             round become zero.
+        alpha : float
+            Weight of the penalty.
         most : int
             Products with the Hessian, at most.
 
@@ -110,8 +119,8 @@ class Support:
         lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
         unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
-        gradient += problem.alpha * unit
-        bend = problem.alpha / lengths
+        gradient += alpha * unit
+        bend = alpha / lengths
         precondition += bend[:, None] + _SMALLEST_CURVATURE
         np.divide(1.0, precondition, out=precondition)
         step = self._minimise_model(gradient, precondition, unit, bend, most)
@@ -125,7 +134,7 @@ class Support:
         for _ in range(_HALVINGS):
             moved = rows + part * step
             change = self._loss_change(scaled, part)
-            change += problem.alpha * float((np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths).sum())
+            change += alpha * float((np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths).sum())
             if change <= _SUFFICIENT_DECREASE * part * slope:
                 break
             part *= 0.5
@@ -153,7 +162,7 @@ class Support:
         bend: NDArray[np.float64],
         most: int,
     ) -> NDArray[np.float64]:
-        """Return the step that conjugate gradients, preconditioned by the diagonal, find in `most` products."""
+        """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient
         direction = precondition * residual
