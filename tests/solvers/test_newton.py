@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse
 from sklearn.datasets import load_digits
 
@@ -34,7 +35,7 @@ def made(n_classes, dtype=np.float64, n_workers=1, weights=None, seed=0):
     rows[:, :n_classes] = 0.3 * generator.standard_normal((len(features), n_classes))
     problem.rebuild_scores(Coefficients(features, rows), np.zeros(n_classes), held)
     chosen = [features[features < 20], features[features >= 20] - 20]
-    return X.toarray().astype(float), y, problem, Support(problem, held, chosen), features, rows
+    return X.toarray().astype(float), y, problem, Support(problem, held, chosen), features, rows, held
 
 
 def value(X, y, W, weights=None):
@@ -46,7 +47,7 @@ def value(X, y, W, weights=None):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weighted):
     weights = np.random.default_rng(1).integers(0, 3, 300).astype(float) if weighted else None
-    X, y, problem, support, features, rows = made(n_classes, weights=weights)
+    X, y, problem, support, features, rows, held = made(n_classes, weights=weights)
     weights = np.ones(300) if weights is None else weights
     gradient, diagonal = support._gradient()
     W = np.zeros((40, n_classes))
@@ -69,29 +70,46 @@ def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weigh
 
 @pytest.mark.parametrize("n_classes", [3, 40])
 def test_a_step_moves_weights_and_scores_alike_and_gets_lower(n_classes):
-    X, y, problem, support, features, rows = made(n_classes)
+    X, y, problem, support, features, rows, held = made(n_classes)
     W = np.zeros((40, n_classes))
     W[features] = rows[:, :n_classes]
     before = value(X, y, W)
-    n_steps = 0
-    while support.newton_step(rows, ALPHA, 200) and n_steps < 20:
-        n_steps += 1
-        W[features] = rows[:, :n_classes]
-        after = value(X, y, W)
-        assert after < before + 1e-14
-        before = after
-        assert np.allclose(problem.scores[:, :n_classes], X @ W)
-        assert rows.any(axis=1).all()
-    assert n_steps > 1
-    _, gradient, _ = loss_and_gradient(X, y, W, 0, np.ones(300))
-    slope = gradient[features] + ALPHA * W[features] / np.linalg.norm(W[features], axis=1, keepdims=True)
-    assert np.abs(slope).max() < 1e-6
+    assert support.newton_step(rows, ALPHA, 50)
+    W[features] = rows[:, :n_classes]
+    assert value(X, y, W) < before
+    assert np.allclose(problem.scores[:, :n_classes], X @ W)
+
+
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_steps_reach_the_minimum_that_scipy_finds(n_classes):
+    X, y, problem, support, features, rows, held = made(n_classes)
+
+    def restricted(flat):
+        W = np.zeros((40, n_classes))
+        W[features] = flat.reshape(len(features), n_classes)
+        lengths = np.linalg.norm(W[features], axis=1, keepdims=True)
+        _, gradient, _ = loss_and_gradient(X, y, W, 0, np.ones(len(y)))
+        return value(X, y, W), (gradient[features] + ALPHA * W[features] / lengths).ravel()
+
+    start = rows[:, :n_classes].ravel()
+    options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-12}
+    best = scipy.optimize.minimize(restricted, start, jac=True, method="L-BFGS-B", options=options)
+    near = best.x.reshape(len(features), n_classes)
+    near = near * (1 + 0.2 * np.random.default_rng(3).random(near.shape))
+    rows[:, :n_classes] = near
+    coef = Coefficients(features, rows)
+    problem.rebuild_scores(coef, np.zeros(n_classes), held)
+    steps = 0
+    while steps < 30 and support.newton_step(rows, ALPHA, 200):
+        steps += 1
+    assert steps < 30
+    assert abs(restricted(rows[:, :n_classes].ravel())[0] - best.fun) < 1e-9
 
 
 def test_any_number_of_workers_gives_the_same_bits():
     outcomes = []
     for n_workers in (1, 3):
-        *_, support, _, rows = made(9, np.float32, n_workers)
+        *_, support, _, rows, _ = made(9, np.float32, n_workers)
         support.newton_step(rows, ALPHA, 30)
         outcomes.append(rows)
     assert (outcomes[0] == outcomes[1]).all()
