@@ -47,7 +47,7 @@ def value(X, y, W, weights=None):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weighted):
     weights = np.random.default_rng(1).integers(0, 3, 300).astype(float) if weighted else None
-    X, y, problem, support, features, rows, held = made(n_classes, weights=weights)
+    X, y, problem, support, features, rows, _ = made(n_classes, weights=weights)
     weights = np.ones(300) if weights is None else weights
     gradient, diagonal = support._gradient()
     W = np.zeros((40, n_classes))
@@ -70,7 +70,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weigh
 
 @pytest.mark.parametrize("n_classes", [3, 40])
 def test_a_step_moves_weights_and_scores_alike_and_gets_lower(n_classes):
-    X, y, problem, support, features, rows, held = made(n_classes)
+    X, y, problem, support, features, rows, _ = made(n_classes)
     W = np.zeros((40, n_classes))
     W[features] = rows[:, :n_classes]
     before = value(X, y, W)
