@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,12 @@ from bigmc.solvers.coefficients import Coefficients
 from bigmc.solvers.columns import BlockSource, Columns, cut_ranges
 from bigmc.solvers.gradient import GradientPass, gradient_pass
 from bigmc.solvers.intercept import improve_intercept
-from bigmc.solvers.plan import SolverPlan, plan_memory
+from bigmc.solvers.plan import SolverPlan, plan_memory, sample_share
 from bigmc.solvers.problem import Problem
 from bigmc.solvers.state import State
 from bigmc.solvers.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
 
 STEPS = ("line_search", "constant")
 
@@ -52,6 +53,8 @@ _SMALL_VISITS = 20_000_000
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
+#: Gap to reach on a sample: the optimum of all samples is further away than that.
+_SAMPLE_TOL = 1e-2
 #: Sweeps over a loaded block when the working set is streamed.
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
@@ -168,31 +171,38 @@ def solve(
     minimised = objective(loss, penalty)
     lanes = minimised.loss.lanes
     column_nnz = dataset.column_nnz()
-    plan = plan_memory(
-        n_samples=dataset.n_samples, n_features=dataset.n_features,
-        width=-(-dataset.n_classes // lanes) * lanes, n_classes=dataset.n_classes, nnz=dataset.nnz,
-        n_shards=dataset.n_shards, widest=int(column_nnz.max(initial=0)), itemsize=dataset.dtype.itemsize,
-        limit=memory_limit, tol=tol, weighted=sample_weight is not None,
-        column_scaled=dataset.weighting.idf, block_bytes=block_bytes,
-    )  # fmt: skip
-    problem = Problem(
-        dataset, minimised, alpha, sample_weight, plan.score_dtype, engine or ThreadEngine(),
-        on_disk=plan.scores_on_disk, scratch=scratch,
-    )  # fmt: skip
-    ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
-    source = BlockSource(dataset, ranges, plan.keep_blocks)
+    size: dict[str, Any] = {
+        "limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
+        "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
+        "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
+        "column_scaled": dataset.weighting.idf,
+    }  # fmt: skip
+    plan = plan_memory(**size, block_bytes=block_bytes)
+    engine = engine or ThreadEngine()
     run = {
         "alpha": alpha, "loss": loss, "penalty": penalty, "fit_intercept": fit_intercept, "seed": seed,
         "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
         "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
-        "weight_sum": problem.weight_sum,
+        "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
     }  # fmt: skip
+    state = State.load(checkpoint, run, size["width"]) if checkpoint else None
+    share = 0.0 if state or plan.keep_blocks else sample_share(**size)
+    if share:
+        options = {
+            "alpha": alpha, "loss": loss, "penalty": penalty, "fit_intercept": fit_intercept, "seed": seed,
+            "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
+        }  # fmt: skip
+        state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
+    problem = Problem(
+        dataset, minimised, alpha, sample_weight, plan.score_dtype, engine,
+        on_disk=plan.scores_on_disk, scratch=scratch,
+    )  # fmt: skip
+    ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
+    source = BlockSource(dataset, ranges, plan.keep_blocks)
     try:
-        state = State.load(checkpoint, run, problem.width) if checkpoint else None
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
-        sweeper = Sweeper(
-            problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes
-        )  # fmt: skip
+        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes)
         rounds = _Rounds(problem, source, plan, sweeper)
         certificate = rounds.run(state, tol, max_passes, checkpoint, run, progress)
     finally:
@@ -203,6 +213,31 @@ def solve(
         certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
         state.bytes_read, certificate.gap <= tol, problem.column_scale, plan,
     )  # fmt: skip
+
+
+def _start_on_sample(
+    dataset: Dataset,
+    share: float,
+    sample_weight: NDArray[np.float64] | None,
+    options: dict[str, Any],
+    width: int,
+    progress: ProgressCallback,
+) -> State | None:
+    """Train on a part of the samples that fits into memory; its weights are the start for all of them."""
+    sample, positions = draw_rows(dataset, share, options["seed"], options["engine"])
+    weights = None if sample_weight is None else sample_weight[positions]
+    if weights is not None and not weights.any():
+        return None
+
+    def show(seen: Progress) -> None:
+        progress(replace(seen, stage="train on a sample"))
+
+    found = solve(sample, sample_weight=weights, tol=_SAMPLE_TOL, progress=show, **options)
+    rows = np.zeros((len(found.features), width))
+    rows[:, : dataset.n_classes] = found.coef
+    return State(
+        Coefficients(found.features, rows), found.intercept, n_iter=found.n_iter, nnz_read=dataset.nnz
+    )
 
 
 class _Rounds:
@@ -374,7 +409,7 @@ class _Rounds:
             alpha = self._next_alpha(found.largest_norm, max_passes)
             if alpha > self._problem.alpha:
                 target = _STAGE_FRACTION * alpha
-                held = self._above(found, held, alpha)
+            held = self._above(found, held, alpha)
         changes, n_sweeps = self._sweeper.sweep_until(
             held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter
         )
@@ -394,9 +429,13 @@ class _Rounds:
         return alpha * (state.top / alpha) ** (left / n_stages) if left else alpha
 
     def _above(self, found: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
-        """Return the columns of a pass that have weights or get some at a larger penalty."""
-        wanted = self.state.coef.slots(found.features) >= 0
-        wanted |= found.violations > alpha - self._problem.alpha
+        """Return the columns of a pass that have weights or get some at `alpha`, if there is room for all."""
+        weighted = self.state.coef.slots(found.features) >= 0
+        excess = np.where(weighted, np.inf, found.violations - (alpha - self._problem.alpha))
+        wanted = excess > 0
+        if np.count_nonzero(wanted) > self._plan.working_columns:
+            wanted[np.argsort(-excess, kind="stable")[self._plan.working_columns :]] = False
+            wanted |= weighted
         chosen = []
         for columns in held:
             start = int(np.searchsorted(found.features, columns.features[0]))

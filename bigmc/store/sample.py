@@ -21,11 +21,18 @@ _COLUMNS = ["label", "row_id", "norm", "entries"]
 _ENTRIES, _FEATURES = 1 << 20, 1 << 16
 
 
-def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> Dataset:
+def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
     """Return about `share` of the samples of a dataset, in memory; one pass over its shards.
 
     Whether a row is taken depends on its id and the seed alone: equal calls give equal samples on any
-    number of workers, and the order of the source does not matter.
+    number of workers, and the order of the source does not matter. An idf weighting stays that of all the
+    samples.
+
+    Returns
+    -------
+    sample : Dataset
+    positions : int64 array of shape (n_drawn,)
+        Place of each of them in `dataset`.
 
     Raises
     ------
@@ -48,7 +55,11 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> Data
     drawn = [shard for _, shard in engine.map(_draw, groups, dataset, chosen) if shard is not None]
     if not drawn:
         raise DataError(f"a sample of {share:g} of {dataset.n_samples} rows is empty", "draw a larger one")
-    return Dataset(drawn, dataset.classes, dataset.n_features, dataset.weighting, dataset.features)
+    sample = Dataset(
+        drawn, dataset.classes, dataset.n_features, dataset.weighting, dataset.features,
+        column_scale=dataset.column_scale(),
+    )  # fmt: skip
+    return sample, np.concatenate([dataset.base[s] + rows for s, rows in enumerate(chosen)])
 
 
 def _chosen(row_ids: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:

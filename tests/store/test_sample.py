@@ -38,27 +38,28 @@ def whole():
 
 
 def test_a_sample_has_some_whole_rows(whole):
-    sample = draw_rows(whole, 0.3, 0, ThreadEngine(2))
+    sample, positions = draw_rows(whole, 0.3, 0, ThreadEngine(2))
     everything, drawn = rows_of(whole), rows_of(sample)
     assert abs(len(drawn) - 1500) < 5 * np.sqrt(5000 * 0.3 * 0.7)
     assert {i: everything[i] for i in drawn} == drawn
     assert sample.n_shards == 1
+    assert (whole.row_ids()[positions] == sample.row_ids()).all()
     assert (sample.classes == whole.classes).all()
 
 
 def test_seed_and_share_alone_decide(whole):
-    again = [set(rows_of(draw_rows(whole, 0.3, 5, ThreadEngine(n)))) for n in (1, 3)]
+    again = [set(rows_of(draw_rows(whole, 0.3, 5, ThreadEngine(n))[0])) for n in (1, 3)]
     assert again[0] == again[1]
-    assert again[0] != set(rows_of(draw_rows(whole, 0.3, 6, ThreadEngine(1))))
-    assert again[0] < set(rows_of(draw_rows(whole, 0.5, 5, ThreadEngine(1))))
-    assert set(rows_of(draw_rows(whole, 1.0, 5, ThreadEngine(1)))) == set(range(5000))
+    assert again[0] != set(rows_of(draw_rows(whole, 0.3, 6, ThreadEngine(1))[0]))
+    assert again[0] < set(rows_of(draw_rows(whole, 0.5, 5, ThreadEngine(1))[0]))
+    assert set(rows_of(draw_rows(whole, 1.0, 5, ThreadEngine(1))[0])) == set(range(5000))
 
 
 def test_dense_shards_on_disk(tmp_path):
     X = np.random.default_rng(1).standard_normal((400, 5)).astype(np.float32)
     bigmc.ingest(X, tmp_path / "d.bigmc", label=np.arange(400) % 4, split={"train": 1.0})
     dataset = bigmc.open_dataset(tmp_path / "d.bigmc")
-    drawn = rows_of(draw_rows(dataset, 0.25, 0, ThreadEngine(1)))
+    drawn = rows_of(draw_rows(dataset, 0.25, 0, ThreadEngine(1))[0])
     assert 50 < len(drawn) < 150
     for i, (_, entries) in drawn.items():
         assert [j for j, _ in entries] == list(range(5))
