@@ -36,15 +36,17 @@ from bigmc.solvers.gradient import GradientPass, gradient_pass
 from bigmc.solvers.intercept import improve_intercept
 from bigmc.solvers.plan import SolverPlan, plan_memory, sample_share
 from bigmc.solvers.problem import Problem
-from bigmc.solvers.state import State
+from bigmc.solvers.state import Start, State
 from bigmc.solvers.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 
 STEPS = ("line_search", "constant")
 
-#: Sweeps go on until the violation is this fraction of the one the last pass found.
-_INNER_FRACTION = 0.2
+#: Sweeps go on until the violation is this fraction of the tolerance times alpha, which mostly makes the next
+#: pass the last, but between these fractions of what the last pass found: the working set may miss features.
+_TOLERATED = 0.3
+_SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: Sweeps between two passes at most.
 _INNER_SWEEPS = 1000
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
@@ -117,6 +119,7 @@ def solve(
     max_passes: float = 100,
     seed: int = 0,
     step: str = "line_search",
+    start: Start | None = None,
     sample_weight: NDArray[np.float64] | None = None,
     engine: Engine | None = None,
     checkpoint: Checkpoint | None = None,
@@ -146,6 +149,8 @@ def solve(
         Of the order of blocks and columns.
     step : {"line_search", "constant"}
         How long a step is, see `bigmc.kernels.squared_hinge.sweep`.
+    start : Start, optional
+        Weights to start from; by default none.
     sample_weight : float64 array of shape (n_samples,), optional
         A weight of 2 is the same as giving the sample twice.
     engine : Engine, optional
@@ -187,6 +192,8 @@ def solve(
         "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
     }  # fmt: skip
     state = State.load(checkpoint, run, size["width"]) if checkpoint else None
+    if state is None and start is not None:
+        state = State.at(start, size["width"], alpha)
     share = 0.0 if state or plan.keep_blocks else sample_share(**size)
     if share:
         options = {
@@ -203,8 +210,8 @@ def solve(
     try:
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
         sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes)
-        rounds = _Rounds(problem, source, plan, sweeper)
-        certificate = rounds.run(state, tol, max_passes, checkpoint, run, progress)
+        rounds = _Rounds(problem, source, plan, sweeper, tol)
+        certificate = rounds.run(state, max_passes, checkpoint, run, progress)
     finally:
         problem.close()
     state = rounds.state
@@ -233,17 +240,33 @@ def _start_on_sample(
         progress(replace(seen, stage="train on a sample"))
 
     found = solve(sample, sample_weight=weights, tol=_SAMPLE_TOL, progress=show, **options)
-    rows = np.zeros((len(found.features), width))
-    rows[:, : dataset.n_classes] = found.coef
-    return State(
-        Coefficients(found.features, rows), found.intercept, n_iter=found.n_iter, nnz_read=dataset.nnz
-    )
+    state = State.at(Start(found.features, found.coef, found.intercept), width, options["alpha"])
+    state.n_iter, state.nnz_read = found.n_iter, dataset.nnz
+    return state
+
+
+def largest_alpha(dataset: Dataset, **options: Any) -> float:
+    """Return the smallest weight of the penalty at which all weights are zero; one pass over the data.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    **options
+        Those of `solve`, without `alpha`, `tol`, `max_passes` and `start`.
+    """
+    nothing = Start(np.empty(0, np.int64), np.empty((0, dataset.n_classes)), np.zeros(dataset.n_classes))
+    tiny = float(np.finfo(np.float32).tiny)
+    found = solve(dataset, alpha=tiny, tol=_SAMPLE_TOL, max_passes=1, start=nothing, **options)
+    return found.history[0]["violation"] + tiny
 
 
 class _Rounds:
     """Passes and sweeps in turn; `state` is what a checkpoint holds."""
 
-    def __init__(self, problem: Problem, source: BlockSource, plan: SolverPlan, sweeper: Sweeper) -> None:
+    def __init__(
+        self, problem: Problem, source: BlockSource, plan: SolverPlan, sweeper: Sweeper, tol: float
+    ) -> None:
+        self._tol = tol
         self._problem = problem
         self._source = source
         self._plan = plan
@@ -255,7 +278,6 @@ class _Rounds:
     def run(
         self,
         state: State | None,
-        tol: float,
         max_passes: float,
         checkpoint: Checkpoint | None,
         run: dict[str, Any],
@@ -274,7 +296,7 @@ class _Rounds:
             self.state.bytes_read = read_before + self._source.bytes_read
             self._record(found, certificate, max_passes, progress)
             passes = self.state.nnz_read / self._total_nnz
-            if certificate.gap <= tol or passes >= max_passes:
+            if certificate.gap <= self._tol or passes >= max_passes:
                 return certificate
             self._improve(found, max_passes)
             self.state.bytes_read = read_before + self._source.bytes_read
@@ -398,7 +420,9 @@ class _Rounds:
     def _improve(self, found: GradientPass, max_passes: float) -> None:
         """Sweep over the working set: in memory if it fits, else as it streams by."""
         state, source = self.state, self._source
-        alpha, target = self._problem.alpha, _INNER_FRACTION * found.violation
+        alpha = self._problem.alpha
+        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._tol * alpha)
+        target = max(_SMALLEST_FRACTION * found.violation, target)
         held = found.columns
         if held is None:
             held = self._gather(found)
