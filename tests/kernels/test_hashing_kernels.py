@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from sklearn.utils import murmurhash3_32
 
-from bigmc.kernels import hashing, hashing_fold
+from bigmc.ingestion.hashing import features_of
+from bigmc.kernels import hashing, hashing_fold, hashing_rows
 
 
 @pytest.mark.parametrize("size", [*range(41), 1000])
@@ -17,12 +18,13 @@ def test_murmur3_equals_scikit_learn(size: int) -> None:
 @pytest.mark.parametrize("bits", [1, 18, 30])
 def test_feature_of_the_hash_without_absolute_value(bits: int) -> None:
     n = 2**bits
-    mask = n - 1
     # The rule of scikit-learn's _hashing_fast.pyx for -2**31.
-    assert hashing.feature(np.uint32(2**31), mask) == ((2**31 - 1 - (n - 1)) % n, -1)
-    assert hashing.feature(np.uint32(2**31 - 1), mask) == ((2**31 - 1) % n, 1)
-    assert hashing.feature(np.uint32(2**32 - 1), mask) == (1 % n, -1)
-    assert hashing.feature(np.uint32(0), mask) == (0, 1)
+    expected = {2**31: ((2**31 - 1 - (n - 1)) % n, -1), 2**31 - 1: ((2**31 - 1) % n, 1)}
+    expected |= {2**32 - 1: (1 % n, -1), 0: (0, 1)}
+    for h, (index, sign) in expected.items():
+        assert hashing_rows.feature(np.uint32(h), n - 1) == (index, sign == -1)
+    indices, signs = features_of(np.array(list(expected), np.uint32), bits)
+    assert list(zip(indices.tolist(), signs.tolist(), strict=True)) == list(expected.values())
 
 
 def test_encoding_and_decoding_of_every_code_point() -> None:
