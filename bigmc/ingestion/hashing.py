@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.counting import RowBuilder
-from bigmc.ingestion.folding import Nulls, fold_table, lower_special, string_pieces
+from bigmc.ingestion.folding import Nulls, first_broken, fold_table, lower_sigmas, string_pieces
 from bigmc.ingestion.scratch import scratch
 from bigmc.kernels import hashing as kernel
 from bigmc.kernels import hashing_fold as folding
@@ -121,7 +121,7 @@ class TextHasher:
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
             if self.lowercase:
-                offsets, text = lower_special(piece, offsets, text)
+                offsets, text = lower_sigmas(offsets, text, table)
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
@@ -132,10 +132,14 @@ class TextHasher:
             row = 0
             while row < len(piece):
                 if code == folding.WORD:
-                    n_rows, broken = folding.mark_rows(
-                        row, offsets, text, table, scratch.lowered, scratch.marks, scratch.begins
-                    )
-                    _find_words(n_rows, join)
+                    n_rows, status = _find_words(row, offsets, text, table, join)
+                    broken = status == wording.BROKEN
+                    if status == wording.CHANGED and n_rows == 0:
+                        # Rare letters of which the kernel could not write the lower case in their place.
+                        document = piece[row].as_py().lower().encode()
+                        scratch.fit_words(len(document), join)
+                        ends = np.array([0, len(document)])
+                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, join)
                 else:
                     n_rows, broken = folding.fold_rows(
                         row, offsets, text, table, code, scratch.folded[: -kernel.PADDING],
@@ -145,6 +149,7 @@ class TextHasher:
                     yield first + row, n_rows
                 row += n_rows
                 if broken:
+                    row = first_broken(offsets, text, row)
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
     def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
@@ -196,8 +201,14 @@ class TextHasher:
                 rows.end_counting()
 
 
-def _find_words(n_rows: int, join: bool) -> None:
-    """From marked documents in the scratch buffers to words joined, or to the hash of every word."""
+def _find_words(
+    row: int, offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32], join: bool
+) -> tuple[int, int]:
+    """Find the words of documents from ``row`` on, join them or hash each; as `hashing_words.mark_rows`."""
+    n_rows, status = wording.mark_rows(
+        row, offsets, text, table, scratch.lowered, scratch.lowered.view(np.uint64), scratch.marks,
+        scratch.begins,
+    )  # fmt: skip
     wording.find_words(
         n_rows, scratch.lowered, scratch.marks.view(np.uint64), scratch.begins, scratch.bits, scratch.rank,
         scratch.starts, scratch.sizes, scratch.kept, scratch.units,
@@ -208,6 +219,7 @@ def _find_words(n_rows: int, join: bool) -> None:
         wording.join_words(*words, scratch.folded, scratch.bound)
     else:
         kernel.hash_words(*words, scratch.parts, scratch.hashes)
+    return n_rows, status
 
 
 def hash_categories(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels import hashing as kernel
-from bigmc.kernels import hashing_fold as folding
 from bigmc.kernels import hashing_rows as counting
+from bigmc.kernels import hashing_words as wording
 
 PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
 FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
@@ -63,7 +63,7 @@ class Scratch(threading.local):
 
     def fit_words(self, n_bytes: int, join: bool) -> None:
         """Make room for the words of a document of this size, and for joining them."""
-        size = (max(n_bytes, FOLD_BYTES) * 3 // 2 + 8 + folding.MARGIN) | 63
+        size = (max(n_bytes, FOLD_BYTES) + wording.MARGIN) | 63
         # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
         size = max(size, len(self.lowered) - 1)
         self.lowered = _at_least(self.lowered, size + 1)
@@ -71,7 +71,7 @@ class Scratch(threading.local):
         self.bits = _at_least(self.bits, size // 64 + 1)
         self.rank = _at_least(self.rank, size // 64 + 1)
         # Between two runs of word characters in a document is a byte at least.
-        n_runs = size // 3 + FOLD_ROWS + 2
+        n_runs = size // 2 + FOLD_ROWS + 2
         self.starts = _at_least(self.starts, n_runs)
         self.sizes = _at_least(self.sizes, n_runs)
         self.kept = _at_least(self.kept, n_runs)

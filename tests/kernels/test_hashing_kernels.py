@@ -3,7 +3,7 @@ import pytest
 from sklearn.utils import murmurhash3_32
 
 from bigmc.ingestion.hashing import features_of
-from bigmc.kernels import hashing, hashing_fold, hashing_rows
+from bigmc.kernels import hashing, hashing_fold, hashing_rows, hashing_sigma
 
 
 @pytest.mark.parametrize("size", [*range(41), 1000])
@@ -54,11 +54,6 @@ def test_what_is_not_utf8_has_no_code_point(data: bytes) -> None:
     assert hashing_fold._decode(np.frombuffer(data, np.uint8), 0)[1] == 0
 
 
-def test_special_documents_are_found_wherever_the_letter_is() -> None:
-    documents = ["", "a", "Σ", "aΣ", "Σa", "x" * 100 + "İ", "\u0108\u0130", "ĈΠ", "ΞΡ", "\u0130"]
-    data = np.frombuffer("".join(documents).encode(), np.uint8)
-    offsets = np.cumsum([0] + [len(d.encode()) for d in documents])
-    special = np.empty(len(documents), np.bool_)
-    n = hashing_fold.special_rows(offsets, data, special)
-    assert special.tolist() == [any(c in d for c in "ΣİΣ") for d in documents]
-    assert n == special.sum()
+def test_sigmas_are_found_wherever_they_are() -> None:
+    for text, found in (("", False), ("Σ", True), ("aΣ", True), ("x" * 100 + "Σ", True), ("ΞΠσς", False)):
+        assert hashing_sigma.has_sigma(np.frombuffer(text.encode(), np.uint8)) == found
