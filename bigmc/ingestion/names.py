@@ -58,7 +58,7 @@ class NameCounter:
         self._rank = np.zeros(capacity, np.int64)
         self._lengths = np.zeros(capacity, np.uint32)
         self._names = np.zeros((capacity, NAME_BYTES), np.uint8)
-        self._hashes = np.empty(LIST_LENGTH, np.uint32)
+        self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
         self._starts = np.empty(LIST_LENGTH, np.uint32)
         self._sizes = np.empty(LIST_LENGTH, np.uint32)
         self._n_documents = 0

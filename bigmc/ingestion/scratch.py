@@ -79,7 +79,7 @@ class Scratch(threading.local):
             self.folded = _at_least(self.folded, size + FOLD_ROWS + 2 * kernel.PADDING)
             self.bound = _at_least(self.bound, n_runs)
         else:
-            self.hashes = _at_least(self.hashes, n_runs)
+            self.hashes = _at_least(self.hashes, n_runs + kernel.WIDTH)
 
     def fit_row(self, n_entries: int) -> None:
         """Make room for so many entries."""

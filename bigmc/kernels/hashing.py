@@ -23,8 +23,11 @@ WORD, CHAR, CHAR_WB = 0, 1, 2
 # N-grams hashed in one go.
 TILE = 512
 
+# Hashes are computed in multiples of this, those too many in vain: vectors have no remainder then.
+WIDTH = 32
+
 # Spare bytes behind the folded document: hashing reads ahead.
-PADDING = 16
+PADDING = 64
 
 _C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -99,12 +102,14 @@ def _measure_reach(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
-    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch.
+    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch, ``hashes`` has room for more.
 
     Its words are picked up first, then mixed in a loop that runs on vectors and chooses instead of branching:
     nobody can guess how long the next feature is. Ranges of 16 bytes or more are done again.
     """
-    one, two, three, last = parts[0, :n], parts[1, :n], parts[2, :n], parts[3, :n]
+    n_wide = (n + WIDTH - 1) & -WIDTH
+    one, two, three, last = parts[0, :n_wide], parts[1, :n_wide], parts[2, :n_wide], parts[3, :n_wide]
+    size_of = parts[4, :n_wide]
     longest = np.uint32(0)
     for i in range(n):
         start = np.int64(starts[i])
@@ -113,9 +118,10 @@ def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words,
         two[i] = _word32(data, start + 4)
         three[i] = _word32(data, start + 8)
         last[i] = _word32(data, start + (size & ~3)) & np.uint32((1 << (8 * (size & 3))) - 1)
+        size_of[i] = sizes[i]
         longest = max(longest, sizes[i])
-    size_of, out = sizes[:n], hashes[:n]
-    for i in range(n):
+    out = hashes[:n_wide]
+    for i in range(n_wide):
         size = size_of[i]
         h1 = _block(np.uint32(0), one[i])
         h2 = _block(h1, two[i])
@@ -132,7 +138,7 @@ def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words,
 
 @njit(cache=True, nogil=True)
 def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
-    """Hash any number of ranges."""
+    """Hash any number of ranges; ``hashes`` has room for `WIDTH` more."""
     for lo in range(0, n_words, TILE):
         n = min(TILE, n_words - lo)
         _hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])
@@ -147,17 +153,17 @@ def _hash_tile(
     if not narrow:
         starts = bound[first + lo : first + hi]
         stops = bound[first + lo + n : first + hi + n]
-        sizes = parts[4]
+        sizes = parts[5]
         for i in range(hi - lo):
             sizes[i] = stops[i] - starts[i] - np.uint32(gap)
         _hash_ranges(folded, starts, sizes, hi - lo, parts, hashes)
         return
     # One byte per character: block by block over the whole tile, in loops that run on vectors.
-    out = hashes[: hi - lo]
+    out = hashes[: (hi - lo + WIDTH - 1) & -WIDTH]
     out[:] = 0
     start = np.int64(bound[first])
     lo += start
-    hi += start
+    hi = lo + out.shape[0]
     for k in range(0, n - 3, 4):
         text = folded[lo + k : hi + k + 4]
         for i in range(out.shape[0]):

@@ -23,6 +23,9 @@ Longs = NDArray[np.int64]
 IS_CASED = 1 << 26
 IS_IGNORABLE = 1 << 27
 
+# Bytes looked at together.
+BLOCK = 64
+
 
 @njit(cache=True, nogil=True)
 def has_sigma(text: Bytes) -> bool:
@@ -68,8 +71,12 @@ def _sees_case(document: Bytes, i: Int, step: Int, fold: Words) -> bool:
 def lower_sigmas(offsets: Longs, text: Bytes, fold: Words) -> None:
     """Lower-case every capital sigma of the documents in place."""
     row = 0
-    for i in range(offsets[0], offsets[-1] - 1):
-        if text[i] == 0xCE and text[i + 1] == 0xA3:
+    for lo in range(offsets[0], offsets[-1], BLOCK):
+        if not has_sigma(text[lo : min(lo + BLOCK + 1, offsets[-1])]):
+            continue
+        for i in range(lo, min(lo + BLOCK, offsets[-1] - 1)):
+            if text[i] != 0xCE or text[i + 1] != 0xA3:
+                continue
             while offsets[row + 1] <= i:
                 row += 1
             document = text[offsets[row] : offsets[row + 1]]

@@ -26,6 +26,7 @@ DONE, BROKEN, CHANGED = 0, 1, 2
 # Of the folding table (see `bigmc.ingestion.folding.fold_table`).
 IS_WORD = 1 << 24
 CODE_POINT = (1 << 21) - 1
+CODE_POINT_OR_WORD = CODE_POINT | IS_WORD
 SMALL_I = 0x69
 
 # Spare bytes behind marked documents.
@@ -64,7 +65,7 @@ _bit_count: Any = intrinsic(_type_bit_count)
 def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.uint8:
     """Lower-case ASCII by adding ``case`` to capitals and mark letters, digits and ``_``; runs on vectors.
 
-    Other bytes are copied. Returns a number of 128 or more if there are any.
+    Other bytes are copied and marked. Returns a number of 128 or more if there are any.
     """
     found = np.uint8(0)
     for i in range(text.shape[0]):
@@ -73,7 +74,7 @@ def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.
         letter = np.uint8(np.uint8((b | np.uint8(0x20)) - np.uint8(0x61)) < np.uint8(26))
         digit = np.uint8(np.uint8(b - np.uint8(0x30)) < np.uint8(10))
         folded[i] = np.uint8(b + np.uint8(capital * case))
-        marks[i] = letter | digit | np.uint8(b == np.uint8(0x5F))
+        marks[i] = letter | digit | np.uint8(b == np.uint8(0x5F)) | np.uint8(b >> 7)
         found |= b
     return found
 
@@ -114,13 +115,15 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
                 if c1 & 0xC0 != 0x80 or cp < 0x80:
                     return BROKEN, i
                 entry = np.int64(fold[cp])
+                if entry & CODE_POINT_OR_WORD == cp | IS_WORD:
+                    continue
                 low = entry & CODE_POINT
                 if 0x80 <= low < 0x800:
                     _put(low, 2, np.uint8((entry >> 24) & 1), i, folded, marks)
                 elif low == SMALL_I:
                     # Of a capital I with a dot a small one and the dot, which is no word character.
                     folded[i] = low
-                    marks[i] = 1
+                    marks[i + 1] = 0
                 else:
                     return CHANGED, i
                 continue
@@ -132,6 +135,8 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
                 if not trails or cp < 0x800 or cp & 0xF800 == 0xD800:
                     return BROKEN, i
                 entry = np.int64(fold[cp])
+                if entry & CODE_POINT_OR_WORD == cp | IS_WORD:
+                    continue
                 low = entry & CODE_POINT
                 if not 0x800 <= low < 0x10000:
                     return CHANGED, i
