@@ -23,6 +23,7 @@ Nulls = Literal["refuse", "empty"]
 SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 
 PIECE_BYTES = 4 << 20  # text looked at in one go
+PLANE = 1 << 16  # code points folded in one go
 
 
 @functools.cache
@@ -43,49 +44,49 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
         the capital I with a dot becomes ``i``, its dot is left to the kernels.
     """
     table = np.arange(0x110000, dtype=np.uint32)
-    surrogates = slice(0xD800, 0xE000)
-    plain = np.delete(table, np.r_[surrogates, list(SPECIAL_CODE_POINTS)])
-    if lowercase:
-        lowered = plain.astype("<u4").tobytes().decode("utf-32-le").lower()
-        table[plain] = np.frombuffer(lowered.encode("utf-32-le"), "<u4")
-    flags = np.zeros(len(table), np.uint32)
-    # Not by chr(): a million strings of one character would take 90 MB for a moment.
-    everything = np.arange(0x110000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    for pattern, flag in ((r"\w+", wording.IS_WORD), (r"\s+", folding.IS_SPACE)):
-        for run in re.finditer(pattern, everything):
-            flags[run.start() : run.end()] |= flag
-    if lowercase:
-        table[0x130], table[0x3A3] = 0x69, 0x3C3
-    table |= flags[table]
-    if lowercase:
-        table |= _case_flags()
+    for start in range(0, len(table), PLANE):  # all at once would take 30 MB for a moment
+        _fold_plane(table[start : start + PLANE], lowercase)
     table.setflags(write=False)
     return table
 
 
-def _case_flags() -> NDArray[np.uint32]:
-    """Return flags of the code points that matter to a sigma beside them, asked of `str.lower`."""
-    flags = np.zeros(0x110000, np.uint32)
-    for start in range(0, len(flags), 1 << 16):
-        # A sigma is final after A and before what has no case, looking through what is ignorable.
-        trial = np.tile(np.array([0x41, 0x3A3, 0x20, 0x20], "<u4"), (1 << 16, 1))
-        trial[:, 2] = np.arange(start, start + len(trial))
-        if start == 0:
-            trial[0xD800:0xE000, 2] = 0x20
-            trial[0x130, 2] = 0x41  # has case, and would become two
-        sees_case = _second_of_four(trial) == 0x3C3
-        trial[:, 3] = 0x41
-        sees_through = (_second_of_four(trial) == 0x3C3) & ~sees_case
-        part = flags[start : start + len(trial)]
-        part[sees_case] |= sigma.IS_CASED
-        part[sees_through] |= sigma.IS_IGNORABLE
+def _fold_plane(table: NDArray[np.uint32], lowercase: bool) -> None:
+    """Fold the code points in a plane of the table."""
+    points = table.copy()
+    if lowercase:
+        special = np.isin(points, SPECIAL_CODE_POINTS) | (points >= 0xD800) & (points < 0xE000)
+        table[~special] = _lowered(points[~special])
+        table[points == 0x130], table[points == 0x3A3] = 0x69, 0x3C3
+    flags = np.zeros(len(table), np.uint32)
+    folded = table.tobytes().decode("utf-32-le", "surrogatepass")
+    for pattern, flag in ((r"\w+", wording.IS_WORD), (r"\s+", folding.IS_SPACE)):
+        for run in re.finditer(pattern, folded):
+            flags[run.start() : run.end()] |= flag
+    table |= flags
+    if lowercase:
+        table[~special] |= _case_flags(points[~special])
+        table[special & (points < 0xD800)] |= sigma.IS_CASED
+
+
+def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return flags of code points that matter to a sigma beside them, asked of `str.lower`."""
+    # A sigma is final after A and before what has no case, looking through what is ignorable.
+    trial = np.empty((len(points), 4), np.uint32)
+    trial[:] = 0x41, 0x3A3, 0x20, 0x20
+    trial[:, 2] = points
+    sees_case = _lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3
+    trial[:, 3] = 0x41
+    sees_through = (_lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3) & ~sees_case
+    flags = np.zeros(len(points), np.uint32)
+    flags[sees_case] = sigma.IS_CASED
+    flags[sees_through] = sigma.IS_IGNORABLE
     return flags
 
 
-def _second_of_four(code_points: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the second code point of every four once they are lower-cased."""
-    lowered = code_points.tobytes().decode("utf-32-le").lower().encode("utf-32-le")
-    return np.frombuffer(lowered, "<u4").reshape(-1, 4)[:, 1]
+def _lowered(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return what `str.lower` makes of the text of these code points, none of them two."""
+    lowered = points.astype("<u4").tobytes().decode("utf-32-le").lower().encode("utf-32-le")
+    return np.frombuffer(lowered, "<u4")
 
 
 def string_pieces(
