@@ -1,0 +1,125 @@
+"""What a run of ``bench/sparse.py`` measures: a clock that stands still while the weights are looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sparse_problems
+from sparse_problems import Problem
+
+from bigmc.budget import current_memory, peak_memory, reset_peak
+
+#: A look is due when this much more time has passed than at the last one.
+_LOOKS = 1.02
+
+
+class Meter:
+    """Clock, peak memory and trace of one run.
+
+    Parameters
+    ----------
+    problem : Problem
+    folder : Path
+        Where its arrays are.
+    alpha : float
+    optimum : float or None
+        Objective that errors are relative to; None if the method is to end by its own criterion.
+    time_limit : float
+        Seconds after which the method is asked to stop.
+    """
+
+    def __init__(
+        self, problem: Problem, folder: Path, alpha: float, optimum: float | None, time_limit: float
+    ) -> None:
+        self.trace: list[dict[str, Any]] = []
+        self.seconds = self.cpu_seconds = 0.0
+        self.peak = 0
+        self.finished = False
+        self._problem, self._folder, self._alpha = problem, folder, alpha
+        self._optimum, self._time_limit = optimum, time_limit
+        self._next_look = 0.0
+        # Imports and compiled kernels are in memory by now, data are not.
+        self.bare = current_memory()
+
+    def start(self) -> None:
+        """Let the clock run: the data are as the method wants them."""
+        reset_peak()
+        self._started = time.perf_counter(), time.process_time()
+
+    def stop(self) -> None:
+        """Let the clock stand still."""
+        self.seconds += time.perf_counter() - self._started[0]
+        self.cpu_seconds += time.process_time() - self._started[1]
+        self.peak = max(self.peak, peak_memory())
+
+    def look(self, weights: Callable[[], Any], *, last: bool = False, **facts: Any) -> bool:
+        """Record objective, accuracy and size of the weights; return whether the method may stop.
+
+        Parameters
+        ----------
+        weights : callable
+            Returns the weights, of shape (n_features, n_classes).
+        last : bool
+            The method has ended.
+        **facts
+            What else is worth recording.
+        """
+        self.stop()
+        if last or self.seconds >= self._next_look:
+            self._record({**facts, **figures(self._problem, self._folder, self._alpha, weights())})
+            self._next_look = _LOOKS * self.seconds
+        if not last:
+            self.start()
+        return self.finished
+
+    def note(self, **facts: Any) -> bool:
+        """Record what the method itself says, its objective among it; return whether it may stop."""
+        self.stop()
+        self._record(facts)
+        self.start()
+        return self.finished
+
+    def _record(self, facts: dict[str, Any]) -> None:
+        point = {"seconds": round(self.seconds, 4), "cpu_seconds": round(self.cpu_seconds, 4), **facts}
+        self.finished = self.seconds > self._time_limit
+        if self._optimum is not None and "objective" in facts:
+            point["relative"] = facts["objective"] / self._optimum - 1
+            self.finished |= point["relative"] <= self._problem.tolerances[-1]
+        self.trace.append(point)
+
+    def report(self) -> dict[str, Any]:
+        """Return the figures of the run: the first time within each tolerance, and the last ones."""
+        reached = {}
+        for tolerance in self._problem.tolerances:
+            point = next((p for p in self.trace if p.get("relative", np.inf) <= tolerance), None)
+            reached[f"{tolerance:g}"] = point and {
+                key: point[key] for key in ("seconds", "cpu_seconds", "passes", "bytes_read") if key in point
+            }
+        memory = {"peak_bytes": self.peak, "added_bytes": self.peak - self.bare}
+        return {"to": reached, **self.trace[-1], **memory, "trace": self.trace}
+
+
+def figures(problem: Problem, folder: Path, alpha: float, weights: Any) -> dict[str, Any]:
+    """Return the objective of weights on the training rows, their accuracy on the others, and their size."""
+    X, y, _ = sparse_problems.load(problem, folder, "train")
+    rows = np.arange(len(y))
+    scores = X @ weights
+    margins = 1 - (scores[rows, y][:, None] - scores)
+    margins[rows, y] = 0
+    np.maximum(margins, 0, out=margins)
+    norms = np.sqrt((weights * weights).sum(axis=1))
+    return {
+        "objective": float((margins * margins).sum() / len(y) + alpha * norms.sum()),
+        "accuracy": accuracy(problem, folder, weights),
+        "nonzero_rows": int((norms > 0).sum()),
+    }
+
+
+def accuracy(problem: Problem, folder: Path, weights: Any, intercept: Any = 0.0) -> float:
+    """Return the accuracy on the test rows."""
+    X, y, _ = sparse_problems.load(problem, folder, "test")
+    return float((np.argmax(X @ weights + intercept, axis=1) == y).mean())
