@@ -94,13 +94,13 @@ class Meter:
     def report(self) -> dict[str, Any]:
         """Return the figures of the run: the first time within each tolerance, and the last ones."""
         reached = {}
-        for tolerance in self._problem.tolerances:
-            point = next((p for p in self.trace if p.get("relative", np.inf) <= tolerance), None)
+        for tolerance in self._problem.tolerances if self._optimum is not None else ():
+            point = next((p for p in self.trace if p["relative"] <= tolerance), None)
             reached[f"{tolerance:g}"] = point and {
                 key: point[key] for key in ("seconds", "cpu_seconds", "passes", "bytes_read") if key in point
             }
         memory = {"peak_bytes": self.peak, "added_bytes": self.peak - self.bare}
-        return {"to": reached, **self.trace[-1], **memory, "trace": self.trace}
+        return {**({"to": reached} if reached else {}), **self.trace[-1], **memory, "trace": self.trace}
 
 
 def figures(problem: Problem, folder: Path, alpha: float, weights: Any) -> dict[str, Any]:

@@ -46,10 +46,10 @@ def _glosses(folder: Path) -> tuple[Dataset, Dataset]:
 
 
 def _synthetic(folder: Path) -> tuple[Dataset, Dataset]:
-    """Documents of some 90 distinct words each, from a Zipf-like law over 2^18; 7 classes, 5 % of labels wrong.
+    """Documents of some 90 distinct words each, from a Zipf-like law over 2^18 words; 7 classes.
 
     One word in a hundred says something about the class: it has random normal weights. The class is the one
-    of the largest score of the unit-length document.
+    of the largest score of the unit-length document; 5 % of the labels are drawn anew.
     """
 
     def arrays() -> tuple[Any, Any]:

@@ -57,5 +57,7 @@ def test_gradient_is_that_of_finite_differences(digits):
     W, direction = generator.standard_normal((2, 64, 10))
     _, gradient = loss.value_and_gradient(loss.scores(W))
     h = 1e-6
-    slope = (loss.value(loss.scores(W + h * direction)) - loss.value(loss.scores(W - h * direction))) / (2 * h)
+    slope = (loss.value(loss.scores(W + h * direction)) - loss.value(loss.scores(W - h * direction))) / (
+        2 * h
+    )
     assert np.vdot(gradient, direction) == pytest.approx(slope, rel=1e-6)
