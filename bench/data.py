@@ -75,20 +75,20 @@ def words(folder: Path) -> Path:
 def glosses(folder: Path) -> Path:
     """Write ``glosses.csv`` (gloss, lexicographer file) unless it is there, and return its path.
 
-    A gloss that several synsets share belongs to the first of them.
+    Synsets of one file that share a gloss are one row.
     """
     target = folder / "glosses.csv"
     if target.exists():
         return target
-    rows: dict[str, str] = {}
+    rows: dict[tuple[str, str], None] = {}  # a set that keeps its order
     with tempfile.TemporaryDirectory() as scratch:
         synsets = _unpack("wordnet-base", Path(scratch)) / "usr/share/wordnet"
         for part in ("noun", "verb", "adj", "adv"):
             for line in (synsets / f"data.{part}").read_text("latin-1").splitlines():
                 if not line.startswith("  "):  # so starts the licence
                     gloss = line.partition(" | ")[2].strip()
-                    rows.setdefault(gloss, line.split(" ", 2)[1])
-    _write(target, ("gloss", "lexname"), rows.items())
+                    rows[gloss, line.split(" ", 2)[1]] = None
+    _write(target, ("gloss", "lexname"), rows)
     return target
 
 

@@ -73,7 +73,8 @@ def medians(runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         keys = [key for key in _KEYS if all(key in run for run in group)]
         yield {
             "problem": problem, "method": method, "alpha": alpha, "median_of": len(group),
-            **({"to": reached} if reached else {}), **{key: _median(run[key] for run in group) for key in keys},
+            **({"to": reached} if reached else {}),
+            **{key: _median(run[key] for run in group) for key in keys},
         }  # fmt: skip
 
 

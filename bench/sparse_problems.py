@@ -48,25 +48,24 @@ def _glosses(folder: Path) -> tuple[Dataset, Dataset]:
 def _synthetic(folder: Path) -> tuple[Dataset, Dataset]:
     """Documents of some 90 distinct words each, from a Zipf-like law over 2^18 words; 7 classes.
 
-    One word in a hundred says something about the class: it has random normal weights. The class is the one
-    of the largest score of the unit-length document; 5 % of the labels are drawn anew.
+    3,000 words, none of the 50 most frequent, say something about the class: they have random normal
+    weights. The class is the one of the largest score; 5 % of the labels are drawn anew.
     """
 
     def arrays() -> tuple[Any, Any]:
         generator = np.random.default_rng(20131)
         n, d, m = 125_000, 1 << 18, 7
-        lengths = np.clip(generator.lognormal(4.8, 0.5, n), 5, 2000).astype(np.int64)
+        lengths = np.clip(generator.lognormal(4.5, 0.5, n), 5, 2000).astype(np.int64)
         law = 1.0 / (np.arange(d) + 20.0)
         ranks = np.searchsorted(np.cumsum(law / law.sum()), generator.random(lengths.sum()))
-        words = generator.permutation(d)[np.minimum(ranks, d - 1)]
+        column = generator.permutation(d)
+        words = column[np.minimum(ranks, d - 1)]
         rows = np.repeat(np.arange(n), lengths)
         X = sp.csr_array((np.ones(len(rows), np.int16), (rows, words)), (n, d))
         X.sum_duplicates()
         weights = np.zeros((d, m))
-        telling = generator.choice(d, d // 100, replace=False)
-        weights[telling] = generator.standard_normal((len(telling), m))
-        norms = np.sqrt((X.astype(np.float64) ** 2).sum(axis=1))
-        y = np.argmax((X @ weights) / norms[:, None], axis=1)
+        weights[column[50:3050]] = generator.standard_normal((3000, m))
+        y = np.argmax(X @ weights, axis=1)
         wrong = generator.random(n) < 0.05
         y[wrong] = generator.integers(0, m, wrong.sum())
         return X, y
@@ -151,7 +150,7 @@ def prepare(problem: Problem, folder: Path) -> None:
     target = _matrices(problem, folder)
     if target.exists():
         return
-    partial = target.with_suffix(".partial")
+    partial = target.with_name(f"{target.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     for split, dataset in zip(("train", "test"), problem.make(folder), strict=True):
         X = used_values(dataset)
