@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1, help="seeds; methods that know no seed run once")
     parser.add_argument("--alphas", nargs="+", type=float, help="a path of these instead of the frozen alpha")
     parser.add_argument("--alpha", type=float, help="in place of the frozen one, to the same tolerances")
-    parser.add_argument("--time-limit", type=float, default=300, help="seconds of a run")
+    parser.add_argument("--time-limit", type=float, default=300, help="CPU seconds of a run")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     parser.add_argument("--to", type=Path, help="a file that the JSON lines are also appended to")
     arguments = parser.parse_args()

@@ -14,7 +14,7 @@ from sparse_problems import Problem
 from bigmc.budget import current_memory, peak_memory, reset_peak
 
 #: A look is due when this much more time has passed than at the last one.
-_LOOKS = 1.02
+_LOOKS = 1.05
 
 
 class Meter:
@@ -29,7 +29,7 @@ class Meter:
     optimum : float or None
         Objective that errors are relative to; None if the method is to end by its own criterion.
     time_limit : float
-        Seconds after which the method is asked to stop.
+        CPU seconds after which the method is asked to stop.
     """
 
     def __init__(
@@ -76,16 +76,15 @@ class Meter:
             self.start()
         return self.finished
 
-    def note(self, **facts: Any) -> bool:
-        """Record what the method itself says, its objective among it; return whether it may stop."""
+    def note(self, **facts: Any) -> None:
+        """Record what the method itself says, its objective among it."""
         self.stop()
         self._record(facts)
         self.start()
-        return self.finished
 
     def _record(self, facts: dict[str, Any]) -> None:
         point = {"seconds": round(self.seconds, 4), "cpu_seconds": round(self.cpu_seconds, 4), **facts}
-        self.finished = self.seconds > self._time_limit
+        self.finished = self.cpu_seconds > self._time_limit
         if self._optimum is not None and "objective" in facts:
             point["relative"] = facts["objective"] / self._optimum - 1
             self.finished |= point["relative"] <= self._problem.tolerances[-1]

@@ -69,7 +69,7 @@ def bigmc(run: Run, step: str) -> Meter:
             decoded_bytes=int(facts["bytes_read"]), bytes_read=train.bytes_read - read_before,
             nonzero_rows=int(facts["n_nonzero"]),
         )  # fmt: skip
-        if meter.seconds > run.time_limit:
+        if meter.cpu_seconds > run.time_limit:
             raise Enough
 
     meter.start()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
 
 HERE = Path(__file__).parent
-#: Relative gap of the optimum that errors are measured against.
-REFERENCE_GAP = 1e-6
+#: Certified relative gap of the optimum that errors are measured against, as a share of the finest tolerance.
+_REFERENCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,15 @@ def _matrices(problem: Problem, folder: Path) -> Path:
 
 
 def optimum(problem: Problem, folder: Path, alpha: float) -> dict[str, float]:
-    """Return bounds of the smallest objective, from bigmc at `REFERENCE_GAP`; found once, then kept."""
+    """Return bounds of the smallest objective, from bigmc; found once, then kept.
+
+    Their gap is a hundredth of the finest tolerance, whatever the method that comes nearest.
+    """
     target = folder / f"{problem.name}-{alpha:g}.optimum.json"
     if not target.exists():
         import bigmc
 
-        learner = bigmc.SparseClassifier(alpha, tol=REFERENCE_GAP, max_passes=5000)
+        learner = bigmc.SparseClassifier(alpha, tol=_REFERENCE * problem.tolerances[-1], max_passes=5000)
         learner.fit(problem.make(folder)[0])
         bounds = learner.certificate_
         figures = {"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap}
