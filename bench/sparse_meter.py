@@ -42,6 +42,7 @@ class Meter:
         self._problem, self._folder, self._alpha = problem, folder, alpha
         self._optimum, self._time_limit = optimum, time_limit
         self._next_look = 0.0
+        self._started: tuple[float, float] | None = None
         # Imports and compiled kernels are in memory by now, data are not.
         self.bare = current_memory()
 
@@ -51,10 +52,13 @@ class Meter:
         self._started = time.perf_counter(), time.process_time()
 
     def stop(self) -> None:
-        """Let the clock stand still."""
+        """Let the clock stand still, if it runs; what is in memory from now on is the bench's."""
+        if self._started is None:
+            return
         self.seconds += time.perf_counter() - self._started[0]
         self.cpu_seconds += time.process_time() - self._started[1]
         self.peak = max(self.peak, peak_memory())
+        self._started = None
 
     def look(self, weights: Callable[[], Any], *, last: bool = False, **facts: Any) -> bool:
         """Record objective, accuracy and size of the weights; return whether the method may stop.
@@ -77,10 +81,12 @@ class Meter:
         return self.finished
 
     def note(self, **facts: Any) -> None:
-        """Record what the method itself says, its objective among it."""
+        """Record what the method itself says, its objective among it, or what is known of a stopped one."""
+        running = self._started is not None
         self.stop()
         self._record(facts)
-        self.start()
+        if running:
+            self.start()
 
     def _record(self, facts: dict[str, Any]) -> None:
         point = {"seconds": round(self.seconds, 4), "cpu_seconds": round(self.cpu_seconds, 4), **facts}

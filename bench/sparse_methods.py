@@ -154,6 +154,7 @@ def sgd(run: Run, passes: int) -> Meter:
     learner = SGDClassifier(max_iter=passes, tol=None, alpha=1e-5, random_state=run.seed)
     meter.start()
     learner.fit(X, y)
+    meter.stop()
     return _of_other_objective(run, meter, learner.coef_.T, learner.intercept_, passes=passes)
 
 
@@ -170,12 +171,14 @@ def liblinear(run: Run, solver: int) -> Meter:
     weights = np.zeros((X.shape[1], n_classes))
     values = np.ctypeslib.as_array(model.w, (model.nr_feature * model.nr_class,))
     weights[: model.nr_feature, model.get_labels()] = values.reshape(model.nr_feature, model.nr_class)
-    meter.start()
     return _of_other_objective(run, meter, weights, 0.0)
 
 
 def vowpal_wabbit(run: Run, passes: int) -> Meter:
-    """One against all from its text format, which it parses in the first pass and caches for the others."""
+    """One against all from its text format, which it parses in the first pass and caches for the others.
+
+    The samples are shuffled: it takes them in the order of the file.
+    """
     from vowpalwabbit import Workspace
 
     meter = run.meter()
@@ -183,11 +186,12 @@ def vowpal_wabbit(run: Run, passes: int) -> Meter:
         files = {split: Path(scratch) / f"{split}.vw" for split in ("train", "test")}
         for split, file in files.items():
             X, y, n_classes = run.load(split)
+            order = np.random.default_rng(run.seed).permutation(len(y)) if split == "train" else range(len(y))
             with file.open("w") as out:
-                for i, label in enumerate(y):
+                for i in order:
                     entries = slice(X.indptr[i], X.indptr[i + 1])
                     pairs = zip(X.indices[entries].tolist(), X.data[entries].tolist(), strict=True)
-                    out.write(f"{label + 1} | {' '.join(f'{j}:{v:.7g}' for j, v in pairs)}\n")
+                    out.write(f"{y[i] + 1} | {' '.join(f'{j}:{v:.7g}' for j, v in pairs)}\n")
         again = f" --passes {passes} -c -k --holdout_off" if passes > 1 else ""
         meter.start()
         model = Workspace(
@@ -198,17 +202,14 @@ def vowpal_wabbit(run: Run, passes: int) -> Meter:
         meter.stop()
         Workspace(f"--quiet -t -i {scratch}/model -d {files['test']} -p {scratch}/predictions").finish()
         predicted = np.loadtxt(f"{scratch}/predictions").astype(np.int64) - 1
-    meter.start()
     meter.note(accuracy=float((predicted == y).mean()), passes=passes)
     return meter
 
 
 def _of_other_objective(run: Run, meter: Meter, weights: Any, intercept: Any, **facts: Any) -> Meter:
     """Record what can be compared although another objective was minimised."""
-    meter.stop()
     rows = int(np.any(weights != 0, axis=1).sum())
     test = accuracy(run.problem, run.folder, weights, intercept)
-    meter.start()
     meter.note(accuracy=test, nonzero_rows=rows, nonzeros=int(np.count_nonzero(weights)), **facts)
     return meter
 
@@ -244,8 +245,8 @@ METHODS = {
     "liblinear-l1": Method(partial(liblinear, solver=5), "liblinear", shared=False, seeded=False),
     "sgd-3": Method(partial(sgd, passes=3), shared=False),
     "sgd-10": Method(partial(sgd, passes=10), shared=False),
-    "vw-1": Method(partial(vowpal_wabbit, passes=1), "vowpal-wabbit", shared=False, seeded=False),
-    "vw-5": Method(partial(vowpal_wabbit, passes=5), "vowpal-wabbit", shared=False, seeded=False),
+    "vw-1": Method(partial(vowpal_wabbit, passes=1), "vowpal-wabbit", shared=False),
+    "vw-5": Method(partial(vowpal_wabbit, passes=5), "vowpal-wabbit", shared=False),
     "lightning-multitask": Method(
         partial(lightning, shrinking=True, multiclass=False), "lightning", shared=False
     ),
