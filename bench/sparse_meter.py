@@ -63,6 +63,8 @@ class Meter:
     def look(self, weights: Callable[[], Any], *, last: bool = False, **facts: Any) -> bool:
         """Record objective, accuracy and size of the weights; return whether the method may stop.
 
+        Without an optimum only the last look counts.
+
         Parameters
         ----------
         weights : callable
@@ -73,7 +75,7 @@ class Meter:
             What else is worth recording.
         """
         self.stop()
-        if last or self.seconds >= self._next_look:
+        if last or (self._optimum is not None and self.seconds >= self._next_look):
             self._record({**facts, **figures(self._problem, self._folder, self._alpha, weights())})
             self._next_look = _LOOKS * self.seconds
         if not last:
