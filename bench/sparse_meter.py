@@ -58,6 +58,7 @@ class Meter:
         self.seconds += time.perf_counter() - self._started[0]
         self.cpu_seconds += time.process_time() - self._started[1]
         self.peak = max(self.peak, peak_memory())
+        self.finished |= self.cpu_seconds > self._time_limit
         self._started = None
 
     def look(self, weights: Callable[[], Any], *, last: bool = False, **facts: Any) -> bool:
@@ -92,7 +93,6 @@ class Meter:
 
     def _record(self, facts: dict[str, Any]) -> None:
         point = {"seconds": round(self.seconds, 4), "cpu_seconds": round(self.cpu_seconds, 4), **facts}
-        self.finished = self.cpu_seconds > self._time_limit
         if self._optimum is not None and "objective" in facts:
             point["relative"] = facts["objective"] / self._optimum - 1
             self.finished |= point["relative"] <= self._problem.tolerances[-1]
