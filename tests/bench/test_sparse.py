@@ -36,7 +36,7 @@ def test_methods_of_one_objective_meet(lines):
     for (method, _), run in runs.items():
         assert run["accuracy"] > 0.8
         if method != "sgd-3":
-            assert 0 <= run["relative"] <= 1e-4  # the optimum is certified to 1e-6
+            assert -1e-5 <= run["relative"] <= 1e-4  # the optimum is certified to 1e-5
             seconds = [run["to"][tolerance]["seconds"] for tolerance in ("0.1", "0.01", "0.001", "0.0001")]
             assert seconds == sorted(seconds)
 
