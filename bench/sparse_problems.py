@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -206,12 +207,12 @@ def optimum(problem: Problem, folder: Path, alpha: float) -> dict[str, float]:
         from bigmc.store.checkpoint import FileCheckpoint
 
         learner = bigmc.SparseClassifier(alpha, tol=_REFERENCE * problem.tolerances[-1], max_passes=5000)
-        checkpoint = FileCheckpoint(target.with_suffix(".checkpoint"))
-        learner.fit_dataset(problem.make(folder)[0], checkpoint=checkpoint, progress=_tell)
+        unfinished = target.with_suffix(".checkpoint")
+        learner.fit_dataset(problem.make(folder)[0], checkpoint=FileCheckpoint(unfinished), progress=_tell)
         bounds = learner.certificate_
         figures = {"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap}
         target.write_text(json.dumps(figures))
-        checkpoint.clear()
+        shutil.rmtree(unfinished)
     return json.loads(target.read_text())
 
 
