@@ -77,7 +77,8 @@ class Meter:
         """
         self.stop()
         if last or (self._optimum is not None and self.seconds >= self._next_look):
-            self._record({**facts, **figures(self._problem, self._folder, self._alpha, weights())})
+            seen = figures(self._problem, self._folder, self._alpha, weights(), bound=last)
+            self._record({**facts, **seen})
             self._next_look = _LOOKS * self.seconds
         if not last:
             self.start()
@@ -110,20 +111,33 @@ class Meter:
         return {**({"to": reached} if reached else {}), **self.trace[-1], **memory, "trace": self.trace}
 
 
-def figures(problem: Problem, folder: Path, alpha: float, weights: Any) -> dict[str, Any]:
-    """Return the objective of weights on the training rows, their accuracy on the others, and their size."""
+def figures(problem: Problem, folder: Path, alpha: float, weights: Any, bound: bool) -> dict[str, Any]:
+    """Return the objective of weights on the training rows, their accuracy on the others, and their size.
+
+    With ``bound`` also a lower bound on every objective: the dual objective Σ(β - n β²/4) of the dual point
+    β = 2 max(A, 0) / n, scaled by the best factor that keeps ‖G_j(β)‖ ≤ alpha. It owes nothing to the method,
+    so that a certificate can be checked against it.
+    """
     X, y, _ = sparse_problems.load(problem, folder, "train")
-    rows = np.arange(len(y))
+    n, rows = len(y), np.arange(len(y))
     scores = X @ weights
     margins = 1 - (scores[rows, y][:, None] - scores)
     margins[rows, y] = 0
     np.maximum(margins, 0, out=margins)
     norms = np.sqrt((weights * weights).sum(axis=1))
-    return {
-        "objective": float((margins * margins).sum() / len(y) + alpha * norms.sum()),
+    squares = float((margins * margins).sum())
+    found = {
+        "objective": squares / n + alpha * float(norms.sum()),
         "accuracy": accuracy(problem, folder, weights),
         "nonzero_rows": int((norms > 0).sum()),
     }
+    if bound:
+        total, beta = 2 * float(margins.sum()) / n, 2 * margins / n
+        beta[rows, y] = -beta.sum(axis=1)
+        largest = np.sqrt(((X.T @ beta) ** 2).sum(axis=1).max())
+        scale = min(alpha / max(largest, 1e-300), total * n / (2 * max(squares, 1e-300)))
+        found["lower"] = scale * total - scale * scale * squares / n
+    return found
 
 
 def accuracy(problem: Problem, folder: Path, weights: Any, intercept: Any = 0.0) -> float:

@@ -137,6 +137,7 @@ def proximal(run: Run, name: str) -> Meter:
     for W, passes in steps():
         if meter.look(partial(widened, W), passes=passes, **facts):
             break
+    meter.look(partial(widened, W), last=True, passes=passes, **facts)
     return meter
 
 

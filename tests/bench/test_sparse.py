@@ -37,6 +37,9 @@ def test_methods_of_one_objective_meet(lines):
         assert run["accuracy"] > 0.8
         if method != "sgd-3":
             assert -1e-5 <= run["relative"] <= 1e-4  # the optimum is certified to 1e-5
+            assert run["lower"] <= run["optimum"] * (1 + 1e-5)
+            if method == "bigmc":  # its certificate, found again from the weights alone
+                assert run["lower"] == pytest.approx(run["objective"], rel=2e-4)
             seconds = [run["to"][tolerance]["seconds"] for tolerance in ("0.1", "0.01", "0.001", "0.0001")]
             assert seconds == sorted(seconds)
 
