@@ -224,16 +224,24 @@ def _add_step(j, indptr, indices, data, base, scores, row_scale, step):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def penalty_value(penalty, ratio, row, n_classes):
-    """Return the penalty of a row of weights, before the factor alpha."""
-    total = squares = largest = 0.0
-    for r in range(n_classes):
-        total += abs(row[r])
-        squares += row[r] * row[r]
-        largest = max(largest, abs(row[r]))
+def _penalty_change(penalty, ratio, row, new):
+    """Return the penalty of `new` less that of `row`, before the factor alpha.
+
+    Near the optimum the change is tiny beside the penalty: no difference of two sums is taken.
+    """
+    total = squares = change = 0.0
+    old_squares = largest = old_largest = 0.0
+    for r in range(new.shape[0]):
+        total += abs(new[r]) - abs(row[r])
+        change += (new[r] - row[r]) * (new[r] + row[r])
+        squares += new[r] * new[r]
+        old_squares += row[r] * row[r]
+        largest = max(largest, abs(new[r]))
+        old_largest = max(old_largest, abs(row[r]))
     if penalty == LARGEST:
-        return largest
-    return ratio * total + (1.0 - ratio) * np.sqrt(squares)
+        return largest - old_largest
+    length = np.sqrt(squares) + np.sqrt(old_squares)
+    return ratio * total + ((1.0 - ratio) * change / length if length > 0.0 else 0.0)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -359,9 +367,8 @@ def violation(penalty, ratio, alpha, ridge, row, gradient, ones, work):
         Ones, and room for the computation.
     """
     n_classes = gradient.shape[0]
-    squares = largest = 0.0
+    largest = 0.0
     for r in range(n_classes):
-        squares += row[r] * row[r]
         largest = max(largest, abs(row[r]))
     if largest == 0.0:
         prox(penalty, ratio, alpha, gradient, ones, work)
@@ -398,7 +405,10 @@ def violation(penalty, ratio, alpha, ridge, row, gradient, ones, work):
         for r in range(tied):
             total += min(work[r], theta) ** 2
         return np.sqrt(total)
-    length = np.sqrt(squares)
+    squares = 0.0
+    for r in range(n_classes):
+        squares += (row[r] / largest) ** 2  # without a penalty weights can be so small that squares vanish
+    length = largest * np.sqrt(squares)
     for r in range(n_classes):
         if row[r] != 0.0:
             slope = gradient[r] + ridge * row[r] + (1.0 - ratio) * alpha * row[r] / length
@@ -564,8 +574,7 @@ def sweep(
         _minimise_model(
             penalty, ratio, alpha, ridge, sums, diagonal, hessian, row, bound, linear, curve, work, new
         )
-        before = penalty_value(penalty, ratio, row, n_classes)
-        decrease = alpha * (penalty_value(penalty, ratio, new, n_classes) - before)
+        decrease = alpha * _penalty_change(penalty, ratio, row, new)
         distance = along = 0.0
         for r in range(n_classes):
             way = new[r] - row[r]
@@ -590,7 +599,7 @@ def sweep(
             change += ridge * part * (along + 0.5 * part * distance)
             for r in range(n_classes):
                 trial[r] = row[r] + part * (new[r] - row[r])
-            change += alpha * (penalty_value(penalty, ratio, trial, n_classes) - before)
+            change += alpha * _penalty_change(penalty, ratio, row, trial)
             if change <= _SIGMA * part * decrease:
                 break
             part *= _OMEGA

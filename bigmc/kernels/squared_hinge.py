@@ -358,7 +358,9 @@ def gradient_norms(
         length = 0.0
         for r in range(width):
             length += row[r] * row[r]
-        shrink = alpha / np.sqrt(length) + ridge
+        shrink = ridge
+        if length > 0.0:  # without a penalty weights can be so small that their squares vanish
+            shrink += alpha / np.sqrt(length)
         total = 0.0
         for r in range(width):
             total += (sums[r] + shrink * row[r]) ** 2

@@ -116,7 +116,7 @@ class Support:
             False if no part of the step made the objective smaller; the weights are as before then.
         """
         problem, ridge = self._problem, self._problem.objective.ridge
-        lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
+        lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
         unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
         gradient += alpha * unit + ridge * rows
