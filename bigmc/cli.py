@@ -153,8 +153,12 @@ def train_sparse(
     to: NewModel,
     split: TrainSplit = "train",
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
-    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
-    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    loss: Annotated[
+        str, typer.Option(help="squared_hinge, multitask_squared_hinge or log_loss.")
+    ] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
+    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 0.0,
     fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
     tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
@@ -166,12 +170,14 @@ def train_sparse(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Train the ℓ1/ℓ2-regularised sparse linear classifier."""
+    """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     options = {
         "warm_start": warm_start,
         "alpha": alpha,
         "loss": loss,
         "penalty": penalty,
+        "l1_ratio": l1_ratio,
+        "ridge": ridge,
         "fit_intercept": fit_intercept,
         "class_weight": class_weight,
         "tol": tol,

@@ -105,6 +105,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
 
+    def _check_not_negative(self, *names: str) -> None:
+        """Refuse parameters of these names that are no finite numbers from 0 on."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
+
     def _check_count(self, *names: str) -> None:
         """Refuse parameters of these names that are no whole numbers of at least 1."""
         for name in names:
