@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_masks, subset_values
+from bigmc.model.columns import column_runs
 from bigmc.model.scoring import LinearScorer
 from bigmc.solvers.mrc.expectations import Expectations
 from bigmc.store.dataset import Dataset
 
-#: Entries of a shard decoded at once when rows are taken out of it.
-_GATHER_ENTRIES = 1 << 20
-_GATHER_FEATURES = 1 << 16
+#: Bytes kept of a column while rows are taken out of it.
+_GATHER_BYTES = 64
 #: Share of the values that are stored from which rows are kept as a dense array.
 _DENSE = 0.25
 
@@ -142,6 +142,7 @@ def gather_samples(
     samples: NDArray[np.int64],
     expectations: Expectations,
     row_scale: NDArray[np.float32],
+    room: int,
     engine: Engine,
 ) -> Matrix:
     """Return ψ of some samples, shape (n_samples, n_psi), in the order given.
@@ -154,6 +155,8 @@ def gather_samples(
     expectations : Expectations
         Which features are used.
     row_scale : float32 array of shape (dataset.n_samples,)
+    room : int
+        Bytes a worker may take to read.
     engine : Engine
     """
     bounds = np.searchsorted(samples, dataset.base)
@@ -162,7 +165,7 @@ def gather_samples(
         for s, (lo, hi) in enumerate(zip(bounds[:-1], bounds[1:], strict=True))
         if hi > lo
     ]
-    pieces = [rows for _, rows in engine.map(_gather_shard, wanted, dataset, expectations.features)]
+    pieces = [rows for _, rows in engine.map(_gather_shard, wanted, dataset, expectations.features, room)]
     matrix = scipy.sparse.vstack(pieces, format="csr") if pieces else _no_rows(len(expectations.features))
     scale = row_scale[samples].astype(np.float64)
     matrix.data *= np.repeat(scale, np.diff(matrix.indptr))
@@ -190,28 +193,23 @@ def _no_rows(n_features: int) -> scipy.sparse.csr_array:
 
 
 def _gather_shard(
-    part: tuple[int, NDArray[np.int64]], dataset: Dataset, features: NDArray[np.int64]
+    part: tuple[int, NDArray[np.int64]], dataset: Dataset, features: NDArray[np.int64], room: int
 ) -> scipy.sparse.csr_array:
     """Return the raw values of some rows of a shard, in the given features."""
     shard, rows = dataset.shards[part[0]], part[1]
     slot = np.full(shard.n_rows, -1, np.int64)
     slot[rows] = np.arange(len(rows))
-    place = np.full(dataset.n_features, -1, np.int64)
-    place[features] = np.arange(len(features))
-    indices = np.empty(min(_GATHER_ENTRIES, max(shard.nnz, 1)), np.uint16)
-    data = np.ones(len(indices), shard.dtype)
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
-    lo = 0
-    while lo < dataset.n_features:
-        offsets = shard.indptr(lo, min(lo + _GATHER_FEATURES, dataset.n_features))
-        width = int(np.searchsorted(offsets, offsets[0] + len(indices), side="right")) - 1
-        start, stop = int(offsets[0]), int(offsets[width])
-        shard.read(start, stop, indices, None if dataset.weighting.binary else data)
-        columns = np.repeat(place[lo : lo + width], np.diff(offsets[: width + 1]))
-        slots = slot[indices[: stop - start]]
-        chosen = np.flatnonzero((slots >= 0) & (columns >= 0))
-        found.append((slots[chosen], columns[chosen], data[: stop - start][chosen].astype(np.float64)))
-        lo += width
+    binary = dataset.weighting.binary
+    none = np.empty(0, np.int64)
+    found = [(none, none, np.empty(0))]
+    for run in column_runs(shard, features, room, _GATHER_BYTES, binary):
+        counts = run.stops - run.starts
+        ends = np.cumsum(counts)
+        columns = np.repeat(np.arange(run.first, run.last), counts)
+        entries = np.arange(ends[-1]) + np.repeat(run.starts - ends + counts, counts)
+        slots = slot[run.rows[entries]]
+        chosen = np.flatnonzero(slots >= 0)
+        values = np.ones(len(chosen)) if binary else run.data[entries[chosen]].astype(np.float64)
+        found.append((slots[chosen], columns[chosen], values))
     at, columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
-    shape = (len(rows), len(features))
-    return scipy.sparse.csr_array((values, (at, columns)), shape=shape)
+    return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))
