@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError
+from bigmc.master import ENTRY_BYTES
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
@@ -39,13 +40,18 @@ _STEPS, _MOST_STEPS = 200, 1000
 _SPARE, _SPARE_ROWS = 0.5, 200
 #: Below this tolerance single precision is too coarse for the first-order steps.
 _SINGLE_PRECISION_TOL = 1e-5
-#: Iterations from which the speed of the first-order steps is judged, and over which.
-_JUDGE = 3
+#: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
+#: the gap in one that is believed: it comes in steps.
+_JUDGE, _LEAST_FALL = 8, 0.01
+#: Gap from which the working sets are good enough to seed a linear program.
+_SEED_GAP = 0.05
 #: Seconds of the interior point method for every constraint, component and smaller number of the two, and
 #: of a first-order step for every value of its rows and class: measured, only their ratio matters.
-_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 1.2e-9, 2.5e-10, 3e-4
+_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 1.2e-9, 6e-11, 2e-4
 #: Linear programs that are usually solved before the bounds meet, in units of the first one.
-_PROGRAMS = 4.0
+_PROGRAMS = 6.0
+#: A linear program of so few seconds is tried without waiting for good working sets.
+_QUICK = 0.05
 #: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
 _TIGHTEN = 10.0
 #: Below these thresholds there is nothing left to find.
@@ -332,21 +338,20 @@ class _Loop:
     def _program_is_cheaper(self, tol: float) -> bool:
         """Return whether the linear program is expected to reach the tolerance before more steps do."""
         history = self.state.history
-        if len(history) <= _JUDGE:
-            return False
         dual, coef = self.state.iterate.dual, self.state.iterate.coef
         n_constraints = 1.5 * np.count_nonzero(dual.any(axis=1)) + self._n_classes
         n_components = max(np.count_nonzero(coef), 1)
-        size = n_constraints * n_components
-        sets = WorkingSets(self._n_classes)
-        if sets.nbytes() > self._plan.program_bytes or 60 * size > self._plan.program_bytes:
+        if ENTRY_BYTES * n_constraints * n_components > self._plan.program_bytes:
             return False
-        program = _PROGRAMS * _PROGRAM_COST * size * min(n_constraints, n_components)
+        program = _PROGRAMS * _PROGRAM_COST * n_constraints * n_components * min(n_constraints, n_components)
+        if program <= _QUICK:
+            return True
+        if len(history) <= _JUDGE or history[-1]["gap"] > _SEED_GAP:
+            return False
         fall = np.log(history[-1 - _JUDGE]["gap"] / history[-1]["gap"]) / _JUDGE
-        missing = np.log(history[-1]["gap"] / tol)
-        steps = self._n_steps()
-        iteration = steps * (_STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD)
-        return bool(fall <= 0 or missing / fall * iteration > program)
+        missing = np.log(history[-1]["gap"] / tol) / max(fall, _LEAST_FALL)
+        step = _STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD
+        return bool(missing * self._n_steps() * step > program)
 
     def _record(self, progress: ProgressCallback) -> None:
         state = self.state
