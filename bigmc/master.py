@@ -183,7 +183,8 @@ def _program(
     program.a_matrix_.start_ = whole.indptr.astype(np.int32)
     program.a_matrix_.index_ = whole.indices.astype(np.int32)
     program.a_matrix_.value_ = whole.data
-    solver = highspy.Highs()
+    make: Any = highspy.Highs
+    solver = make()
     for name, value in (
         ("output_flag", False),
         ("threads", 1),

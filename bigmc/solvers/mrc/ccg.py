@@ -36,6 +36,8 @@ from bigmc.store.dataset import Dataset
 
 #: First-order steps between two scans: at least, and at most where scans are dear.
 _STEPS, _MOST_STEPS = 200, 1000
+#: Samples of the first working set at most, and components of its features; all features if they are few.
+_FIRST_ROWS, _FIRST_COMPONENTS = 8000, 100_000
 #: Rows of the working set beyond those with mass: this part of them and so many more.
 _SPARE, _SPARE_ROWS = 0.5, 200
 #: Below this tolerance single precision is too coarse for the first-order steps.
@@ -220,20 +222,41 @@ class _Loop:
     def start(self, state: State | None) -> None:
         """Go on from a saved state, or begin: μ = 0, and the shares of the classes on their centroids."""
         if state is None:
-            count = min(self._plan.max_rows, self._dataset.n_samples, self._expected.tau.size * 3 // 2 + 1000)
-            samples = sample_by_hash(self._dataset.n_samples, count, self._run["seed"])
-            self._rows.set(samples)
+            # An optimal basis has no more constraints than components.
+            wanted = min(3 * self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
+            count = min(wanted, self._plan.max_rows, self._dataset.n_samples)
+            self._rows.set(sample_by_hash(self._dataset.n_samples, count, self._run["seed"]))
             dual = np.zeros((len(self._rows), self._n_classes))
             dual[: self._n_classes] = np.diag(self._expected.shares)
             coef = np.zeros(self._expected.tau.shape)
+            features = self._first_features()
             self.state = State(
-                self._rows.samples, Iterate.start(dual, coef.shape), WorkingSets(self._n_classes), coef,
-                self._run["eps1"], self._run["eps2"],
+                self._rows.samples, features, Iterate.start(dual, np.zeros((len(features), self._n_classes))),
+                WorkingSets(self._n_classes), coef, self._run["eps1"], self._run["eps2"],
             )  # fmt: skip
             self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
         else:
             self._rows.set(state.samples[state.samples >= 0])
             self.state = state
+
+    def _first_features(self) -> NDArray[np.int64]:
+        """Return all features if they are few, else those of which classes differ most in their mean."""
+        n_psi, n_classes = self._expected.tau.shape
+        count = max(1, _FIRST_COMPONENTS // n_classes)
+        if n_psi <= count:
+            return np.arange(n_psi)
+        # The expectations if classes did not depend on features.
+        alike = self._expected.tau.sum(axis=1, keepdims=True) * self._expected.shares
+        return np.sort(self._most_violated(alike, count))
+
+    def _most_violated(self, moments: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+        """Return the features with the largest violations among those of at least eps2, the constant too."""
+        excess = violations(self._expected, self.lam, moments).max(axis=1)
+        if self._expected.intercept:
+            excess[-1] = np.inf
+        order = np.argsort(-excess, kind="stable")[:count]
+        violated: NDArray[np.int64] = order[excess[order] >= self._run["eps2"]]
+        return violated
 
     def run_to(
         self, tol: float, k_max: int, end: float, checkpoint: Checkpoint | None, progress: ProgressCallback
@@ -241,7 +264,7 @@ class _Loop:
         """Iterate until the bounds meet or a limit is reached."""
         state = self.state
         while state.upper - state.lower > tol and state.n_iter < k_max and time.monotonic() < end:
-            more = self._linear_iteration(end) if state.linear else self._first_order_iteration()
+            more = self._linear_iteration(end) if state.linear else self._first_order_iteration(end)
             state.n_iter += 1
             self._record(progress)
             if not more:
@@ -251,24 +274,36 @@ class _Loop:
             if checkpoint is not None:
                 state.save(checkpoint, self._run)
 
-    def _first_order_iteration(self) -> bool:
-        """Make first-order steps on the working rows, then scan and renew the working rows."""
+    def _first_order_iteration(self, end: float) -> bool:
+        """Make first-order steps on the working sets, then price all constraints and components."""
         state, rows = self.state, self._rows
-        solver = SaddleSolver(self._saddle, rows.matrix.astype(self._dtype))
-        last, average = solver.run(state.iterate, self._n_steps())
+        everything = len(state.features) == len(self._expected.tau)
+        matrix = rows.matrix if everything else rows.matrix[:, state.features]
+        solver = SaddleSolver(self._saddle.of_features(state.features), matrix.astype(self._dtype))
+        last, average = solver.run(state.iterate, self._n_steps(), end)
         best = max((last, average), key=lambda c: c.lower)
-        self._bound_below(best.dual)
+        moments = self._bound_below(best.dual)
         chosen: Candidate = min((last, average), key=lambda c: c.upper)
         active = (last.dual > 0).any(axis=1) | (average.dual > 0).any(axis=1)
         n_active = int(active.sum())
         wanted = min(n_active + int(_SPARE * n_active) + _SPARE_ROWS, self._plan.max_rows)
-        priced = self._scan(self._saddle.scale * chosen.coef, wanted)
+        priced = self._scan(self._coef(chosen.coef), wanted)
         kept = rows.samples[active & (rows.samples >= 0)]
         new = priced.samples[~np.isin(priced.samples, kept)]
         places = rows.set(np.union1d(kept, new[: max(0, self._plan.max_rows - len(kept))]))
-        state.iterate.with_rows(places, len(rows))
+        state.iterate.move_rows(places, len(rows))
         state.samples = rows.samples
+        if not everything:
+            features = np.union1d(state.features, self._most_violated(moments, self._run["m_max"]))
+            state.iterate.move_features(np.searchsorted(features, state.features), len(features))
+            state.features = features
         return True
+
+    def _coef(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return μ of all features from its scaled form on the working features."""
+        whole = np.zeros(self._expected.tau.shape)
+        whole[self.state.features] = self._saddle.scale[self.state.features] * coef
+        return whole
 
     def _linear_iteration(self, end: float) -> bool:
         """Solve the linear program, then price constraints and components; False if it cannot go on."""
@@ -303,7 +338,7 @@ class _Loop:
         state, sets = self.state, self.state.sets
         iterate = state.iterate
         n_classes = self._n_classes
-        dual, coef = iterate.dual, self._saddle.scale * iterate.coef
+        dual, coef = iterate.dual, self._coef(iterate.coef)
         alone = np.packbits(np.eye(n_classes, dtype=np.uint8), axis=1, bitorder="little")
         sets.add_constraints(np.arange(-n_classes, 0), alone)
         sets.seed_constraints(self._rows, dual)
@@ -339,8 +374,8 @@ class _Loop:
         """Return whether the linear program is expected to reach the tolerance before more steps do."""
         history = self.state.history
         dual, coef = self.state.iterate.dual, self.state.iterate.coef
-        n_constraints = 1.5 * np.count_nonzero(dual.any(axis=1)) + self._n_classes
-        n_components = max(np.count_nonzero(coef), 1)
+        n_constraints = 1.5 * int(np.count_nonzero(dual.any(axis=1))) + self._n_classes
+        n_components = max(int(np.count_nonzero(coef)), 1)
         if ENTRY_BYTES * n_constraints * n_components > self._plan.program_bytes:
             return False
         program = _PROGRAMS * _PROGRAM_COST * n_constraints * n_components * min(n_constraints, n_components)

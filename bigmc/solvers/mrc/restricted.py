@@ -149,9 +149,7 @@ class WorkingSets:
         alpha = np.maximum(found.alpha, 0.0)
         dual = np.zeros((len(rows), self._n_classes))
         np.add.at(dual, slots, (alpha / alpha.sum())[:, np.newaxis] * weight)
-        return Restricted(
-            coef.reshape(expectations.tau.shape), found.nu, found.objective, dual, found.n_iter
-        )
+        return Restricted(coef.reshape(expectations.tau.shape), found.nu, found.objective, dual, found.n_iter)
 
     def _members(self) -> NDArray[np.uint8]:
         return np.unpackbits(self.masks, axis=1, bitorder="little")[:, : self._n_classes]

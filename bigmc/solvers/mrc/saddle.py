@@ -11,7 +11,8 @@ programming using primal-dual hybrid gradient" (2021); the prox of ``Σ_x max_y 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,22 @@ class SaddleProblem:
 
     @classmethod
     def of(
-        cls, tau: NDArray[np.float64], lam: NDArray[np.float64], deviation: NDArray[np.float64], intercept: bool
+        cls,
+        tau: NDArray[np.float64],
+        lam: NDArray[np.float64],
+        deviation: NDArray[np.float64],
+        intercept: bool,
     ) -> SaddleProblem:
-        """Scale by the deviations of the components."""
+        """Scale by the deviations of the components; with `intercept` the last feature is the constant."""
         least = _LEAST_DEVIATION * deviation.max(axis=1, keepdims=True)
         scale = 1.0 / np.maximum(deviation, np.where(least > 0, least, 1.0))
         if intercept:
             scale[-1] *= _INTERCEPT_SCALE
         return cls(scale, scale * tau, scale * lam)
+
+    def of_features(self, features: NDArray[np.int64]) -> SaddleProblem:
+        """Return the problem with some of the features only."""
+        return SaddleProblem(self.scale[features], self.tau[features], self.lam[features])
 
 
 @dataclass
@@ -93,21 +102,26 @@ class Iterate:
     n_iter: int = 0
     n_rejected: int = 0
     restart_gap: float = 1.0
-    last_gap: float = field(default=np.inf)
+    last_gap: float = np.inf
 
     @classmethod
-    def start(cls, dual: NDArray[np.float64], shape: tuple[int, int]) -> Iterate:
-        """Start from μ = 0 and a distribution over the rows."""
-        coef = np.zeros(shape)
-        return cls(
-            coef, np.zeros(shape), coef.copy(), dual, np.zeros_like(dual), dual.copy(), last_gap=np.inf
-        )
+    def start(cls, dual: NDArray[np.float64], coef: NDArray[np.float64]) -> Iterate:
+        """Start from a scaled μ and a distribution over the rows."""
+        return cls(coef, np.zeros_like(coef), coef.copy(), dual, np.zeros_like(dual), dual.copy())
 
-    def with_rows(self, rows: NDArray[np.int64], n_rows: int) -> None:
-        """Keep some rows of p, in new places of `n_rows`: ``rows[i]`` is the new place of row i, or -1."""
-        for name in ("dual", "dual_sum", "dual_anchor"):
-            new = np.zeros((n_rows, self.dual.shape[1]))
-            new[rows[rows >= 0]] = getattr(self, name)[rows >= 0]
+    def move_rows(self, places: NDArray[np.int64], n_rows: int) -> None:
+        """Put the rows of p in new places among `n_rows`; those whose place is -1 are gone."""
+        self._move(("dual", "dual_sum", "dual_anchor"), places, n_rows)
+
+    def move_features(self, places: NDArray[np.int64], n_features: int) -> None:
+        """Put the features of μ in new places among `n_features`."""
+        self._move(("coef", "coef_sum", "coef_anchor"), places, n_features)
+
+    def _move(self, names: tuple[str, ...], places: NDArray[np.int64], n_places: int) -> None:
+        for name in names:
+            old = getattr(self, name)
+            new = np.zeros((n_places, old.shape[1]))
+            new[places[places >= 0]] = old[places >= 0]
             setattr(self, name, new)
 
 
@@ -164,8 +178,11 @@ class SaddleSolver:
             norm = float(np.linalg.norm(coef))
         return 1.0 / np.sqrt(norm) if norm > 0 else 1.0
 
-    def run(self, now: Iterate, n_steps: int) -> tuple[Candidate, Candidate]:
-        """Make steps from `now`, which is changed, and return the last point and the average point."""
+    def run(self, now: Iterate, n_steps: int, end: float) -> tuple[Candidate, Candidate]:
+        """Make steps from `now`, which is changed, and return the last point and the average point.
+
+        At the time `end` of the monotonic clock there are no more, but a few there always are.
+        """
         if now.step == 0.0:
             now.step = self._first_step()
         scores, moments = self._scores(now.coef), self._moments(now.dual)
@@ -198,6 +215,8 @@ class SaddleSolver:
                 moment_sum[:] = 0.0
             else:
                 now.last_gap = gap
+            if time.monotonic() >= end:
+                break
         return last, average
 
     def _advance(

@@ -7,6 +7,8 @@ worker anywhere opens the shard it is told.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -73,9 +75,7 @@ class Priced:
     masks: NDArray[np.uint8]
 
 
-def price_constraints(
-    dataset: Dataset, weights: Weights, n_best: int, room: int, engine: Engine
-) -> Priced:
+def price_constraints(dataset: Dataset, weights: Weights, n_best: int, room: int, engine: Engine) -> Priced:
     """Price the constraints of every sample (function CONSTR), one pass over the shards.
 
     Parameters
@@ -133,8 +133,8 @@ def _price_shard(
     return Priced(float(values.max()), best + dataset.base[shard], values[best], masks)
 
 
-Matrix = NDArray[np.float64] | scipy.sparse.csr_array
-"""Values of ψ, samples in rows: dense or sparse, both of which know ``@`` and the choice of rows."""
+Matrix = Any
+"""Values of ψ, samples in rows: an array or a csr_array, which both know ``@`` and the choice of rows."""
 
 
 def gather_samples(
@@ -160,11 +160,7 @@ def gather_samples(
     engine : Engine
     """
     bounds = np.searchsorted(samples, dataset.base)
-    wanted = [
-        (s, samples[lo:hi] - dataset.base[s])
-        for s, (lo, hi) in enumerate(zip(bounds[:-1], bounds[1:], strict=True))
-        if hi > lo
-    ]
+    wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, (lo, hi) in enumerate(pairwise(bounds)) if hi > lo]
     pieces = [rows for _, rows in engine.map(_gather_shard, wanted, dataset, expectations.features, room)]
     matrix = scipy.sparse.vstack(pieces, format="csr") if pieces else _no_rows(len(expectations.features))
     scale = row_scale[samples].astype(np.float64)

@@ -25,6 +25,8 @@ class State:
     ----------
     samples : int64 array
         Samples in the working set.
+    features : int64 array
+        Features of ψ in the working set of the first-order steps, increasing.
     iterate : Iterate
         Of the first-order steps.
     sets : WorkingSets
@@ -43,6 +45,7 @@ class State:
     """
 
     samples: NDArray[np.int64]
+    features: NDArray[np.int64]
     iterate: Iterate
     sets: WorkingSets
     coef: NDArray[np.float64]
@@ -58,7 +61,11 @@ class State:
     def save(self, checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
         """Save the state of the run described by `run`."""
         meta: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
-        arrays: dict[str, NDArray[Any]] = {"working_samples": self.samples, "coef": self.coef}
+        arrays: dict[str, NDArray[Any]] = {
+            "working_samples": self.samples,
+            "working_features": self.features,
+            "coef": self.coef,
+        }
         iterate = {}
         for f in fields(Iterate):
             value = getattr(self.iterate, f.name)
@@ -86,7 +93,9 @@ class State:
         if saved is None:
             return None
         meta, arrays = saved
-        kept = {n.removeprefix("iterate."): a for n, a in arrays.items() if n.startswith("iterate.")}
+        kept: dict[str, Any] = {
+            n.removeprefix("iterate."): a for n, a in arrays.items() if n.startswith("iterate.")
+        }
         sets = WorkingSets(n_classes)
         for name in _LISTS:
             setattr(sets, name, arrays[f"sets.{name}"])
@@ -94,7 +103,12 @@ class State:
             sets.basis = Basis(arrays["basis.constraints"], arrays["basis.rows"])
         scalars = {name: meta[name] for name in _SCALARS}
         return cls(
-            arrays["working_samples"], Iterate(**kept, **meta["iterate"]), sets, arrays["coef"], **scalars
+            arrays["working_samples"],
+            arrays["working_features"],
+            Iterate(**kept, **meta["iterate"]),
+            sets,
+            arrays["coef"],
+            **scalars,
         )
 
 
