@@ -19,20 +19,26 @@ _FEW = 24
 
 
 @njit(cache=True, nogil=True)
-def _threshold(values, ordered, total):
-    """Return θ with ``Σ max(values − θ, 0) = total``; `ordered` is room for a copy."""
+def _sort(values, ordered):
+    """Write the values into `ordered` in rising order."""
     n = values.shape[0]
-    if n <= _FEW:
-        for k in range(n):
-            value = values[k]
-            at = k
-            while at > 0 and ordered[at - 1] > value:
-                ordered[at] = ordered[at - 1]
-                at -= 1
-            ordered[at] = value
-    else:
+    if n > _FEW:
         ordered[:] = values
         ordered.sort()
+        return
+    for k in range(n):
+        value = values[k]
+        at = k
+        while at > 0 and ordered[at - 1] > value:
+            ordered[at] = ordered[at - 1]
+            at -= 1
+        ordered[at] = value
+
+
+@njit(cache=True, nogil=True)
+def _threshold(ordered, total):
+    """Return θ with ``Σ max(v − θ, 0) = total`` for values in rising order."""
+    n = ordered.shape[0]
     theta = ordered[n - 1] - total
     for size in range(2, n + 1):
         value = ordered[n - size]
@@ -43,18 +49,32 @@ def _threshold(values, ordered, total):
 
 
 @njit(cache=True, nogil=True)
-def subset_values(scores: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+def subset_values(
+    scores: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    values: NDArray[np.float64],
+    largest: NDArray[np.float64],
+) -> None:
     """Find the value of the best label subset of every sample, eq. (16), in O(K log K).
 
     Parameters
     ----------
     scores : float64 array of shape (n_samples, n_classes)
+    scales : float64 array of shape (n_scales,)
+        Positive factors of the scores: points on the ray through μ.
     values : float64 array of shape (n_samples,)
         Overwritten with ``max over C of (Σ_{y in C} scores[i, y] − 1) / |C|``.
+    largest : float64 array of shape (n_scales,)
+        Overwritten with the largest value over all samples, φ, of the scores times each factor.
     """
     ordered = np.empty(scores.shape[1])
+    largest[:] = -np.inf
     for i in range(scores.shape[0]):
-        values[i] = _threshold(scores[i], ordered, 1.0)
+        _sort(scores[i], ordered)
+        values[i] = _threshold(ordered, 1.0)
+        for k in range(scales.shape[0]):
+            # The subset of scaled scores is that of the scores themselves with another total.
+            largest[k] = max(largest[k], scales[k] * _threshold(ordered, 1.0 / scales[k]))
 
 
 @njit(cache=True, nogil=True)
@@ -70,7 +90,8 @@ def subset_masks(scores: NDArray[np.float64], masks: NDArray[np.uint8]) -> None:
     ordered = np.empty(scores.shape[1])
     masks[:] = 0
     for i in range(scores.shape[0]):
-        theta = _threshold(scores[i], ordered, 1.0)
+        _sort(scores[i], ordered)
+        theta = _threshold(ordered, 1.0)
         for c in range(scores.shape[1]):
             if scores[i, c] > theta:
                 masks[i, c >> 3] |= np.uint8(1 << (c & 7))
@@ -104,7 +125,8 @@ def project_dual(points: NDArray[np.float64], sigma: float, start: float, caps: 
     ordered = np.empty(n_classes)
     largest = -np.inf
     for i in range(n_samples):
-        caps[i] = _threshold(points[i], ordered, sigma)
+        _sort(points[i], ordered)
+        caps[i] = _threshold(ordered, sigma)
         largest = max(largest, caps[i])
     t = start if start < largest else largest - 1.0
     for _ in range(100):

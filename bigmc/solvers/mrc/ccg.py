@@ -30,7 +30,7 @@ from bigmc.solvers.mrc.plan import MinimaxPlan, plan_memory
 from bigmc.solvers.mrc.restricted import WorkingSets
 from bigmc.solvers.mrc.rows import WorkingRows
 from bigmc.solvers.mrc.saddle import Candidate, Iterate, SaddleProblem, SaddleSolver
-from bigmc.solvers.mrc.scan import Priced, Weights, is_dense, price_constraints
+from bigmc.solvers.mrc.scan import SCALES, Priced, Weights, is_dense, price_constraints
 from bigmc.solvers.mrc.state import State
 from bigmc.store.dataset import Dataset
 
@@ -355,14 +355,16 @@ class _Loop:
         return moments
 
     def _scan(self, coef: NDArray[np.float64], n_best: int) -> Priced:
-        """Price all samples at μ, which gives its upper bound, and keep μ if it is the best."""
+        """Price all samples at μ, which gives upper bounds along its ray, and keep the best point."""
         state = self.state
         weights = Weights.of(self._expected, coef)
         priced = price_constraints(self._dataset, weights, n_best, self._plan.room, self._engine)
         state.n_scans += 1
-        upper = upper_bound(self._expected, self.lam, coef, priced.phi)
-        if upper < state.upper:
-            state.upper, state.coef = upper, coef.copy()
+        linear = upper_bound(self._expected, self.lam, coef, 0.0) - 1.0
+        uppers = 1.0 + SCALES * linear + priced.phi
+        best = int(np.argmin(uppers))
+        if uppers[best] < state.upper:
+            state.upper, state.coef = float(uppers[best]), SCALES[best] * coef
         return priced
 
     def _n_steps(self) -> int:
@@ -409,7 +411,7 @@ def sample_by_hash(n_samples: int, count: int, seed: int) -> NDArray[np.int64]:
     """Choose samples by a hash of seed and number, increasing; with `count` of n or more, all of them."""
     if count >= n_samples:
         return np.arange(n_samples)
-    x = np.arange(n_samples, dtype=np.uint64) + np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
+    x = np.arange(n_samples, dtype=np.uint64) + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finaliser of splitmix64
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     x ^= x >> np.uint64(31)

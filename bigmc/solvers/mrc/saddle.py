@@ -266,8 +266,9 @@ class SaddleSolver:
     ) -> Candidate:
         problem = self._problem
         values = np.empty(len(scores))
-        subset_values(scores, values)
-        upper = 1.0 - np.vdot(problem.tau, coef) + values.max() + np.vdot(problem.lam, np.abs(coef))
+        phi = np.empty(1)
+        subset_values(scores, np.ones(1), values, phi)
+        upper = 1.0 - np.vdot(problem.tau, coef) + phi[0] + np.vdot(problem.lam, np.abs(coef))
         distance = np.abs(moments - problem.tau)
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = np.where(distance > 0, problem.lam / distance, np.inf)

@@ -22,6 +22,9 @@ from bigmc.model.scoring import LinearScorer
 from bigmc.solvers.mrc.expectations import Expectations
 from bigmc.store.dataset import Dataset
 
+#: Points on the ray through μ that a scan prices: the objective is convex there, and far from the optimum
+#: a shorter μ has a better bound.
+SCALES = np.array([1.0, 0.9, 0.7, 0.5, 0.3, 0.1, 0.03])
 #: Bytes kept of a column while rows are taken out of it.
 _GATHER_BYTES = 64
 #: Share of the values that are stored from which rows are kept as a dense array.
@@ -59,8 +62,8 @@ class Priced:
 
     Attributes
     ----------
-    phi : float
-        φ(μ), the largest value over all samples.
+    phi : float64 array of shape (n_scales,)
+        φ, the largest value over all samples, of μ times each of `SCALES`.
     samples : int64 array of shape (n_found,)
         Number of each sample in the dataset.
     values : float64 array of shape (n_found,)
@@ -69,7 +72,7 @@ class Priced:
         The subsets, see `bigmc.kernels.minimax.subset_masks`.
     """
 
-    phi: float
+    phi: NDArray[np.float64]
     samples: NDArray[np.int64]
     values: NDArray[np.float64]
     masks: NDArray[np.uint8]
@@ -99,7 +102,7 @@ def price_constraints(dataset: Dataset, weights: Weights, n_best: int, room: int
     samples, values = np.concatenate([f.samples for f in found]), np.concatenate([f.values for f in found])
     best = np.lexsort((samples, -values))[:n_best]
     masks = np.concatenate([f.masks for f in found])[best]
-    return Priced(max(f.phi for f in found), samples[best], values[best], masks)
+    return Priced(np.max([f.phi for f in found], axis=0), samples[best], values[best], masks)
 
 
 def _price_shard(
@@ -117,10 +120,15 @@ def _price_shard(
     )
     if not opened.n_rows:
         none = np.empty(0)
-        return Priced(-np.inf, none.astype(np.int64), none, np.empty((0, -(-n_classes // 8)), np.uint8))
+        return Priced(
+            np.full(len(SCALES), -np.inf),
+            none.astype(np.int64),
+            none,
+            np.empty((0, -(-n_classes // 8)), np.uint8),
+        )
     scores = scorer.shard(opened, room)
-    values = np.empty(len(scores))
-    subset_values(scores, values)
+    values, phi = np.empty(len(scores)), np.empty(len(SCALES))
+    subset_values(scores, SCALES, values, phi)
     if not np.isfinite(values).all():
         raise DataError("scores are not finite", "look for NaN, inf or huge values in the data")
     best = np.arange(len(values))
@@ -130,7 +138,7 @@ def _price_shard(
     best = best[np.lexsort((best, -values[best]))][:n_best]
     masks = np.empty((len(best), -(-n_classes // 8)), np.uint8)
     subset_masks(np.ascontiguousarray(scores[best]), masks)
-    return Priced(float(values.max()), best + dataset.base[shard], values[best], masks)
+    return Priced(phi, best + dataset.base[shard], values[best], masks)
 
 
 Matrix = Any
