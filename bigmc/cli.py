@@ -87,6 +87,13 @@ def ingest(
     ngrams: Annotated[str, typer.Option(help="Shortest and longest n-gram.")] = "1-2",
     analyzer: Annotated[str, typer.Option(help="word, char or char_wb.")] = "word",
     lowercase: Annotated[bool, typer.Option(help="Lowercase texts before hashing.")] = True,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Dense features become (x - mean) / deviation.")
+    ] = False,
+    fourier: Annotated[int, typer.Option(help="Turn dense features into so many random Fourier ones.")] = 0,
+    gamma: Annotated[
+        float | None, typer.Option(help="Of their Gaussian kernel; by default 1 / number of dense features.")
+    ] = None,
     weighting: Annotated[
         str | None,
         typer.Option(help="counts, binary, l2 or tfidf; by default l2 for hashed columns, else counts."),
@@ -119,6 +126,9 @@ def ingest(
             ngrams=_parse_ngrams(ngrams),
             analyzer=analyzer,
             lowercase=lowercase,
+            standardize=standardize,
+            fourier=fourier,
+            gamma=gamma,
             weighting=weighting,
             split=split,
             group=group,

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from bigmc.engine import Engine
-from bigmc.errors import BigmcError
+from bigmc.errors import BigmcError, DataError
+from bigmc.estimators.arrays import is_lazy
 from bigmc.estimators.base import Classifier
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
-from bigmc.model import MinimaxModel
+from bigmc.model import MinimaxModel, Model
 from bigmc.solvers import solve_minimax
 from bigmc.store.dataset import Dataset
+from bigmc.store.feature_map import FeatureMap, Moments, check_fourier
 
 
 class MinimaxRiskClassifier(LinearMixin, Classifier):
@@ -26,8 +31,8 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     Minimises ``1 − τᵀμ + φ(μ) + λᵀ|μ|``, the largest error probability over all distributions whose
     expectations of ``Φ(x, y) = e_y ⊗ ψ(x)`` are within ``λ = lambda0 s`` of their means τ over the training
     samples, s being their standard deviations (Bondugula, Mazuelas and Pérez, "Efficient large-scale
-    learning of minimax risk classifiers"). The features ψ are used as they are: give standardised ones, or
-    ingest with ``standardize`` and ``fourier``.
+    learning of minimax risk classifiers"). The features ψ of a dataset are used as they were ingested,
+    where `bigmc.ingest` has the same options ``standardize``, ``fourier`` and ``gamma``.
 
     Parameters
     ----------
@@ -46,6 +51,12 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         Most iterations.
     time_limit : float or None, default=None
         Seconds after which the best model so far is the result, which then depends on the machine.
+    standardize : bool, default=False
+        Dense arrays: features become ``(x − mean) / deviation``.
+    fourier : int, default=0
+        Dense arrays: features, standardised, become so many random Fourier features.
+    gamma : float or None, default=None
+        Of the kernel they approximate; None is 1 / number of features.
     deterministic : bool, default=True
         `predict` answers the class with the largest score; otherwise it draws from `predict_proba`.
     random_state : int, RandomState or None, default=0
@@ -96,6 +107,9 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         m_max: int = 400,
         k_max: int = 1000,
         time_limit: float | None = None,
+        standardize: bool = False,
+        fourier: int = 0,
+        gamma: float | None = None,
         deterministic: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         memory_limit: int | str | None = None,
@@ -110,6 +124,9 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         self.m_max = m_max
         self.k_max = k_max
         self.time_limit = time_limit
+        self.standardize = standardize
+        self.fourier = fourier
+        self.gamma = gamma
         self.deterministic = deterministic
         self.random_state = random_state
         self.memory_limit = memory_limit
@@ -125,6 +142,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             raise BigmcError(f"lambda0 is {self.lambda0!r}", "give a finite number of at least 0")
         if self.time_limit is not None:
             self._check_positive("time_limit")
+        check_fourier(self.fourier, self.gamma)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each sample: of the largest score, or drawn if not `deterministic`.
@@ -156,6 +174,45 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         scores = self._scores(X)
         model: MinimaxModel = self.model_
         return model.probabilities(scores)
+
+    def _dataset(self, X: Any, y: Any) -> Dataset:
+        """Return the dataset that arrays make, their features mapped."""
+        if not (self.standardize or self.fourier):
+            return super()._dataset(X, y)
+        self.check_params()
+        if is_lazy(X):
+            raise DataError("a dask array is mapped by ingest", "call bigmc.ingest(X, label=y, …)")
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        map = FeatureMap.fit(Moments.of(X), self.fourier, self.gamma, self._seed())
+        return Dataset.from_arrays(map.transform(X), y, features={"map": map.to_dict()})
+
+    def _labelled(self, X: Any, y: Any) -> Dataset:
+        if isinstance(X, Dataset) and (self.standardize or self.fourier):
+            raise DataError(
+                "the features of a dataset are made by ingest",
+                "give standardize and fourier to bigmc.ingest, and not here",
+            )
+        return super()._labelled(X, y)
+
+    def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
+        map = None if first else self._map
+        for chunk in super()._checked_chunks(X, first):
+            yield chunk if map is None else map.transform(chunk)
+
+    def _accept_sparse(self) -> str | bool:
+        return False if self.standardize or self.fourier else "csr"
+
+    @property
+    def _map(self) -> FeatureMap | None:
+        spec = self.model_.feature_spec
+        return FeatureMap.from_dict(spec["map"]) if "map" in spec else None
+
+    def _take(self, model: Model) -> Self:
+        super()._take(model)
+        if self._map is not None:
+            self.n_features_in_ = len(self._map.mean)
+        return self
 
     def _solve(self, dataset: Dataset, run: Run) -> MinimaxModel:
         solution = solve_minimax(

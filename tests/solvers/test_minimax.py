@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from minimax_instances import REFERENCES, digits, standardised, whole_program
 from sklearn.datasets import load_iris
 
 from bigmc.budget import MemoryLimitError
@@ -12,7 +13,6 @@ from bigmc.solvers.mrc.ccg import sample_by_hash
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from minimax_instances import REFERENCES, digits, standardised, whole_program
 
 LIMIT = 400_000_000
 
@@ -192,7 +192,7 @@ def test_a_linear_program_beyond_the_memory_limit_is_not_begun(monkeypatch):
 
 def test_a_memory_limit_that_cannot_work_is_refused_with_figures():
     rng = np.random.default_rng(0)
-    with pytest.raises(MemoryLimitError, match="expectations and coefficients .* give --memory"):
+    with pytest.raises(MemoryLimitError, match=r"expectations and coefficients .* give --memory"):
         solve(rng.normal(size=(300, 2000)), np.arange(300) % 100, memory_limit=33_000_000)
 
 
