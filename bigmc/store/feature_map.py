@@ -110,7 +110,8 @@ class FeatureMap:
         inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         standard = (np.asarray(values, np.float64) - np.array(self.mean)) * inverse
         if not self.fourier:
-            return standard.astype(np.float32)
+            single: NDArray[np.float32] = standard.astype(np.float32)
+            return single
         angles = standard @ self._frequencies
         waves: NDArray[np.float32] = np.empty((len(angles), self.fourier), np.float32)
         np.cos(angles, out=waves[:, : self.fourier // 2], casting="same_kind")
