@@ -3,12 +3,18 @@
 Blondel, Seki, Uehara (2013), with streaming added: the first pass updates every feature as its block
 comes by; every later pass computes the gradient of all features at fixed scores, which gives a
 certificate and the working set (features that have weights or violate the optimality conditions).
-Sweeps over the working set, held in memory, follow until its violation is a fraction of what the pass
-had found. A working set that does not fit is streamed block by block, with several sweeps per block.
+Sweeps over the working set, held in memory, and Newton steps over the features with weights follow until
+its violation is a fraction of what the pass had found. A working set that does not fit is streamed block
+by block, with several sweeps per block.
+
+Where all data is in memory the first pass updates nothing. The solver starts with the penalty at which
+all weights are zero and goes down to the one asked for, each optimum the start for the next: the features
+stay few all the way, where updating all at once would give weights to many that lose them again.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +49,9 @@ _INNER_SWEEPS = 1000
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
 _VISITS_PER_PASS = 5
 _SMALL_VISITS = 20_000_000
+#: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
+_STAGE_FACTOR = 5.0
+_STAGE_FRACTION = 0.5
 #: Sweeps over a loaded block when the working set is streamed.
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
@@ -181,7 +190,9 @@ def solve(
     try:
         state = State.load(checkpoint, run, problem.width) if checkpoint else None
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
-        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits)
+        sweeper = Sweeper(
+            problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes
+        )  # fmt: skip
         rounds = _Rounds(problem, source, plan, sweeper)
         certificate = rounds.run(state, tol, max_passes, checkpoint, run, progress)
     finally:
@@ -216,11 +227,11 @@ class _Rounds:
         progress: ProgressCallback,
     ) -> Certificate:
         """Go on from `state`, or start, until the gap or the number of passes is reached."""
-        if state is None:
+        if state is not None:
+            self.state = state
+        elif not self._source.keeps:
             self._first_pass()
             self._save(checkpoint, run)
-        else:
-            self.state = state
         read_before = self.state.bytes_read - self._source.bytes_read
         while True:
             self._rebuild()
@@ -230,7 +241,7 @@ class _Rounds:
             passes = self.state.nnz_read / self._total_nnz
             if certificate.gap <= tol or passes >= max_passes:
                 return certificate
-            self._improve(found)
+            self._improve(found, max_passes)
             self.state.bytes_read = read_before + self._source.bytes_read
             self._save(checkpoint, run)
 
@@ -274,7 +285,10 @@ class _Rounds:
             rows = state.coef.take(columns.features)
             violations = np.zeros(len(rows))
             for k in range(n_sweeps):
-                self._sweeper.sweep(columns, rows, violations, np.arange(len(rows)), state.n_iter + k)
+                everything = np.arange(len(rows))
+                self._sweeper.sweep(
+                    columns, rows, violations, everything, state.n_iter + k, self._problem.alpha
+                )
             if self._sweeper.fit_intercept:
                 improve_intercept(self._problem, state.intercept, 1)
             changed = rows.any(axis=1) | (state.coef.slots(columns.features) >= 0)
@@ -346,22 +360,50 @@ class _Rounds:
         total = int(max_passes) if np.isfinite(max_passes) else 0
         progress(Progress("train", int(entry["n_passes"]), total, "passes", entry))
 
-    def _improve(self, found: GradientPass) -> None:
+    def _improve(self, found: GradientPass, max_passes: float) -> None:
         """Sweep over the working set: in memory if it fits, else as it streams by."""
         state, source = self.state, self._source
+        alpha, target = self._problem.alpha, _INNER_FRACTION * found.violation
         held = found.columns
         if held is None:
             held = self._gather(found)
         if held is None:
             self._stream(source.holding(found.features), _STREAMED_SWEEPS)
             return
+        if source.keeps:
+            alpha = self._next_alpha(found.largest_norm, max_passes)
+            if alpha > self._problem.alpha:
+                target = _STAGE_FRACTION * alpha
+                held = self._above(found, held, alpha)
         changes, n_sweeps = self._sweeper.sweep_until(
-            held, state.coef, state.intercept, _INNER_FRACTION * found.violation, _INNER_SWEEPS, state.n_iter
+            held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter
         )
         state.n_iter += n_sweeps
         self._set_coef(state.coef.updated(changes))
         state.in_memory = True
         self._held = held
+
+    def _next_alpha(self, largest_norm: float, max_passes: float) -> float:
+        """Return the weight of the penalty of this round: it falls evenly to the one asked for."""
+        state, alpha = self.state, self._problem.alpha
+        state.top = state.top or max(largest_norm, alpha)
+        n_stages = math.ceil(math.log(state.top / alpha) / math.log(_STAGE_FACTOR))
+        n_stages = min(n_stages, max(0, math.ceil(max_passes) - 2) if np.isfinite(max_passes) else n_stages)
+        state.stage += 1
+        left = max(0, n_stages - state.stage)
+        return alpha * (state.top / alpha) ** (left / n_stages) if left else alpha
+
+    def _above(self, found: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
+        """Return the columns of a pass that have weights or get some at a larger penalty."""
+        wanted = self.state.coef.slots(found.features) >= 0
+        wanted |= found.violations > alpha - self._problem.alpha
+        chosen = []
+        for columns in held:
+            start = int(np.searchsorted(found.features, columns.features[0]))
+            here = np.flatnonzero(wanted[start : start + len(columns.features)])
+            if len(here):
+                chosen.append(columns.choose(here))
+        return chosen
 
     def _gather(self, found: GradientPass) -> list[Columns] | None:
         """Read the features with weights and the worst violators into the room there is, if it does."""

@@ -17,6 +17,8 @@ _SMALL_SCORES = 4 << 20
 _LARGEST_BLOCK = 64 << 20
 #: Most bytes of the weights of one block during the first pass, where every column may get some.
 _BLOCK_COEF = 32 << 20
+#: Share of the room for columns that goes to the copy of them in row order.
+_NEWTON_SHARE = 0.4
 #: Stacks of threads, compressed chunks being decoded, results of parts.
 _WORKSPACE = 8 << 20
 
@@ -41,6 +43,8 @@ class SolverPlan:
         Most columns of one block.
     working_set_bytes : int
         Most bytes of the columns the inner solver works on (0 with `keep_blocks`).
+    newton_bytes : int
+        Most bytes of the samples in row order and what Newton steps make of them.
     """
 
     memory: Plan
@@ -50,6 +54,7 @@ class SolverPlan:
     block_bytes: int
     block_columns: int
     working_set_bytes: int
+    newton_bytes: int
 
 
 def plan_memory(
@@ -121,7 +126,9 @@ def plan_memory(
     working = n_features * (width * 8 + 48)
     everything = Plan.of(limit, [*items, ("scores", score_bytes), ("all blocks", held + working)])
     if block_bytes is None and everything.free >= 0:
-        return SolverPlan(everything, dtype, False, True, max(_LARGEST_BLOCK, held), block_columns, 0)
+        return SolverPlan(
+            everything, dtype, False, True, max(_LARGEST_BLOCK, held), block_columns, 0, everything.free
+        )
     smallest = widest * entry + 2 * n_shards * 8
     items.append(("weights of a block", 2 * min(n_features, block_columns) * coef_row))
     in_memory = Plan.of(limit, [*items, ("scores", score_bytes)])
@@ -132,4 +139,5 @@ def plan_memory(
     block_bytes = max(block_bytes, smallest)
     plan = Plan.of(limit, [*((i.name, i.n_bytes) for i in fixed.items), ("two blocks", 2 * block_bytes)])
     plan.check("training the sparse learner, with its scores in a file," if on_disk else "training")
-    return SolverPlan(plan, dtype, on_disk, False, block_bytes, block_columns, plan.free)
+    newton = int(_NEWTON_SHARE * plan.free)
+    return SolverPlan(plan, dtype, on_disk, False, block_bytes, block_columns, plan.free - newton, newton)

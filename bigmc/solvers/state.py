@@ -30,6 +30,10 @@ class State:
         Decoded bytes read from the shards so far.
     in_memory : bool
         The columns with weights were in memory at the end of the round.
+    stage : int
+        Larger penalties that were gone through already, on the way to the one asked for.
+    top : float
+        Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
     """
@@ -41,6 +45,8 @@ class State:
     nnz_read: int = 0
     bytes_read: int = 0
     in_memory: bool = False
+    stage: int = 0
+    top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
 
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
@@ -51,6 +57,8 @@ class State:
             "nnz_read": self.nnz_read,
             "bytes_read": self.bytes_read,
             "in_memory": self.in_memory,
+            "stage": self.stage,
+            "top": self.top,
             "history": self.history,
         }
         arrays = {
@@ -83,5 +91,7 @@ class State:
             int(meta["nnz_read"]),
             int(meta["bytes_read"]),
             bool(meta["in_memory"]),
+            int(meta["stage"]),
+            float(meta["top"]),
             list(meta["history"]),
         )
