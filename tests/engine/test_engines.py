@@ -104,7 +104,7 @@ class TestDaskEngine(EngineContract):
 
     def test_an_address_where_nobody_answers(self, monkeypatch):
         monkeypatch.setattr("bigmc.engine.dask._TIMEOUT", 0.3)
-        with pytest.raises(BigmcError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+        with pytest.raises(BigmcError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
             DaskEngine("tcp://127.0.0.1:9")
 
     def test_a_lost_worker_costs_a_computation_only(self, client, tmp_path):
