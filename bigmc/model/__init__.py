@@ -3,6 +3,7 @@
 from bigmc.model.archive import FORMAT_VERSION
 from bigmc.model.kinds import KINDS, load_model, verify_model
 from bigmc.model.linear import LinearModel
+from bigmc.model.minimax import MinimaxModel
 from bigmc.model.record import Model
 from bigmc.model.room import divide
 from bigmc.model.scoring import LinearScorer, Scorer
@@ -12,6 +13,7 @@ __all__ = [
     "KINDS",
     "LinearModel",
     "LinearScorer",
+    "MinimaxModel",
     "Model",
     "Scorer",
     "divide",
