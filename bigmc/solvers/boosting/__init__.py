@@ -1,0 +1,1 @@
+"""MultiBoost^cw: boosting by column generation with learners of each class's own (Lin et al. 2012)."""
