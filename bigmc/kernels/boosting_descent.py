@@ -375,12 +375,28 @@ def weigh(scores, labels, weights, u):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def ray_loss(margins_here, margins_step, weights, at):
-    """Return ``sum v exp(-(g + at d))`` and its first two derivatives along `at`."""
-    value = slope = bend = 0.0
-    for k in range(margins_here.shape[0]):
-        mu = weights[k] * np.exp(-(margins_here[k] + at * margins_step[k]))
-        value += mu
-        slope -= mu * margins_step[k]
-        bend += mu * margins_step[k] * margins_step[k]
-    return value, slope, bend
+def add_ray(scores, step, labels, weights, at, out):
+    """Add ``sum v exp(-(gamma + at delta))`` over all pairs and its two derivatives along `at` to `out`.
+
+    Parameters
+    ----------
+    scores, step : float64 arrays of shape (n_classes, at least n_rows)
+        Scores, and how they change along the ray; ``gamma`` and ``delta`` are their margins.
+    labels : int32 array of shape (n_rows,)
+    weights : float64 array of shape (n_rows,)
+    at : float64 array of shape (n_points,)
+    out : float64 array of shape (n_points, 3)
+    """
+    for i in range(labels.shape[0]):
+        y = labels[i]
+        if weights[i] <= 0.0:
+            continue
+        for c in range(scores.shape[0]):
+            if c != y:
+                margin = scores[y, i] - scores[c, i]
+                delta = step[y, i] - step[c, i]
+                for k in range(at.shape[0]):
+                    mu = weights[i] * np.exp(-(margin + at[k] * delta))
+                    out[k, 0] += mu
+                    out[k, 1] -= mu * delta
+                    out[k, 2] += mu * delta * delta

@@ -1,0 +1,264 @@
+"""The restricted master problem: the weights of the learners found so far, by fast coordinate descent.
+
+``P(w) = ||w||_1 + r sum_i v_i sum_y exp(-gamma_iy)``, ``w >= 0``, ``r = C / (sum_i v_i (K - 1))`` (Lin et
+al. 2012, equation 7, with a weight v for every sample). The state is the matrix u of the dual weights;
+it is rebuilt from the weights before every pass, so nothing drifts and nothing else needs saving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.boosting_cuts import LANES
+from bigmc.kernels.boosting_descent import fold, gather, weigh
+from bigmc.solvers.boosting.responses import Responses
+
+#: Rows whose scores are worked out together; whole words.
+_TILE_ROWS = 8192
+#: Newton steps of the joint step, and the part of the way to the nearest bound it may go.
+_RAY_STEPS = 30
+
+
+@dataclass
+class ClassLearners:
+    """Learners of one class.
+
+    Attributes
+    ----------
+    slots : int64 array of shape (n_learners,)
+        Their answers.
+    signs : int8 array of shape (n_learners,)
+        -1 for the opposite of the answer.
+    weights : float64 array of shape (n_learners,)
+    working : bool array of shape (n_learners,)
+        Whether the descent visits them; the others wait in the pool.
+    """
+
+    slots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    signs: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    working: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+
+    def add(self, slots: Any, signs: Any, weights: Any = 0.0) -> None:
+        """Append learners; those with weight are worked on."""
+        slots = np.asarray(slots, np.int64)
+        weights = np.broadcast_to(np.asarray(weights, np.float64), slots.shape)
+        self.slots = np.concatenate([self.slots, slots])
+        self.signs = np.concatenate([self.signs, np.asarray(signs, np.int8)])
+        self.weights = np.concatenate([self.weights, weights])
+        self.working = np.concatenate([self.working, weights > 0])
+
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        """Drop the other learners."""
+        self.slots, self.signs = self.slots[kept], self.signs[kept]
+        self.weights, self.working = self.weights[kept], self.working[kept]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the weights stand.
+
+    Attributes
+    ----------
+    objective : float
+        P.
+    mass, load : float
+        ``sum lambda`` and ``sum lambda gamma`` with ``lambda = r v exp(-gamma)``.
+    held_loss, held_error : float
+        Mean of ``log(1 + sum_y exp(-gamma))``, and share of wrong ones, of the samples held out; NaN
+        without any.
+    """
+
+    objective: float
+    mass: float
+    load: float
+    held_loss: float
+    held_error: float
+
+    def lower_bound(self, sigma: float) -> float:
+        """Return a lower bound of the optimum over all learners whose scores are at most `sigma`.
+
+        Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is taken.
+        """
+        if self.mass <= 0:
+            return 0.0
+        log_s = self.load / self.mass
+        if sigma > 0:
+            log_s = min(-np.log(sigma), log_s)
+        s = np.exp(log_s)
+        return float(s * (self.mass + self.load) - s * self.mass * log_s)
+
+
+class Master:
+    """Weights, their dual matrix, and the descent.
+
+    Parameters
+    ----------
+    responses : Responses
+        Answers of the learners.
+    n_classes : int
+    sample_weight : float64 array of shape (n_samples,)
+        Negative for samples held out.
+    C : float
+    dtype : numpy.dtype
+        Of u and t.
+    seed : int
+        Orders the visits.
+
+    Attributes
+    ----------
+    classes : list of ClassLearners
+    u : array of shape (n_samples, width)
+        Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the own class; the classes are padded.
+    r : float
+    n_sweeps : int
+        Sweeps over one class's learners so far; with the seed it fixes every order to come.
+    """
+
+    def __init__(
+        self,
+        responses: Responses,
+        n_classes: int,
+        sample_weight: NDArray[np.float64],
+        C: float,
+        dtype: np.dtype[Any],
+        seed: int,
+    ) -> None:
+        self.responses = responses
+        self.labels = responses.labels
+        self.n_classes = n_classes
+        self.classes = [ClassLearners() for _ in range(n_classes)]
+        self.r = C / (float(sample_weight[sample_weight > 0].sum()) * (n_classes - 1))
+        self.n_sweeps = 0
+        self._seed = seed
+        self._weight = sample_weight
+        self.u = np.empty((len(self.labels), -(-n_classes // LANES) * LANES), dtype)
+        self._t = np.zeros(responses.n_padded, dtype)
+        self._before = np.empty(responses.n_padded, dtype)
+
+    @property
+    def norm(self) -> float:
+        """``||w||_1``."""
+        return float(sum(learners.weights.sum() for learners in self.classes))
+
+    @property
+    def n_learners(self) -> int:
+        """Learners with weight."""
+        return sum(int(np.count_nonzero(learners.weights)) for learners in self.classes)
+
+    def _weighted(self) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64]]:
+        """Return slots, signs and classes of all learners."""
+        classes = np.repeat(np.arange(self.n_classes), [len(x.slots) for x in self.classes])
+        slots = np.concatenate([x.slots for x in self.classes])
+        return slots, np.concatenate([x.signs for x in self.classes]), classes
+
+    def _scores(self, weights: NDArray[np.float64], first: int, stop: int) -> NDArray[np.float64]:
+        """Return the scores of some samples under the given weights, shape (n_classes, padded rows)."""
+        slots, signs, classes = self._weighted()
+        used = np.flatnonzero(weights)
+        scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
+        self.responses.add_scores(slots[used], signs[used], classes[used], weights[used], first, scores)
+        return scores
+
+    def _tiles(self) -> list[tuple[int, int]]:
+        n = len(self.labels)
+        return [(first, min(first + _TILE_ROWS, n)) for first in range(0, n, _TILE_ROWS)]
+
+    def rebuild(self, engine: Engine) -> Point:
+        """Make u of the weights, and add up what the bounds need, all in float64."""
+        weights = np.concatenate([x.weights for x in self.classes])
+
+        def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
+            first, stop = tile
+            scores = self._scores(weights, first, stop)
+            sums: tuple[float, float, float, int, int] = weigh(
+                scores, self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
+            )
+            return sums
+
+        total = np.zeros(5)
+        for _, sums in engine.map(work, self._tiles()):
+            total += sums
+        mass, load, held = self.r * total[0], self.r * total[1], total[4]
+        held_loss, held_error = (total[2] / held, total[3] / held) if held else (np.nan, np.nan)
+        return Point(self.norm + mass, mass, load, float(held_loss), float(held_error))
+
+    def improve(self, tolerance: float, max_rounds: int, max_sweeps: int, per_round: int = 1) -> int:
+        """Generate columns from the pool and descend, until neither violates optimality by more.
+
+        Every round takes, class by class, the pool's best learner into work (the sweep over new columns
+        in order), then visits all learners at work in random order.
+
+        Parameters
+        ----------
+        tolerance : float
+            Violation to reach.
+        max_rounds : int
+        max_sweeps : int
+            Sweeps of each class per round, the one over the new learners included (tau_max): 1 is the
+            stage-wise variant.
+        per_round : int
+            Learners that may enter per class and round.
+
+        Returns
+        -------
+        int
+            Learners that entered.
+        """
+        entered = 0
+        for _ in range(max_rounds):
+            worst = 0.0
+            for c, learners in enumerate(self.classes):
+                if not len(learners.slots):
+                    continue
+                gather(c, self.u, self.labels, self._t, self._before)
+                new, violation = self._enter(c, learners, tolerance, per_round)
+                entered += len(new)
+                worst = max(worst, violation, self._sweep(c, learners, new, 0.0))
+                for _ in range(1, max_sweeps):
+                    order = np.random.default_rng([self._seed, self.n_sweeps]).permutation(
+                        np.flatnonzero(learners.working)
+                    )
+                    self.n_sweeps += 1
+                    met = self._sweep(c, learners, order, tolerance)
+                    worst = max(worst, met)
+                    if met <= tolerance:
+                        break
+                fold(c, self._t, self._before, self.labels, self.u)
+            if worst <= tolerance:
+                break
+        return entered
+
+    def _enter(
+        self, c: int, learners: ClassLearners, tolerance: float, most: int
+    ) -> tuple[NDArray[np.int64], float]:
+        """Take the pool's best learners into work; return their positions and the largest violation."""
+        pool = np.flatnonzero(~learners.working)
+        if not len(pool):
+            return pool, 0.0
+        scores = self.responses.scores(c, learners.slots[pool], learners.signs[pool], self.r, self._t)
+        best = np.argsort(-scores, kind="stable")[:most]
+        new = pool[best[scores[best] > 1.0 + tolerance]]
+        learners.working[new] = True
+        return new, float(scores[best[0]]) - 1.0
+
+    def _sweep(
+        self, c: int, learners: ClassLearners, order: NDArray[np.int64], tolerance: float
+    ) -> float:
+        if not len(order):
+            return 0.0
+        return self.responses.sweep(
+            c, learners.slots, learners.signs, order, tolerance, self.r, self._t, learners.weights
+        )
+
+    def prune(self) -> None:
+        """Drop the learners without weight, and the answers nobody needs any more."""
+        for learners in self.classes:
+            learners.keep(learners.weights > 0)
+            learners.working[:] = True
+        self.responses.keep(slot for learners in self.classes for slot in learners.slots.tolist())
