@@ -29,7 +29,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "bigmc.estimators" if name == "SparseClassifier" else "bigmc.api"
+    home = "bigmc.estimators" if name.endswith("Classifier") else "bigmc.api"
     return getattr(import_module(home), name)
 
 

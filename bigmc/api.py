@@ -146,11 +146,12 @@ def load_model(path: str | Path) -> Any:
     Raises
     ------
     ModelError
-        If it is no model, damaged or of another version.
+        If it is no model, damaged or of another version or kind.
     """
-    from bigmc.estimators import SparseClassifier
+    from bigmc.estimators import LEARNERS
 
-    return SparseClassifier.from_model(_load(path))
+    model = _load(path)
+    return LEARNERS[model.kind].from_model(model)
 
 
 def train(
@@ -171,8 +172,8 @@ def train(
 
     Parameters
     ----------
-    learner : {"sparse"}
-        Which learner.
+    learner : str
+        Name of a learner in `bigmc.estimators.LEARNERS`, such as ``"sparse"``.
     dataset : path or Dataset
         Data on disk.
     to : path
@@ -192,9 +193,10 @@ def train(
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``.
     """
     from bigmc import training
+    from bigmc.estimators import LEARNERS
 
-    if learner not in training.LEARNERS:
-        known = ", ".join(training.LEARNERS)
+    if learner not in LEARNERS:
+        known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
     return training.train(
         learner,

@@ -35,6 +35,9 @@ Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
 ]
+TrainData = Annotated[Path, typer.Argument(metavar="DATASET", help="Dataset.", show_default=False)]
+NewModel = Annotated[Path, typer.Option("--to", help="Model to make.", show_default=False)]
+TrainSplit = Annotated[str, typer.Option("--split", help="Split to train on.")]
 OnBadRow = Annotated[
     Literal["fail", "quarantine"],
     typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside."),
@@ -146,9 +149,9 @@ def verify(path: Annotated[Path, typer.Argument(help="Dataset or model.")], as_j
 
 @train_app.command("sparse")
 def train_sparse(
-    dataset: Annotated[Path, typer.Argument(help="Dataset.")],
-    to: Annotated[Path, typer.Option("--to", help="Model to make.", show_default=False)],
-    split: Annotated[str, typer.Option(help="Split to train on.")] = "train",
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
     loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
     penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
@@ -163,9 +166,7 @@ def train_sparse(
     as_json: Json = False,
 ) -> None:
     """Train the ℓ1/ℓ2-regularised sparse linear classifier."""
-    from bigmc import api
-
-    options: dict[str, Any] = {
+    options = {
         "alpha": alpha,
         "loss": loss,
         "penalty": penalty,
@@ -176,9 +177,27 @@ def train_sparse(
         "step": step,
         "random_state": seed,
     }
+    more = f"--max-passes (now {max_passes})"
+    _train("sparse", dataset, to, split, options, memory, threads, as_json, more)
+
+
+def _train(
+    learner: str,
+    dataset: Path,
+    to: Path,
+    split: str,
+    options: dict[str, Any],
+    memory: str | None,
+    threads: int | None,
+    as_json: bool,
+    more: str,
+) -> None:
+    """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
+    from bigmc import api
+
     with Screen() as screen:
         result = api.train(
-            "sparse",
+            learner,
             dataset,
             to,
             split=split,
@@ -191,7 +210,7 @@ def train_sparse(
         gap = result["certificate"]["gap"]
         print(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
-            f"the tolerance of {tol:g}; give a larger --max-passes (now {max_passes}) or --tol",
+            f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
             file=sys.stderr,
         )
     show(result, as_json)

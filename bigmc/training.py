@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bigmc import budget
 from bigmc.engine import Engine
 from bigmc.errors import DataError, ModelError
-from bigmc.estimators import SparseClassifier
+from bigmc.estimators import LEARNERS
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import load_model
 from bigmc.progress import ProgressCallback
@@ -31,16 +31,11 @@ from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.commit import exclusive, write_atomic
 from bigmc.store.dataset import Dataset
 
-LEARNERS = {"sparse": SparseClassifier}
-
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
 
 NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
-
-_HOW = ("memory_limit", "engine")
-"""Parameters that say how a model is computed, not which."""
 
 
 def train(
@@ -61,8 +56,7 @@ def train(
     estimator = LEARNERS[learner](**options, memory_limit=limit, engine=engine)
     estimator.check_params()
     samples = data[split]
-    params = {name: value for name, value in estimator.get_params().items() if name not in _HOW}
-    params |= {"learner": learner, "dataset": _identity(data), "split": split}
+    params = estimator.recorded_params() | {"learner": learner, "dataset": _identity(data), "split": split}
     work = target.with_name(target.name + ".wip")
     if target.is_dir():
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
@@ -77,7 +71,7 @@ def train(
                     estimator.fit_dataset(
                         samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work
                     )
-                names = _names(data, estimator.model_.features, limit // 16)
+                names = _names(data, estimator.model_.used_features, limit // 16)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)
     model = load_model(target)
@@ -88,7 +82,7 @@ def train(
         "converged": model.certificate["gap"] <= estimator.tol,
         "n_iter": model.n_iter,
         "n_passes": model.n_passes,
-        "n_nonzero_features": len(model.features),
+        "n_nonzero_features": len(model.used_features),
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
         "memory_limit_bytes": limit,

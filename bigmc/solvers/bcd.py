@@ -23,13 +23,14 @@ from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import objective
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate, balance
+from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.coefficients import Coefficients
 from bigmc.solvers.columns import BlockSource, Columns, cut_ranges
 from bigmc.solvers.gradient import GradientPass, gradient_pass
 from bigmc.solvers.intercept import improve_intercept
 from bigmc.solvers.plan import SolverPlan, plan_memory
 from bigmc.solvers.problem import Problem
-from bigmc.solvers.state import Checkpoint, State
+from bigmc.solvers.state import State
 from bigmc.solvers.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import ModelError
+from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.coefficients import Coefficients
-
-
-class Checkpoint(Protocol):
-    """Where the state is kept between runs; `save` must be atomic."""
-
-    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace what is kept."""
-        ...
-
-    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return what is kept, if anything."""
-        ...
 
 
 @dataclass
@@ -58,7 +46,6 @@ class State:
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
         """Save the state of the run described by `run`."""
         meta = {
-            "run": run,
             "lower": self.lower,
             "n_iter": self.n_iter,
             "nnz_read": self.nnz_read,
@@ -71,7 +58,7 @@ class State:
             "coef": self.coef.rows[:, : len(self.intercept)],
             "intercept": self.intercept,
         }
-        checkpoint.save(meta, arrays)
+        save_run(checkpoint, run, meta, arrays)
 
     @classmethod
     def load(cls, checkpoint: Checkpoint, run: dict[str, Any], width: int) -> State | None:
@@ -82,16 +69,10 @@ class State:
         ModelError
             If it belongs to a run with other data or parameters.
         """
-        saved = checkpoint.load()
+        saved = load_run(checkpoint, run)
         if saved is None:
             return None
         meta, arrays = saved
-        other = [name for name in run if meta["run"].get(name) != run[name]]
-        if other:
-            was = ", ".join(f"{name}={meta['run'].get(name)!r} (now {run[name]!r})" for name in other)
-            raise ModelError(
-                f"the checkpoint belongs to another run: {was}", "remove it or use its parameters"
-            )
         rows = np.zeros((len(arrays["features"]), width))
         rows[:, : arrays["coef"].shape[1]] = arrays["coef"]
         return cls(
