@@ -29,7 +29,8 @@ def _range_word(typing, codes, at, low, high):
             return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), places)
 
         inside = builder.and_(
-            builder.icmp_unsigned(">=", values, spread(low)), builder.icmp_unsigned("<=", values, spread(high))
+            builder.icmp_unsigned(">=", values, spread(low)),
+            builder.icmp_unsigned("<=", values, spread(high)),
         )
         return builder.bitcast(inside, ir.IntType(64))
 

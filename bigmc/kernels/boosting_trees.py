@@ -72,8 +72,7 @@ def split_nodes(
                             value += g * g / w
                         if mass - w > 0.0:
                             value += rest * rest / (mass - w)
-                    # Sums differ by their rounding from column to column; that is no better cut.
-                    if value > values[tree, node] + 1e-12 * mass:
+                    if value > values[tree, node]:
                         values[tree, node] = value
                         cuts[tree, node, 0] = feature
                         cuts[tree, node, 1] = b

@@ -20,8 +20,6 @@ from bigmc.solvers.boosting.responses import Responses
 
 #: Rows whose scores are worked out together; whole words.
 _TILE_ROWS = 8192
-#: Newton steps of the joint step, and the part of the way to the nearest bound it may go.
-_RAY_STEPS = 30
 
 
 @dataclass
@@ -151,19 +149,16 @@ class Master:
         """Learners with weight."""
         return sum(int(np.count_nonzero(learners.weights)) for learners in self.classes)
 
-    def _weighted(self) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64]]:
-        """Return slots, signs and classes of all learners."""
+    def weighted(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64], NDArray[np.float64]]:
+        """Return slots, signs, classes and weights of the learners with weight, class after class."""
         classes = np.repeat(np.arange(self.n_classes), [len(x.slots) for x in self.classes])
-        slots = np.concatenate([x.slots for x in self.classes])
-        return slots, np.concatenate([x.signs for x in self.classes]), classes
-
-    def _scores(self, weights: NDArray[np.float64], first: int, stop: int) -> NDArray[np.float64]:
-        """Return the scores of some samples under the given weights, shape (n_classes, padded rows)."""
-        slots, signs, classes = self._weighted()
+        weights = np.concatenate([x.weights for x in self.classes])
         used = np.flatnonzero(weights)
-        scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
-        self.responses.add_scores(slots[used], signs[used], classes[used], weights[used], first, scores)
-        return scores
+        slots = np.concatenate([x.slots for x in self.classes])[used]
+        signs = np.concatenate([x.signs for x in self.classes])[used]
+        return slots, signs, classes[used], weights[used]
 
     def _tiles(self) -> list[tuple[int, int]]:
         n = len(self.labels)
@@ -171,11 +166,12 @@ class Master:
 
     def rebuild(self, engine: Engine) -> Point:
         """Make u of the weights, and add up what the bounds need, all in float64."""
-        weights = np.concatenate([x.weights for x in self.classes])
+        learners = self.weighted()
 
         def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
             first, stop = tile
-            scores = self._scores(weights, first, stop)
+            scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
+            self.responses.add_scores(*learners, first, scores)
             sums: tuple[float, float, float, int, int] = weigh(
                 scores, self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
             )
@@ -184,11 +180,12 @@ class Master:
         total = np.zeros(5)
         for _, sums in engine.map(work, self._tiles()):
             total += sums
-        mass, load, held = self.r * total[0], self.r * total[1], total[4]
-        held_loss, held_error = (total[2] / held, total[3] / held) if held else (np.nan, np.nan)
-        return Point(self.norm + mass, mass, load, float(held_loss), float(held_error))
+        loss, load, held_loss, wrong, held = total.tolist()
+        mass = self.r * loss
+        held_loss, wrong = (held_loss / held, wrong / held) if held else (np.nan, np.nan)
+        return Point(self.norm + mass, mass, self.r * load, held_loss, wrong)
 
-    def improve(self, tolerance: float, max_rounds: int, max_sweeps: int, per_round: int = 1) -> int:
+    def improve(self, tolerance: float, max_rounds: int, max_sweeps: int) -> None:
         """Generate columns from the pool and descend, until neither violates optimality by more.
 
         Every round takes, class by class, the pool's best learner into work (the sweep over new columns
@@ -202,23 +199,14 @@ class Master:
         max_sweeps : int
             Sweeps of each class per round, the one over the new learners included (tau_max): 1 is the
             stage-wise variant.
-        per_round : int
-            Learners that may enter per class and round.
-
-        Returns
-        -------
-        int
-            Learners that entered.
         """
-        entered = 0
         for _ in range(max_rounds):
             worst = 0.0
             for c, learners in enumerate(self.classes):
                 if not len(learners.slots):
                     continue
                 gather(c, self.u, self.labels, self._t, self._before)
-                new, violation = self._enter(c, learners, tolerance, per_round)
-                entered += len(new)
+                new, violation = self._enter(c, learners, tolerance)
                 worst = max(worst, violation, self._sweep(c, learners, new, 0.0))
                 for _ in range(1, max_sweeps):
                     order = np.random.default_rng([self._seed, self.n_sweeps]).permutation(
@@ -232,24 +220,20 @@ class Master:
                 fold(c, self._t, self._before, self.labels, self.u)
             if worst <= tolerance:
                 break
-        return entered
 
-    def _enter(
-        self, c: int, learners: ClassLearners, tolerance: float, most: int
-    ) -> tuple[NDArray[np.int64], float]:
-        """Take the pool's best learners into work; return their positions and the largest violation."""
+    def _enter(self, c: int, learners: ClassLearners, tolerance: float) -> tuple[NDArray[np.int64], float]:
+        """Take the pool's best learner into work; return its position, if it has one, and its violation."""
         pool = np.flatnonzero(~learners.working)
         if not len(pool):
             return pool, 0.0
         scores = self.responses.scores(c, learners.slots[pool], learners.signs[pool], self.r, self._t)
-        best = np.argsort(-scores, kind="stable")[:most]
-        new = pool[best[scores[best] > 1.0 + tolerance]]
+        best = int(np.argmax(scores))
+        violation = float(scores[best]) - 1.0
+        new = pool[best : best + 1] if violation > tolerance else pool[:0]
         learners.working[new] = True
-        return new, float(scores[best[0]]) - 1.0
+        return new, violation
 
-    def _sweep(
-        self, c: int, learners: ClassLearners, order: NDArray[np.int64], tolerance: float
-    ) -> float:
+    def _sweep(self, c: int, learners: ClassLearners, order: NDArray[np.int64], tolerance: float) -> float:
         if not len(order):
             return 0.0
         return self.responses.sweep(

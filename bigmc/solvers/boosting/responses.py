@@ -66,6 +66,11 @@ class Responses(ABC):
         self._store(slot, answer)
         return slot
 
+    def keys_of(self, slots: NDArray[np.int64]) -> list[bytes]:
+        """Return the keys of slots in use."""
+        keys = {slot: key for key, slot in self._slots.items()}
+        return [keys[slot] for slot in slots.tolist()]
+
     def keep(self, slots: Iterable[int]) -> None:
         """Free all other slots."""
         kept = set(slots)
@@ -253,9 +258,7 @@ class RowResponses(Responses):
         buffer = np.empty(entries, np.int32)
         answers = []
         for low, high in ranges:
-            n = range_rows(
-                column, block.indptr, block.rows, block.codes, block.base, low, high, buffer
-            )
+            n = range_rows(column, block.indptr, block.rows, block.codes, block.base, low, high, buffer)
             answers.append(buffer[:n].copy())
         return answers
 
@@ -280,9 +283,7 @@ class RowResponses(Responses):
     ) -> float:
         """Update learners of class `c` in an order; return the largest violation met."""
         return float(
-            row_sweep(
-                self._starts, self._rows, slots, signs, self.labels, c, order, tolerance, r, t, weights
-            )
+            row_sweep(self._starts, self._rows, slots, signs, self.labels, c, order, tolerance, r, t, weights)
         )
 
     def add_scores(

@@ -12,7 +12,6 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting_cuts import (
     ABOVE,
     BELOW,
-    LANES,
     MISSING_ABOVE,
     MISSING_BELOW,
     add_histograms,
@@ -20,7 +19,7 @@ from bigmc.kernels.boosting_cuts import (
     find_cuts,
     merge_best,
 )
-from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock, equal_parts
+from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.responses import Responses
 
@@ -44,9 +43,7 @@ class Found(NamedTuple):
     signs : int8 array of shape (n_candidates,)
         -1 if the opposite of the learner is meant.
     sigma : float
-        Largest score over the family.
-    exact : bool
-        No learner of the family can have a larger one.
+        Largest score met.
     """
 
     learners: Learners
@@ -55,7 +52,6 @@ class Found(NamedTuple):
     places: NDArray[np.int64]
     signs: NDArray[np.int8]
     sigma: float
-    exact: bool
 
 
 class Search(Protocol):
@@ -63,9 +59,15 @@ class Search(Protocol):
 
     #: Passes over the data that one search takes.
     n_passes: int
+    #: No learner of the family has a larger score than the one reported.
+    exact: bool
 
-    def run(self, u: NDArray[Any], r: float) -> Found:
-        """Return the best learners under the dual weights ``r u``."""
+    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
+        """Return so many of the best learners of each class under the dual weights ``r u``."""
+        ...
+
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of learners found before."""
         ...
 
 
@@ -154,7 +156,7 @@ def scan_cuts(
                 lo, hi, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
             )
             find_cuts(
-                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, *totals,
+                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0], totals[1],
                 shape[0], rays, gini, hist, own, best.values, best.scores, best.places,
             )  # fmt: skip
             lo = hi
@@ -184,6 +186,13 @@ def cut_learner(feature: int, cut: int, kind: int) -> Learners:
     )
 
 
+def kind_of(learner: Learners) -> int:
+    """Return the kind of cut that `cut_learner` made a learner of."""
+    if not learner.leaf.all():
+        return BELOW if learner.leaf[0] else ABOVE
+    return MISSING_BELOW if learner.missing_below[0] else MISSING_ABOVE
+
+
 class CutSearch:
     """All cuts of all columns: exact, so that its largest score certifies.
 
@@ -192,41 +201,46 @@ class CutSearch:
     source : BinnedSource
     responses : Responses
     n_classes : int
-    n_best : int
-        Learners to find for each class.
     rays : bool
         Learners speak on one side of the cut only.
     engine : Engine
     """
 
     n_passes = 1
+    exact = True
 
     def __init__(
-        self,
-        source: BinnedSource,
-        responses: Responses,
-        n_classes: int,
-        n_best: int,
-        rays: bool,
-        engine: Engine,
+        self, source: BinnedSource, responses: Responses, n_classes: int, rays: bool, engine: Engine
     ) -> None:
         self._source, self._responses, self._engine = source, responses, engine
-        self._n_classes, self._n_best, self._rays = n_classes, n_best, rays
+        self._n_classes, self._rays = n_classes, rays
 
-    def run(self, u: NDArray[Any], r: float) -> Found:
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of learners found before: one pass."""
+        answers = [self._responses.everywhere()] * len(learners.feature)
+        features = learners.feature[:, 0]
+        for block in self._source.stream():
+            here = np.flatnonzero((features >= block.lo) & (features < block.hi))
+            for k in here[np.argsort(features[here], kind="stable")].tolist():
+                column = int(features[k]) - block.lo
+                codes = code_range(
+                    int(learners.cut[k, 0]), kind_of(learners.take(k)), int(block.bins.n_edges[column])
+                )
+                answers[k] = self._responses.of_ranges(block, column, [codes])[0]
+        return answers
+
+    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
         """Return the best learners under the dual weights ``r u``."""
-        labels, shape = self._responses.labels, (self._n_classes, self._n_best)
+        labels, shape = self._responses.labels, (self._n_classes, n_best)
         totals = sums_of(u, labels, self._engine)
         best = Best.none(*shape)
         for c in range(self._n_classes):
             best.values[c, 0], best.scores[c, 0] = abs(totals[0, c]), totals[0, c]
         answers: dict[tuple[int, int, int], NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
         for block in self._source.stream():
-            best.merge(
-                scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays)
-            )
+            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays))
             answers = self._answers(block, best, answers)
-        return self._found(best, answers, totals, u, r)
+        return self._found(best, answers, totals, r, u.dtype)
 
     def _answers(
         self, block: CodedBlock, best: Best, known: dict[tuple[int, int, int], NDArray[Any]]
@@ -249,8 +263,8 @@ class CutSearch:
         best: Best,
         answers: dict[tuple[int, int, int], NDArray[Any]],
         totals: NDArray[np.float64],
-        u: NDArray[Any],
         r: float,
+        dtype: np.dtype[Any],
     ) -> Found:
         order = {place: k for k, place in enumerate(answers)}
         learners = [Learners.constant(1) if place[0] < 0 else cut_learner(*place) for place in answers]
@@ -259,9 +273,9 @@ class CutSearch:
         scores = best.scores[classes, ranks]
         # Scores are sums over u as it is stored: what its rounding may hide counts as violation.
         largest = float((2.0 * totals[1] - totals[0]).max())
-        rounding = 0.5 * float(np.finfo(u.dtype).eps) * largest
+        rounding = 0.5 * float(np.finfo(dtype).eps) * largest
         sigma = r * (float(best.values.max(initial=0.0)) + rounding)
         return Found(
             Learners.joined([Learners.empty(1), *learners]), list(answers.values()), classes,
-            np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), sigma, True,
+            np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), sigma,
         )  # fmt: skip

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import ModelError
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.state import Checkpoint
+from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 
 
 class Stages:
@@ -123,7 +122,7 @@ class State:
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
         """Save the state of the run described by `run`."""
         meta = {name: value for name, value in vars(self).items() if name != "stages"}
-        checkpoint.save(meta | {"run": run}, self.stages.arrays())
+        save_run(checkpoint, run, meta, self.stages.arrays())
 
     @classmethod
     def load(cls, checkpoint: Checkpoint, run: dict[str, Any], depth: int) -> State | None:
@@ -134,15 +133,9 @@ class State:
         ModelError
             If it belongs to a run with other data or parameters.
         """
-        saved = checkpoint.load()
+        saved = load_run(checkpoint, run)
         if saved is None:
             return None
         meta, arrays = saved
-        its_run = meta.pop("run")
-        other = [name for name in run if its_run.get(name) != run[name]]
-        if other:
-            was = ", ".join(f"{name}={its_run.get(name)!r} (now {run[name]!r})" for name in other)
-            raise ModelError(
-                f"the checkpoint belongs to another run: {was}", "remove it or use its parameters"
-            )
+        del meta["run"]
         return cls(Stages.of_arrays(depth, arrays), **meta)

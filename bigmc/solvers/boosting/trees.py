@@ -17,6 +17,11 @@ from bigmc.solvers.boosting.learners import NOWHERE, Learners
 from bigmc.solvers.boosting.responses import BitResponses
 from bigmc.solvers.boosting.search import Best, Found, code_range, scan_cuts, sums_of
 
+#: Bytes of the nodes of samples that are worked on together to find the answers of trees again.
+_ANSWER_NODES = 32 << 20
+#: What a cut must gain, as part of the sum of ``|u|``.
+_LEAST_GAIN = 1e-12
+
 
 @dataclass
 class Level:
@@ -42,7 +47,9 @@ class Level:
         purity = np.divide(total * total, mass, out=np.zeros_like(mass), where=mass > 0)
         cuts = np.zeros((*total.shape, 3), np.int64)
         cuts[..., 0] = NOWHERE
-        return cls(np.abs(total) if last else purity, total.copy(), total.copy(), cuts)
+        # A cut must gain more than the rounding of the sums.
+        values = (np.abs(total) if last else purity) + _LEAST_GAIN * mass
+        return cls(values, total.copy(), total.copy(), cuts)
 
     def copy(self) -> Level:
         """Return a copy."""
@@ -63,30 +70,29 @@ class TreeSearch:
     source : BinnedSource
     responses : BitResponses
     n_classes : int
-    n_best : int
-        Trees of each class.
     depth : int
         Levels, at least 2.
     engine : Engine
     """
+
+    exact = False
 
     def __init__(
         self,
         source: BinnedSource,
         responses: BitResponses,
         n_classes: int,
-        n_best: int,
         depth: int,
         engine: Engine,
     ) -> None:
         self.n_passes = depth
         self._source, self._responses, self._engine = source, responses, engine
-        self._shape, self._depth = (n_classes, n_best), depth
+        self._n_classes, self._depth = n_classes, depth
 
-    def run(self, u: NDArray[Any], r: float) -> Found:
+    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
         """Return good trees under the dual weights ``r u``."""
-        classes, cuts, nodes = self._roots(u)
-        columns = np.ascontiguousarray(u[:, : self._shape[0]].T)
+        classes, cuts, nodes = self._roots(u, n_best)
+        columns = np.ascontiguousarray(u[:, : self._n_classes].T)
         levels = [cuts[:, np.newaxis]]
         last = None
         for depth in range(1, self._depth):
@@ -111,7 +117,7 @@ class TreeSearch:
         scores: NDArray[np.float64],
     ) -> Found:
         """Put together different trees, with the constant learner for every class."""
-        n_classes = self._shape[0]
+        n_classes = self._n_classes
         keys = trees.keys()
         first: dict[bytes, int] = {}
         for k, key in enumerate(keys):
@@ -129,20 +135,40 @@ class TreeSearch:
             np.concatenate([[place[keys[k]] for k in order], np.zeros_like(constants)]).astype(np.int64),
             np.concatenate([signs[order], np.tile([1, -1], n_classes)]).astype(np.int8),
             float(scores.max(initial=0.0)),
-            False,
         )
 
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of trees found before: a pass for every level of every so many trees."""
+        n_samples = len(self._responses.labels)
+        step = max(1, _ANSWER_NODES // n_samples)
+        found = []
+        spread = np.empty(n_samples, np.uint8)
+        for first in range(0, len(learners.feature), step):
+            trees = learners.take(slice(first, first + step))
+            nodes = np.zeros((len(trees.feature), n_samples), np.uint8)
+            for depth in range(self._depth):
+                level = slice(2**depth - 1, 2 ** (depth + 1) - 1)
+                cuts = np.stack([trees.feature, trees.cut, trees.missing_below], axis=2)[:, level]
+                above = np.zeros_like(nodes)
+                for block in self._source.stream():
+                    _route(block, cuts, nodes, above, spread)
+                for tree in range(len(nodes)):
+                    descend(above[tree], nodes[tree])
+            found += [self._responses.of_leaves(at, leaf) for at, leaf in zip(nodes, trees.leaf, strict=True)]
+        return found
+
     def _roots(
-        self, u: NDArray[Any]
+        self, u: NDArray[Any], n_best: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
         """Return class, cut and the samples' nodes of the best roots."""
         labels = self._responses.labels
         totals = sums_of(u, labels, self._engine)
-        best = Best.none(*self._shape)
+        shape = (self._n_classes, n_best)
+        best = Best.none(*shape)
         known: dict[tuple[int, int, int], NDArray[np.uint8]] = {}
         codes = np.empty(len(labels), np.uint8)
         for block in self._source.stream():
-            best.merge(scan_cuts(block, u, labels, totals, self._shape, self._engine, gini=True))
+            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, gini=True))
             wanted = sorted({tuple(place) for place in best.places[best.values > 0].tolist()})
             nodes = {place: known[place] for place in wanted if place in known}
             for place in wanted:
@@ -175,7 +201,6 @@ class TreeSearch:
         above = np.zeros_like(nodes)
         spread = np.empty(nodes.shape[1], np.uint8)
         for block in self._source.stream():
-            bins = block.bins
             start = best.copy()
 
             def work(part: tuple[int, int], block: CodedBlock = block, start: Level = start) -> Level:
@@ -194,17 +219,31 @@ class TreeSearch:
 
             for _, found in self._engine.map(work, block.parts()):
                 best.merge(found)
-            here = np.argwhere((best.cuts[..., 0] >= block.lo) & (best.cuts[..., 0] < block.hi))
-            features = best.cuts[here[:, 0], here[:, 1], 0]
-            for k in np.argsort(features, kind="stable"):
-                tree, node = here[k]
-                feature, cut, missing_below = best.cuts[tree, node]
-                j = _spread(block, int(feature) - block.lo, spread)
-                kind = MISSING_BELOW if missing_below else MISSING_ABOVE
-                route(spread, *code_range(int(cut), kind, int(bins.n_edges[j])), node, nodes[tree], above[tree])
+            _route(block, best.cuts, nodes, above, spread)
         for tree in range(len(classes)):
             descend(above[tree], nodes[tree])
         return best
+
+
+def _route(
+    block: CodedBlock,
+    cuts: NDArray[np.int64],
+    nodes: NDArray[np.uint8],
+    above: NDArray[np.uint8],
+    spread: NDArray[np.uint8],
+) -> None:
+    """Mark the samples that go above at the nodes that ask a column of a block; `spread` is room to work."""
+    here = np.argwhere((cuts[..., 0] >= block.lo) & (cuts[..., 0] < block.hi))
+    features = cuts[here[:, 0], here[:, 1], 0]
+    column = -1
+    for k in np.argsort(features, kind="stable"):
+        tree, node = here[k]
+        feature, cut, missing_below = cuts[tree, node].tolist()
+        if feature - block.lo != column:
+            column = _spread(block, feature - block.lo, spread)
+        kind = MISSING_BELOW if missing_below else MISSING_ABOVE
+        codes = code_range(cut, kind, int(block.bins.n_edges[column]))
+        route(spread, *codes, node, nodes[tree], above[tree])
 
 
 def _spread(block: CodedBlock, column: int, codes: NDArray[np.uint8]) -> int:
