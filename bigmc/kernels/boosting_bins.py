@@ -97,16 +97,19 @@ def _quantile_edges(sample, n_zeros, limit, edges):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def find_edges(lo, hi, indptr, data, n_samples, limit, room, edges, n_edges, missing):
+def find_edges(lo, hi, indptr, rows, data, base, counted, limit, room, edges, n_edges, missing):
     """Find the edges of columns ``lo`` to ``hi`` of a block.
 
     Parameters
     ----------
     lo, hi : int
     indptr : int64 array of shape (n_shards, n_columns + 1)
+    rows : uint16 array
     data : array
         Values of the entries; samples without one have the value 0.
-    n_samples : int
+    base : int64 array of shape (n_shards + 1,)
+    counted : bool array of shape (n_samples,)
+        Samples to look at.
     limit : int
         Most edges of a column, at most `MAX_EDGES`.
     room : int64 array of shape (n_columns + 1,)
@@ -117,20 +120,21 @@ def find_edges(lo, hi, indptr, data, n_samples, limit, room, edges, n_edges, mis
         Whether the column has NaN.
     """
     found = np.empty(limit + 2)
+    n_samples = np.count_nonzero(counted)
     for j in range(lo, hi):
-        n_entries = 0
-        for s in range(indptr.shape[0]):
-            n_entries += indptr[s, j + 1] - indptr[s, j]
-        n_found = 0
+        n_found = n_entries = 0
         missing[j] = False
-        if n_entries < n_samples:
-            n_found = _note(0.0, found, n_found, limit + 1)
         for s in range(indptr.shape[0]):
-            for x in data[indptr[s, j] : indptr[s, j + 1]]:
-                if x != x:
-                    missing[j] = True
-                elif n_found >= 0:
-                    n_found = _note(np.float64(x), found, n_found, limit + 1)
+            for k in range(indptr[s, j], indptr[s, j + 1]):
+                if counted[base[s] + rows[k]]:
+                    n_entries += 1
+                    x = np.float64(data[k])
+                    if x != x:
+                        missing[j] = True
+                    elif n_found >= 0:
+                        n_found = _note(x, found, n_found, limit + 1)
+        if n_entries < n_samples and n_found >= 0:
+            n_found = _note(0.0, found, n_found, limit + 1)
         own = edges[room[j] : room[j + 1]]
         if n_found >= 0:
             for k in range(n_found - 1):
@@ -139,14 +143,14 @@ def find_edges(lo, hi, indptr, data, n_samples, limit, room, edges, n_edges, mis
             continue
         stride = n_entries // _SAMPLE + 1
         sample = np.empty(n_entries // stride + 1, data.dtype)
-        n_taken = 0
-        at = 0
+        n_taken = at = 0
         for s in range(indptr.shape[0]):
-            for x in data[indptr[s, j] : indptr[s, j + 1]]:
-                if at % stride == 0 and x == x:
-                    sample[n_taken] = x
-                    n_taken += 1
-                at += 1
+            for k in range(indptr[s, j], indptr[s, j + 1]):
+                if counted[base[s] + rows[k]]:
+                    if at % stride == 0 and data[k] == data[k]:
+                        sample[n_taken] = data[k]
+                        n_taken += 1
+                    at += 1
         ordered = np.sort(sample[:n_taken])
         n_edges[j] = _quantile_edges(ordered, (n_samples - n_entries) / stride, limit, own)
 
@@ -188,3 +192,60 @@ def zero_codes(starts, edges, out):
     """Write the code of 0 in every column."""
     for j in range(out.shape[0]):
         out[j] = code_of(0.0, edges[starts[j] : starts[j + 1]])
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def encode_rows(indptr, indices, data, binary, features, starts, edges, codes):
+    """Write the codes of samples in row order, for the features a model asks.
+
+    Parameters
+    ----------
+    indptr : int64 array of shape (n_rows + 1,)
+    indices : int32 array
+        Feature of each entry.
+    data : array
+    binary : bool
+        Every entry counts as 1.
+    features : int64 array of shape (n_asked,)
+        Increasing.
+    starts, edges
+        Edges of these features, see `encode`.
+    codes : uint8 array of shape (n_asked, n_rows)
+    """
+    for j in range(features.shape[0]):
+        codes[j] = code_of(0.0, edges[starts[j] : starts[j + 1]])
+    for i in range(indptr.shape[0] - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            low, high = 0, features.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if features[middle] < indices[k]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < features.shape[0] and features[low] == indices[k]:
+                value = 1.0 if binary else np.float64(data[k])
+                codes[low, i] = code_of(value, edges[starts[low] : starts[low + 1]])
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def encode_columns(first, column_starts, column_stops, rows, data, binary, starts, edges, codes):
+    """Write the codes of the samples of a shard in neighbouring features of those a model asks.
+
+    Parameters
+    ----------
+    first : int
+        Place of the first of these features.
+    column_starts, column_stops : int64 arrays of shape (n_columns,)
+        Entries of each in `rows` and `data`.
+    rows : uint16 array
+    data : array
+    binary, starts, edges, codes
+        See `encode_rows`.
+    """
+    for j in range(column_starts.shape[0]):
+        own = edges[starts[first + j] : starts[first + j + 1]]
+        out = codes[first + j]
+        out[:] = code_of(0.0, own)
+        for k in range(column_starts[j], column_stops[j]):
+            out[rows[k]] = code_of(1.0 if binary else np.float64(data[k]), own)

@@ -75,6 +75,8 @@ class BinnedSource:
         Keep the codes of all blocks in memory.
     max_bins : int
         Most bins of a column, missing values not counted.
+    counted : bool array of shape (n_samples,)
+        Samples whose values make the edges.
     engine : Engine
 
     Attributes
@@ -84,7 +86,13 @@ class BinnedSource:
     """
 
     def __init__(
-        self, dataset: Dataset, ranges: Sequence[tuple[int, int]], keep: bool, max_bins: int, engine: Engine
+        self,
+        dataset: Dataset,
+        ranges: Sequence[tuple[int, int]],
+        keep: bool,
+        max_bins: int,
+        counted: NDArray[np.bool_],
+        engine: Engine,
     ) -> None:
         self.dataset = dataset
         self.ranges = list(ranges)
@@ -92,6 +100,7 @@ class BinnedSource:
         self.bytes_read = 0
         self.nnz_read = 0
         self._limit = max_bins - 1
+        self._counted = counted
         self._engine = engine
         self._bins: list[Bins | None] = [None] * len(self.ranges)
         self._kept: list[CodedBlock | None] = [None] * len(self.ranges)

@@ -60,11 +60,11 @@ class BoostingPlan:
         each = self.learner_bytes * n_classes
         room = self.memory.free - 2 * in_use  # arrays of answers grow by copying
         if room < each:
+            free, enough = self.memory.free, self.memory.total + 4 * in_use + 4 * each
             raise MemoryLimitError(
                 f"the answers of the learners with weight take {format_bytes(in_use)}, and one more for "
-                f"every class {format_bytes(each)}, where the memory limit leaves {format_bytes(self.memory.free)}",
-                f"give a memory limit of {format_bytes(self.memory.total + 4 * in_use + 4 * each)}, or a "
-                "smaller C",
+                f"every class {format_bytes(each)}, where the memory limit leaves {format_bytes(free)}",
+                f"give a memory limit of {format_bytes(enough)}, or a smaller C",
             )
         return min(wanted, room // each)
 

@@ -156,8 +156,8 @@ def scan_cuts(
                 lo, hi, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
             )
             find_cuts(
-                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0], totals[1],
-                shape[0], rays, gini, hist, own, best.values, best.scores, best.places,
+                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0],
+                totals[1], shape[0], rays, gini, hist, own, best.values, best.scores, best.places,
             )  # fmt: skip
             lo = hi
         return best
