@@ -99,6 +99,8 @@ class MultiBoostClassifier(WeightedClassifier):
         What `save` writes.
     """
 
+    model_: BoostedModel
+
     kind = "boost"
     limits = ("n_rounds",)
     takes_missing = True
@@ -209,7 +211,7 @@ class MultiBoostClassifier(WeightedClassifier):
     def feature_importances_(self) -> scipy.sparse.csr_array:
         """Sum of the weights of each class's learners by feature, shape (n_classes, n_features)."""
         check_is_fitted(self)
-        model: BoostedModel = self.model_
+        model = self.model_
         parts = [model.importances(c) for c in range(model.n_classes)]
         rows = np.repeat(np.arange(model.n_classes), [len(features) for features, _ in parts])
         columns = np.concatenate([features for features, _ in parts])
@@ -225,7 +227,7 @@ class MultiBoostClassifier(WeightedClassifier):
         X : Dataset, array-like or scipy sparse matrix of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        model: BoostedModel = self.model_
+        model = self.model_
         if isinstance(X, Dataset):
             model.check_features(X)
             for stage in range(1, model.n_stages):

@@ -36,7 +36,7 @@ def add_learners(codes, feature, low, high, leaf, classes, weights, scores):
                 out[i] += above if (column[i] >= lo) & (column[i] <= hi) else below
             continue
         for i in range(out.shape[0]):
-            k = 0
+            k = np.int64(0)
             while k < n_nodes:
                 code = codes[feature[t, k], i]
                 k = 2 * k + 1 + np.int64((code >= low[t, k]) & (code <= high[t, k]))

@@ -42,7 +42,7 @@ class BoostedModel(Model):
     stage: int
 
     def __post_init__(self) -> None:
-        n_stages, n_learners = len(self.stage_ends), len(self.trees.classes)
+        n_stages, n_learners = len(self.stage_ends), len(self.trees.learner_class)
         if not 0 <= self.stage < n_stages or np.any(np.diff(self.stage_ends) < 0):
             raise ModelError("the stages of the model do not fit together")
         if len(self.members) != len(self.weights) or self.stage_ends[-1] != len(self.members):
@@ -62,7 +62,7 @@ class BoostedModel(Model):
     def stage_weights(self, stage: int) -> NDArray[np.float64]:
         """Return the weight of every learner after a round."""
         here = slice(self.stage_ends[stage - 1] if stage else 0, self.stage_ends[stage])
-        weights = np.zeros(len(self.trees.classes))
+        weights = np.zeros(len(self.trees.learner_class))
         weights[self.members[here]] = self.weights[here]
         return weights
 
@@ -77,8 +77,9 @@ class BoostedModel(Model):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of `to_arrays` and the fields that all kinds have."""
         trees = Trees(*(arrays[name] for name in Trees._fields))
-        stages = {name: arrays[name] for name in ("stage_ends", "members", "weights")}
-        return cls(**record, trees=trees, **stages, stage=int(arrays["stage"][0]))
+        ends, members, weights = (arrays[name] for name in ("stage_ends", "members", "weights"))
+        stage = int(arrays["stage"][0])
+        return cls(**record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage)
 
     @property
     def used_features(self) -> NDArray[np.int64]:
@@ -100,12 +101,14 @@ class BoostedModel(Model):
 
     def _shares(self, c: int, signed: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         trees, used = self.trees, self.used_features
-        weights = np.where(trees.classes == c, self.stage_weights(self.stage), 0.0)
+        weights = np.where(trees.learner_class == c, self.stage_weights(self.stage), 0.0)
         asks = trees.node_feature >= 0
         shares = asks * (weights / np.maximum(asks.sum(axis=1), 1))[:, np.newaxis]
         if signed:
             shares = shares * trees.directions()
-        total = np.bincount(trees.node_feature[asks], shares[asks], minlength=len(trees.features))
+        total: NDArray[np.float64] = np.bincount(
+            trees.node_feature[asks], shares[asks], minlength=len(trees.features)
+        ).astype(np.float64)
         return used, total[np.searchsorted(trees.features, used)]
 
     def make_scorer(self) -> BoostedScorer:
@@ -121,7 +124,7 @@ class BoostedModel(Model):
     def class_figures(self, c: int) -> dict[str, float]:
         """Return what the constant learners of class number `c` add to its score."""
         trees, weights = self.trees, self.stage_weights(self.stage)
-        constant = (trees.classes == c) & (trees.node_feature < 0).all(axis=1)
+        constant = (trees.learner_class == c) & (trees.node_feature < 0).all(axis=1)
         return {"intercept": float((weights * trees.leaf[:, 0])[constant].sum())}
 
     def figures(self) -> dict[str, int]:

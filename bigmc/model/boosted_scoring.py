@@ -39,7 +39,8 @@ class Trees(NamedTuple):
         Missing values go below instead of above.
     leaf : int8 array of shape (n_learners, n_nodes + 1)
         Response: -1, 0 or 1.
-    classes : int64 array of shape (n_learners,)
+    learner_class : int64 array of shape (n_learners,)
+        Code of the class each one speaks for.
     """
 
     features: NDArray[np.int64]
@@ -49,7 +50,7 @@ class Trees(NamedTuple):
     node_cut: NDArray[np.int16]
     missing_below: NDArray[np.bool_]
     leaf: NDArray[np.int8]
-    classes: NDArray[np.int64]
+    learner_class: NDArray[np.int64]
 
     @classmethod
     def of(
@@ -85,7 +86,11 @@ class Trees(NamedTuple):
         n_learners, n_nodes = self.node_feature.shape
         n_edges = np.diff(self.edge_starts)
         same = self.node_cut.shape == self.missing_below.shape == (n_learners, n_nodes)
-        if not same or self.leaf.shape != (n_learners, n_nodes + 1) or self.classes.shape != (n_learners,):
+        if (
+            not same
+            or self.leaf.shape != (n_learners, n_nodes + 1)
+            or self.learner_class.shape != (n_learners,)
+        ):
             raise ModelError("the arrays of the learners have different lengths")
         if n_nodes & (n_nodes + 1) or not 1 <= n_nodes <= 255:
             raise ModelError(f"a tree of {n_nodes} nodes is not complete")
@@ -98,7 +103,7 @@ class Trees(NamedTuple):
         if n_learners:
             if not -1 <= self.node_feature.min() <= self.node_feature.max() < len(self.features):
                 raise ModelError("learners ask features the model does not have")
-            if not 0 <= self.classes.min() <= self.classes.max() < n_classes:
+            if not 0 <= self.learner_class.min() <= self.learner_class.max() < n_classes:
                 raise ModelError("learners belong to classes the model does not have")
             most = np.append(n_edges, MAX_EDGES)[self.node_feature]
             if np.any((self.node_cut < 0) | (self.node_cut > most)) or np.abs(self.leaf).max() > 1:
@@ -245,5 +250,5 @@ class BoostedScorer:
             trees.features[places],
             np.concatenate([[0], np.cumsum(n_edges[places])]).astype(np.int64),
             np.concatenate([np.empty(0), *pieces]),
-            feature, low, high, trees.leaf[learners], trees.classes[learners], self._weights[learners],
+            feature, low, high, trees.leaf[learners], trees.learner_class[learners], self._weights[learners],
         )  # fmt: skip

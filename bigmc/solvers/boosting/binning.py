@@ -158,7 +158,10 @@ class BinnedSource:
         n_edges, missing = np.empty(n_columns, np.int64), np.empty(n_columns, np.bool_)
 
         def work(part: tuple[int, int]) -> None:
-            find_edges(*part, block.indptr, block.data, n_samples, self._limit, room, found, n_edges, missing)
+            find_edges(
+                *part, block.indptr, block.indices, block.data, block.base, self._counted, self._limit, room,
+                found, n_edges, missing,
+            )  # fmt: skip
 
         for _ in self._engine.map(work, parts):
             pass
