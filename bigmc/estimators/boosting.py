@@ -60,10 +60,10 @@ class MultiBoostClassifier(WeightedClassifier):
     max_bins : int, default=255
         Bins of a feature, 2 to 255; with no more different values no cut is lost.
     validation_fraction : float, default=0.0
-        Share of the samples to hold out, below 1. The stage with the least loss on them is the one that
+        Share of the samples to hold out, below 1. The stage with the fewest errors on them is the one that
         predicts.
     patience : int, default=10
-        Rounds without a smaller loss on these samples after which training ends.
+        Rounds without fewer errors on these samples after which training ends.
     time_limit : float or None, default=None
         Seconds after which no further round is begun. The model then depends on the machine.
     random_state : int, RandomState or None, default=0

@@ -32,7 +32,7 @@ class BoostedModel(Model):
         Learner of each entry.
     weights : float64 array
     stage : int
-        The stage that scores: that of the best loss on samples held out, or the last one.
+        The stage that scores: that of the fewest errors on samples held out, or the last one.
     """
 
     trees: Trees

@@ -33,28 +33,31 @@ class ClassLearners:
     signs : int8 array of shape (n_learners,)
         -1 for the opposite of the answer.
     weights : float64 array of shape (n_learners,)
-    working : bool array of shape (n_learners,)
-        Whether the descent visits them; the others wait in the pool.
+    working, pooled : bool arrays of shape (n_learners,)
+        Whether the descent visits them, and whether they wait to be the best of the pool.
     """
 
     slots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     signs: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
     weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     working: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    pooled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     def add(self, slots: Any, signs: Any, weights: Any = 0.0) -> None:
-        """Append learners; those with weight are worked on."""
+        """Append learners; those with weight are worked on, the others pooled."""
         slots = np.asarray(slots, np.int64)
         weights = np.broadcast_to(np.asarray(weights, np.float64), slots.shape)
         self.slots = np.concatenate([self.slots, slots])
         self.signs = np.concatenate([self.signs, np.asarray(signs, np.int8)])
         self.weights = np.concatenate([self.weights, weights])
         self.working = np.concatenate([self.working, weights > 0])
+        self.pooled = np.concatenate([self.pooled, weights == 0])
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
         """Drop the other learners."""
         self.slots, self.signs = self.slots[kept], self.signs[kept]
         self.weights, self.working = self.weights[kept], self.working[kept]
+        self.pooled = self.pooled[kept]
 
 
 @dataclass(frozen=True)
@@ -223,14 +226,14 @@ class Master:
 
     def _enter(self, c: int, learners: ClassLearners, tolerance: float) -> tuple[NDArray[np.int64], float]:
         """Take the pool's best learner into work; return its position, if it has one, and its violation."""
-        pool = np.flatnonzero(~learners.working)
+        pool = np.flatnonzero(learners.pooled)
         if not len(pool):
             return pool, 0.0
         scores = self.responses.scores(c, learners.slots[pool], learners.signs[pool], self.r, self._t)
         best = int(np.argmax(scores))
         violation = float(scores[best]) - 1.0
         new = pool[best : best + 1] if violation > tolerance else pool[:0]
-        learners.working[new] = True
+        learners.working[new], learners.pooled[new] = True, False
         return new, violation
 
     def _sweep(self, c: int, learners: ClassLearners, order: NDArray[np.int64], tolerance: float) -> float:
@@ -244,5 +247,5 @@ class Master:
         """Drop the learners without weight, and the answers nobody needs any more."""
         for learners in self.classes:
             learners.keep(learners.weights > 0)
-            learners.working[:] = True
+            learners.working[:], learners.pooled[:] = True, False
         self.responses.keep(slot for learners in self.classes for slot in learners.slots.tolist())

@@ -49,7 +49,7 @@ class Solution:
     stages : Stages
         The weights after every round.
     stage : int
-        The one to use: the last, or the one with the smallest loss on the samples held out.
+        The one to use: the last, or the one with the fewest errors on the samples held out.
     thresholds : float64 array of shape (n_learners, n_nodes)
         Where each node cuts the values: above if larger.
     objective : float
@@ -128,7 +128,7 @@ def solve(
     validation_fraction : float
         Share of the samples to hold out, chosen by a hash of their ids.
     patience : int
-        Rounds without a smaller loss on those samples after which it ends.
+        Rounds without fewer errors on those samples after which it ends.
     time_limit : float, optional
         Seconds after which no round is begun.
     seed : int
@@ -194,7 +194,7 @@ def solve(
     state = rounds.state
     best = len(state.stages) - 1
     if validation_fraction > 0:
-        best = int(np.argmin([entry["held_loss"] for entry in state.history]))
+        best = int(np.argmin([entry["held_error"] for entry in state.history]))
     return Solution(
         state.stages, best, rounds.thresholds(), certificate.upper, certificate, len(state.stages) - 1,
         state.n_passes, state.history, state.bytes_read,
@@ -210,10 +210,10 @@ class _Stop:
     patience: int
     time_limit: float | None
 
-    def before_search(self, history: list[dict[str, float]], loss: float) -> bool:
+    def before_search(self, history: list[dict[str, float]], error: float) -> bool:
         """Return whether the samples held out have not been better served for some rounds."""
-        losses = [entry["held_loss"] for entry in history] + [loss]
-        return not math.isnan(loss) and len(losses) - 1 - int(np.argmin(losses)) >= self.patience
+        errors = [entry["held_error"] for entry in history] + [error]
+        return not math.isnan(error) and len(errors) - 1 - int(np.argmin(errors)) >= self.patience
 
 
 class _Rounds:
@@ -270,7 +270,7 @@ class _Rounds:
             n_done = len(state.stages) - 1
             late = stop.time_limit is not None and time.monotonic() - started >= stop.time_limit
             over = n_done >= stop.n_rounds or late
-            over = over or stop.before_search(state.history[:n_done], point.held_loss)
+            over = over or stop.before_search(state.history[:n_done], point.held_error)
             if over and not self._search.exact:
                 return self._record(point, None, stop, progress)
             n_best = self._plan.pool(pool, master.n_classes, master.responses.nbytes)
@@ -327,13 +327,19 @@ class _Rounds:
         return certificate
 
     def _take(self, found: Found) -> None:
-        """Put the learners found into the pools of their classes, except those that are there."""
+        """Put the learners found into the pools of their classes, those in use again."""
         slots = self._slots(found.learners, found.answers)
         for c, own in enumerate(self._master.classes):
-            here = set(zip(own.slots.tolist(), own.signs.tolist(), strict=True))
+            here = zip(own.slots.tolist(), own.signs.tolist(), strict=True)
+            place = {name: k for k, name in enumerate(here)}
             mine = found.classes == c
             names = zip(slots[found.places[mine]].tolist(), found.signs[mine].tolist(), strict=True)
-            new = [name for name in dict.fromkeys(names) if name not in here]
+            new = []
+            for name in dict.fromkeys(names):
+                if name in place:
+                    own.pooled[place[name]] = True
+                else:
+                    new.append(name)
             own.add([slot for slot, _ in new], [sign for _, sign in new])
 
     def _slots(self, learners: Learners, answers: list[NDArray[Any]]) -> NDArray[np.int64]:
