@@ -15,21 +15,29 @@ from numba import njit
 MAX_EDGES = 254
 #: Entries of a column that its quantiles are taken from.
 _SAMPLE = 1 << 16
+#: Steps of a search among `MAX_EDGES` edges.
+_STEPS = 8
+_ONE = np.uint64(1)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def code_of(value, edges):
-    """Return the number of `edges` (increasing) below `value`, for NaN their number plus one."""
-    if value != value:
-        return edges.shape[0] + 1
-    low, high = 0, edges.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if edges[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def code_of(value, table, first, steps, missing):
+    """Return the number of edges below `value`, for NaN `missing`.
+
+    Parameters
+    ----------
+    value : float
+    table : float64 array
+        From `first` on, ``2**steps`` increasing numbers: the edges, then at least one infinity.
+    first, steps : int
+        With constant `steps` the search is unrolled and looks for several values at once.
+    missing : int
+    """
+    low = np.uint64(first)
+    for step in range(steps - 1, -1, -1):
+        half = np.uint64(1) << np.uint64(step)
+        low += half * np.uint64(table[low + half - _ONE] < value)
+    return low - np.uint64(first) if value == value else np.uint64(missing)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -170,13 +178,22 @@ def encode(lo, hi, indptr, data, starts, edges, codes):
     codes : uint8 array
         One per entry of the block.
     """
+    table = np.empty(1 << _STEPS)
     for j in range(lo, hi):
-        own = edges[starts[j] : starts[j + 1]]
+        missing = _fill_table(edges[starts[j] : starts[j + 1]], table)
         for s in range(indptr.shape[0]):
             values = data[indptr[s, j] : indptr[s, j + 1]]
             out = codes[indptr[s, j] : indptr[s, j + 1]]
             for k in range(values.shape[0]):
-                out[k] = code_of(np.float64(values[k]), own)
+                out[k] = code_of(np.float64(values[k]), table, 0, _STEPS, missing)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _fill_table(edges, table):
+    """Write edges for `code_of`; return the code of missing values."""
+    table[:] = np.inf
+    table[: edges.shape[0]] = edges
+    return edges.shape[0] + 1
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -190,12 +207,14 @@ def pack_edges(room, n_edges, found, starts, edges):
 @njit(cache=True, nogil=True, fastmath=False)
 def zero_codes(starts, edges, out):
     """Write the code of 0 in every column."""
+    table = np.empty(1 << _STEPS)
     for j in range(out.shape[0]):
-        out[j] = code_of(0.0, edges[starts[j] : starts[j + 1]])
+        _fill_table(edges[starts[j] : starts[j + 1]], table)
+        out[j] = code_of(0.0, table, 0, _STEPS, 0)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def encode_rows(indptr, indices, data, binary, features, starts, edges, codes):
+def encode_rows(indptr, indices, data, binary, features, firsts, steps, missing, table, codes):
     """Write the codes of samples in row order, for the features a model asks.
 
     Parameters
@@ -208,12 +227,13 @@ def encode_rows(indptr, indices, data, binary, features, starts, edges, codes):
         Every entry counts as 1.
     features : int64 array of shape (n_asked,)
         Increasing.
-    starts, edges
-        Edges of these features, see `encode`.
+    firsts, steps, missing : int64 arrays of shape (n_asked,)
+    table : float64 array
+        See `code_of`.
     codes : uint8 array of shape (n_asked, n_rows)
     """
     for j in range(features.shape[0]):
-        codes[j] = code_of(0.0, edges[starts[j] : starts[j + 1]])
+        codes[j] = code_of(0.0, table, firsts[j], steps[j], 0)
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):
             low, high = 0, features.shape[0]
@@ -225,27 +245,28 @@ def encode_rows(indptr, indices, data, binary, features, starts, edges, codes):
                     high = middle
             if low < features.shape[0] and features[low] == indices[k]:
                 value = 1.0 if binary else np.float64(data[k])
-                codes[low, i] = code_of(value, edges[starts[low] : starts[low + 1]])
+                codes[low, i] = code_of(value, table, firsts[low], steps[low], missing[low])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def encode_columns(first, column_starts, column_stops, rows, data, binary, starts, edges, codes):
+def encode_columns(first, starts, stops, rows, data, binary, firsts, steps, missing, table, codes):
     """Write the codes of the samples of a shard in neighbouring features of those a model asks.
 
     Parameters
     ----------
     first : int
         Place of the first of these features.
-    column_starts, column_stops : int64 arrays of shape (n_columns,)
+    starts, stops : int64 arrays of shape (n_columns,)
         Entries of each in `rows` and `data`.
     rows : uint16 array
     data : array
-    binary, starts, edges, codes
+    binary, firsts, steps, missing, table, codes
         See `encode_rows`.
     """
-    for j in range(column_starts.shape[0]):
-        own = edges[starts[first + j] : starts[first + j + 1]]
-        out = codes[first + j]
-        out[:] = code_of(0.0, own)
-        for k in range(column_starts[j], column_stops[j]):
-            out[rows[k]] = code_of(1.0 if binary else np.float64(data[k]), own)
+    for j in range(starts.shape[0]):
+        p = first + j
+        out = codes[p]
+        out[:] = code_of(0.0, table, firsts[p], steps[p], 0)
+        for k in range(starts[j], stops[j]):
+            value = 1.0 if binary else np.float64(data[k])
+            out[rows[k]] = code_of(value, table, firsts[p], steps[p], missing[p])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,11 +120,16 @@ class Trees(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Learners that are scored together, and what they ask."""
+    """Learners that are scored together, and what they ask.
+
+    The edges of feature ``features[j]`` are in `table` as `bigmc.kernels.boosting_bins.code_of` has them.
+    """
 
     features: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    edges: NDArray[np.float64]
+    firsts: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    table: NDArray[np.float64]
     feature: NDArray[np.int32]
     low: NDArray[np.uint8]
     high: NDArray[np.uint8]
@@ -176,8 +181,10 @@ class BoostedScorer:
                 rows.data,
                 self._binary,
                 group.features,
-                group.starts,
-                group.edges,
+                group.firsts,
+                group.steps,
+                group.missing,
+                group.table,
                 codes,
             )
             tile = np.zeros((self._n_classes, codes.shape[1]))
@@ -207,8 +214,8 @@ class BoostedScorer:
             codes = np.empty((max(1, len(group.features)), shard.n_rows), np.uint8)
             for run in column_runs(shard, group.features, room // 2, 64, self._binary):
                 encode_columns(
-                    run.first, run.starts, run.stops, run.rows, run.data, self._binary, group.starts,
-                    group.edges, codes,
+                    run.first, run.starts, run.stops, run.rows, run.data, self._binary, group.firsts,
+                    group.steps, group.missing, group.table, codes,
                 )  # fmt: skip
             self._add(group, codes, lo, scores)
         return scores.T
@@ -245,10 +252,14 @@ class BoostedScorer:
         # Codes above a node's cut; none where it asks nothing.
         low = np.where(asks, trees.node_cut[learners] + 1, 1).astype(np.uint8)
         high = np.where(asks, last, 0).astype(np.uint8)
-        pieces: list[Any] = [trees.edges[trees.edge_starts[p] : trees.edge_starts[p + 1]] for p in places]
+        own = n_edges[places]
+        steps = np.ceil(np.log2(own + 1)).astype(np.int64)
+        firsts = np.concatenate([[0], np.cumsum(1 << steps)]).astype(np.int64)
+        table = np.full(int(firsts[-1]), np.inf)
+        for first, place in zip(firsts.tolist(), places.tolist(), strict=False):
+            edges = trees.edges[trees.edge_starts[place] : trees.edge_starts[place + 1]]
+            table[first : first + len(edges)] = edges
         return _Group(
-            trees.features[places],
-            np.concatenate([[0], np.cumsum(n_edges[places])]).astype(np.int64),
-            np.concatenate([np.empty(0), *pieces]),
-            feature, low, high, trees.leaf[learners], trees.learner_class[learners], self._weights[learners],
+            trees.features[places], firsts[:-1], steps, own + 1, table, feature, low, high,
+            trees.leaf[learners], trees.learner_class[learners], self._weights[learners],
         )  # fmt: skip

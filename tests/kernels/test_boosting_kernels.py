@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.boosting_bins import MAX_EDGES, code_of, encode_columns, encode_rows
@@ -27,8 +28,11 @@ def test_code_of_is_searchsorted(dtype):
     edges = np.unique(rng.normal(size=50).round(1))
     values = np.concatenate([edges, rng.normal(size=200), np.nextafter(edges, 9)]).astype(dtype)
     expected = np.searchsorted(edges, values.astype(float), side="left")
-    assert [code_of(float(x), edges) for x in values] == expected.tolist()
-    assert code_of(np.nan, edges) == len(edges) + 1
+    first, table, steps = 3, np.full(3 + 64, np.inf), 6
+    table[first : first + len(edges)] = edges
+    assert [code_of(float(x), table, first, steps, 0) for x in values] == expected.tolist()
+    assert code_of(np.nan, table, first, steps, 51) == 51
+    assert code_of(1.0, np.array([np.inf]), 0, 0, 1) == 0
 
 
 def test_few_values_lose_no_cut_and_edges_lie_between_them():
@@ -59,7 +63,7 @@ def test_many_values_get_bins_of_about_equal_mass():
             assert len(edges) <= max_bins - 1
             codes = np.searchsorted(edges, X[:, j])
             sizes = np.bincount(codes, minlength=len(edges) + 1)
-            free = sizes[[c for c in range(len(sizes)) if c != code_of(0.0, edges)]] if j else sizes
+            free = sizes[[c for c in range(len(sizes)) if c != np.searchsorted(edges, 0.0)]] if j else sizes
             assert free.max() <= 3 * 4000 / max_bins
             assert len(edges) > max_bins * 0.7
 
@@ -76,17 +80,18 @@ def test_training_and_prediction_bin_alike():
         for s in range(len(block.base) - 1):
             here = slice(block.indptr[s, 0], block.indptr[s, 1])
             trained[j, block.base[s] + block.rows[here]] = block.codes[here]
-    import scipy.sparse
-
     pieces = [source.edges_of(j) for j in range(6)]
-    starts = np.concatenate([[0], np.cumsum([len(p) for p in pieces])])
-    edges = np.concatenate(pieces)
-    assert np.diff(starts).max() <= MAX_EDGES
+    assert max(map(len, pieces)) <= MAX_EDGES
+    firsts, steps = 256 * np.arange(6), np.full(6, 8)
+    missing = np.array([len(p) + 1 for p in pieces])
+    table = np.full(6 * 256, np.inf)
+    for first, piece in zip(firsts, pieces, strict=True):
+        table[first : first + len(piece)] = piece
     rows = scipy.sparse.csr_array(X)
     codes = np.empty((6, 1500), np.uint8)
     encode_rows(
-        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, False, np.arange(6), starts,
-        edges, codes,
+        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, False, np.arange(6), firsts,
+        steps, missing, table, codes,
     )  # fmt: skip
     assert (codes == trained).all()
     columns = scipy.sparse.csc_array(X)
@@ -94,8 +99,8 @@ def test_training_and_prediction_bin_alike():
     for j in range(6):
         stretch = columns.indptr[j : j + 2].astype(np.int64)
         encode_columns(
-            j, stretch[:1], stretch[1:], columns.indices.astype(np.uint16), columns.data, False, starts,
-            edges, again,
+            j, stretch[:1], stretch[1:], columns.indices.astype(np.uint16), columns.data, False, firsts,
+            steps, missing, table, again,
         )  # fmt: skip
     assert (again == trained).all()
 
