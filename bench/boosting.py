@@ -176,8 +176,8 @@ def solver(sets: list[str], n_rounds: int, C: float, sweeps: int) -> None:
             problem.add_columns()
             started = time.process_time()
             # As the paper orders it (algorithm 2): the new learners of all classes, then all that violate.
-            problem.master.improve(TOLERANCE, 1, 1)
-            problem.master.improve(TOLERANCE, 1, sweeps)
+            problem.master.improve(TOLERANCE, 1, 1, ENGINE)
+            problem.master.improve(TOLERANCE, 1, sweeps, ENGINE)
             point = problem.master.rebuild(ENGINE)
             if k > 1:  # the first call compiles
                 spent["FCD"] += time.process_time() - started

@@ -372,3 +372,27 @@ def weigh(scores, labels, weights, u):
             for c in range(n_classes):
                 u[i, c] = 0.0
     return total, loaded, held_loss, wrong, held
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_ray(scores, step, labels, weights, at, out):
+    """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, for every a of `at`.
+
+    Parameters
+    ----------
+    scores, step : float64 arrays of shape (n_classes, at least n_rows)
+        Scores and how they change along the ray; gamma and delta are their margins.
+    labels : int32 array of shape (n_rows,)
+    weights : float64 array of shape (n_rows,)
+    at, out : float64 arrays of shape (n_points,)
+    """
+    for i in range(labels.shape[0]):
+        y = labels[i]
+        if weights[i] <= 0.0:
+            continue
+        for c in range(scores.shape[0]):
+            if c != y:
+                margin = scores[y, i] - scores[c, i]
+                delta = step[y, i] - step[c, i]
+                for k in range(at.shape[0]):
+                    out[k] += weights[i] * np.exp(-(margin + at[k] * delta))

@@ -42,7 +42,7 @@ def optimum(columns, y, C):
     master = master_of(columns, y, C)
     for k in range(12):
         master.rebuild(ThreadEngine(1))
-        master.improve(10.0**-k, 300, 3)
+        master.improve(10.0**-k, 300, 3, ThreadEngine(1))
     return master.rebuild(ThreadEngine(1)), master
 
 
@@ -127,7 +127,7 @@ def test_single_precision_weights_come_close_and_do_not_drift():
     master = master_of(columns, y, 1e4, np.float32)
     for _ in range(20):
         point = master.rebuild(ThreadEngine(1))
-        master.improve(1e-5, 50, 3)
+        master.improve(1e-5, 50, 3, ThreadEngine(1))
     assert point.objective == pytest.approx(exact.objective, rel=1e-8)
 
 
@@ -145,7 +145,7 @@ def test_bounds_hold_wherever_the_descent_stands(dtype):
         assert point.lower_bound(sigma) <= 10.108590896461 + 1e-9
         assert point.lower_bound(sigma) > 0
         assert point.objective >= 10.108590896461 - 1e-9
-        master.improve(0.0, 1, 1)
+        master.improve(0.0, 1, 1, ThreadEngine(1))
 
 
 def iris_stumps(X):

@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting_cuts import LANES
-from bigmc.kernels.boosting_descent import fold, gather, weigh
+from bigmc.kernels.boosting_descent import add_ray, fold, gather, weigh
 from bigmc.solvers.boosting.responses import Responses
 
 #: Rows whose scores are worked out together; whole words.
 _TILE_ROWS = 8192
+#: Rounds of the descent between two joint steps; the longest of those and how many lengths are tried.
+_JOINT_EVERY = 5
+_LONGEST = 1e3
+_RAY_POINTS = 12
 
 
 @dataclass
@@ -188,7 +192,46 @@ class Master:
         held_loss, wrong = (held_loss / held, wrong / held) if held else (np.nan, np.nan)
         return Point(self.norm + mass, mass, self.r * load, held_loss, wrong)
 
-    def improve(self, tolerance: float, max_rounds: int, max_sweeps: int) -> None:
+    def _joint_step(self, before: NDArray[np.float64], engine: Engine) -> None:
+        """Go on in the direction in which all weights have moved since `before`, as far as it pays.
+
+        Learners that nearly agree trade weight in steps that are small one by one; along their common
+        direction the way is short. Weights stay non-negative; u is rebuilt if any moved.
+        """
+        slots, signs, classes, weights = self.weighted()
+        now = self._all_weights()
+        direction = (now - before)[now > 0]
+        falling = direction < 0
+        longest = float((weights[falling] / -direction[falling]).min(initial=_LONGEST))
+        at = np.append(0.0, longest * 2.0 ** -np.arange(_RAY_POINTS))
+
+        def work(tile: tuple[int, int]) -> NDArray[np.float64]:
+            first, stop = tile
+            scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
+            step = np.zeros_like(scores)
+            self.responses.add_scores(slots, signs, classes, weights, first, scores)
+            self.responses.add_scores(slots, signs, classes, direction, first, step)
+            sums = np.zeros(len(at))
+            add_ray(scores, step, self.labels[first:stop], self._weight[first:stop], at, sums)
+            return sums
+
+        losses = np.zeros(len(at))
+        for _, sums in engine.map(work, self._tiles()):
+            losses += sums
+        values = at * direction.sum() + self.r * losses
+        best = int(np.argmin(values))
+        if best == 0:
+            return
+        for c, learners in enumerate(self.classes):
+            moved = np.maximum(weights[classes == c] + at[best] * direction[classes == c], 0.0)
+            learners.weights[learners.weights > 0] = moved
+        self.rebuild(engine)
+
+    def _all_weights(self) -> NDArray[np.float64]:
+        """Return the weights of all learners, class after class."""
+        return np.concatenate([x.weights for x in self.classes])
+
+    def improve(self, tolerance: float, max_rounds: int, max_sweeps: int, engine: Engine) -> None:
         """Generate columns from the pool and descend, until neither violates optimality by more.
 
         Every round takes, class by class, the pool's best learner into work (the sweep over new columns
@@ -202,8 +245,11 @@ class Master:
         max_sweeps : int
             Sweeps of each class per round, the one over the new learners included (tau_max): 1 is the
             stage-wise variant.
+        engine : Engine
+            For the joint step that follows some rounds.
         """
-        for _ in range(max_rounds):
+        before = self._all_weights()
+        for number in range(1, max_rounds + 1):
             worst = 0.0
             for c, learners in enumerate(self.classes):
                 if not len(learners.slots):
@@ -223,6 +269,9 @@ class Master:
                 fold(c, self._t, self._before, self.labels, self.u)
             if worst <= tolerance:
                 break
+            if number % _JOINT_EVERY == 0 and max_sweeps > 1:
+                self._joint_step(before, engine)
+                before = self._all_weights()
 
     def _enter(self, c: int, learners: ClassLearners, tolerance: float) -> tuple[NDArray[np.int64], float]:
         """Take the pool's best learner into work; return its position, if it has one, and its violation."""

@@ -282,7 +282,7 @@ class _Rounds:
                 return certificate
             self._take(found)
             violation = max(found.sigma - 1.0, 0.0)
-            master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps)
+            master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps, self._engine)
             state.n_sweeps = master.n_sweeps
             master.prune()
             self._append_stage()
