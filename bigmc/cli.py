@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -242,6 +243,44 @@ def train_mrc(
     _train("mrc", dataset, to, split, options, memory, threads, as_json, more, scheduler)
 
 
+@train_app.command("boost")
+def train_boost(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    C: Annotated[float, typer.Option("--C", help="Weight of the loss; larger fits closer.")] = 1e5,
+    rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
+    max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
+    family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
+    pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    validation_fraction: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.0,
+    patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
+    time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
+    options = {
+        "C": C,
+        "n_rounds": rounds,
+        "max_depth": max_depth,
+        "family": family,
+        "pool": pool,
+        "class_weight": class_weight,
+        "tol": tol,
+        "validation_fraction": validation_fraction,
+        "patience": patience,
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    more = f"--rounds (now {rounds})"
+    _train("boost", dataset, to, split, options, memory, threads, as_json, more)
+
+
 def _train(
     learner: str,
     dataset: Path,
@@ -268,8 +307,8 @@ def _train(
             progress=screen.update,
             **options,
         )
-    if not result["converged"]:
-        gap = result["certificate"]["gap"]
+    gap = result["certificate"]["gap"]
+    if not result["converged"] and math.isfinite(gap):
         print(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",

@@ -49,7 +49,9 @@ def test_gradient_and_hessian_are_finite_differences(loss):
     def slopes_of(w):
         rows = np.arange(len(y))
         single = [
-            loss_and_gradient(loss, x[i : i + 1, None], y[i : i + 1], w[None], scores[i : i + 1, :m], weights[i : i + 1])[2]
+            loss_and_gradient(
+                loss, x[i : i + 1, None], y[i : i + 1], w[None], scores[i : i + 1, :m], weights[i : i + 1]
+            )[2]
             for i in rows
         ]
         return np.array(single) * weights[:, None] / n
