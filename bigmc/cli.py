@@ -13,7 +13,7 @@ import typer
 from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
-from bigmc.screen import Screen, show, show_features
+from bigmc.screen import Screen, show, show_features, show_path
 
 app = typer.Typer(
     name="bigmc",
@@ -165,12 +165,14 @@ def train_sparse(
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    warm_start: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
     memory: Memory = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     options = {
+        "warm_start": warm_start,
         "alpha": alpha,
         "loss": loss,
         "penalty": penalty,
@@ -220,6 +222,53 @@ def _train(
             file=sys.stderr,
         )
     show(result, as_json)
+
+
+@app.command()
+def path(
+    dataset: TrainData,
+    to: Annotated[Path, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
+    split: TrainSplit = "train",
+    validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
+    alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
+    alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
+    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
+    max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the sparse linear classifier along falling penalties, and choose one."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.sparse_path(
+            dataset,
+            to,
+            n_alphas=alphas,
+            alpha_ratio=alpha_ratio,
+            split=split,
+            validation=validation,
+            memory_limit=memory,
+            engine=_engine(threads),
+            progress=screen.update,
+            loss=loss,
+            penalty=penalty,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            tol=tol,
+            max_passes=max_passes,
+            random_state=seed,
+        )
+    if as_json:
+        show(result, as_json)
+    else:
+        show_path(result)
 
 
 @app.command()

@@ -12,9 +12,9 @@ from bigmc.errors import BigmcError
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.model import LinearModel
+from bigmc.model import LinearModel, Model
 from bigmc.objectives import objective
-from bigmc.solvers import solve
+from bigmc.solvers import Start, solve
 from bigmc.store.dataset import Dataset
 
 
@@ -84,6 +84,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
 
     kind = "sparse"
     limits = ("max_passes",)
+    warm_starts = True
 
     def __init__(
         self,
@@ -149,6 +150,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
             checkpoint=run.checkpoint,
             progress=run.progress,
             scratch=run.scratch,
+            start=None if run.start is None else _start(run.start, dataset),
         )
         bounds = solution.certificate
         return LinearModel(
@@ -170,3 +172,15 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
         tags.classifier_tags.poor_score = not self.fit_intercept
         return tags
+
+
+def _start(model: Model, dataset: Dataset) -> Start:
+    """Return the weights of a linear model for the classes of a dataset; those new to it have none."""
+    assert isinstance(model, LinearModel)
+    place = {label: c for c, label in enumerate(model.classes.tolist())}
+    known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]
+    here, there = np.array(known, np.int64).reshape(-1, 2).T
+    coef = np.zeros((len(model.features), dataset.n_classes))
+    intercept = np.zeros(dataset.n_classes)
+    coef[:, here], intercept[here] = model.coef[:, there], model.intercept[there]
+    return Start(model.features, coef, intercept)
