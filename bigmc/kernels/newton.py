@@ -115,12 +115,14 @@ def _groups_of(mask, n_groups, groups):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_rows(
-    first, last, indptr, slots, values, scores, labels, row_scale, gain, active, out, curvature
+    tasks, first, last, indptr, slots, values, scores, labels, row_scale, gain, active, out, curvature
 ):
     """Add the gradient (5) and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
 
     Parameters
     ----------
+    tasks : bool
+        Of the multitask squared hinge, equation (13), instead of the multiclass one.
     first, last : int
     indptr, slots, values
         The samples in row order.
@@ -144,7 +146,8 @@ def gradient_rows(
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         c = np.uint64(labels[i])
         own = c // _EIGHT
-        shift = number(1) - scores[i, c]
+        behind = number(1) - scores[i, c]
+        shift = number(1) if tasks else behind
         mask = np.uint64(0)
         total = number(0)
         for q in range(n_groups):
@@ -158,7 +161,7 @@ def gradient_rows(
             if some > 0:
                 mask |= _ONE << min(q, _LAST_BIT)
                 total += some
-        if mask == 0:
+        if mask == 0 and not (tasks and behind > 0):
             active[i] = 0
             continue
         mask |= _ONE << min(own, _LAST_BIT)
@@ -171,8 +174,8 @@ def gradient_rows(
             for r in range(groups[u], groups[u] + _EIGHT):
                 positive[r] = number(1) if margins[r] > 0 else number(0)
                 count += positive[r]
-        margins[c] = -total
-        positive[c] = count
+        margins[c] = -max(behind, number(0)) if tasks else -total
+        positive[c] = number(behind > 0) if tasks else count
         _outer(slots, values, start, stop, gain[i], margins, groups, used, width, out)
         square = gain[i] * row_scale[i]
         _outer_square(slots, values, start, stop, square, positive, groups, used, width, curvature)
@@ -180,7 +183,7 @@ def gradient_rows(
 
 @njit(cache=True, nogil=True, fastmath=False)
 def hessian_rows(
-    first, last, indptr, slots, values, scores, labels, row_scale, gain, active, direction, out
+    tasks, first, last, indptr, slots, values, scores, labels, row_scale, gain, active, direction, out
 ):  # fmt: skip
     """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
 
@@ -198,20 +201,24 @@ def hessian_rows(
             continue
         used = _groups_of(active[i], n_groups, groups)
         c = np.uint64(labels[i])
-        shift = number(1) - scores[i, c]
+        behind = number(1) - scores[i, c]
+        shift = number(1) if tasks else behind
         _product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
         own = move[c]
+        base = number(0) if tasks else own
         total = number(0)
         for u in range(used):
             at = groups[u]
-            total += lanes_active(scores, i * width + at, shift, move, own, at)
+            total += lanes_active(scores, i * width + at, shift, move, base, at)
+        if tasks:
+            total = -own if behind > 0 else number(0)
         move[c] = -total
         _outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def losses_along(
-    first, last, indptr, slots, values, scores, labels, row_scale, gain, direction, part
+    tasks, first, last, indptr, slots, values, scores, labels, row_scale, gain, direction, part
 ):  # fmt: skip
     """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
     width = np.uint64(scores.shape[1])
@@ -227,13 +234,21 @@ def losses_along(
         if start == stop or row_scale[i] == 0:
             continue
         c = np.uint64(labels[i])
-        shift = number(1) - scores[i, c]
+        shift = number(1) if tasks else number(1) - scores[i, c]
         _product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
         wide[:] = move
+        own = wide[c]
         total = 0.0
+        if tasks:
+            before = np.float64(number(1) - scores[i, c])
+            after = max(before - part * own, 0.0)
+            before = max(before, 0.0)
+            total = (after - before) * (after + before)
+            # the own class is none of the rest: it does not move there
+            wide[c] = own = 0.0
         for u in range(used):
             at = groups[u]
-            total += lanes_change(scores, i * width + at, shift, part, wide, at, wide[c])
+            total += lanes_change(scores, i * width + at, shift, part, wide, at, own)
         change += np.float64(gain[i] / row_scale[i]) * total
     return change
 

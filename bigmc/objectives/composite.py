@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
 from bigmc.kernels import composite, squared_hinge
-from bigmc.objectives.losses import LOSSES, Loss, SquaredHinge
+from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 
 
@@ -25,8 +25,13 @@ class Objective:
 
     @property
     def specialised(self) -> bool:
-        """Multiclass squared hinge with l1/l2 has kernels of its own, and Newton steps."""
+        """Multiclass squared hinge with l1/l2 has kernels of its own."""
         return isinstance(self.loss, SquaredHinge) and self.penalty == GROUP_LASSO
+
+    @property
+    def newton(self) -> bool:
+        """Whether there are Newton steps over the features with weights, for squared hinges with l1/l2."""
+        return not isinstance(self.loss, LogLoss) and self.penalty == GROUP_LASSO
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""

@@ -26,6 +26,7 @@ from bigmc.kernels.newton import (
     place_entries,
     turn,
 )  # fmt: skip
+from bigmc.objectives.losses import MultitaskSquaredHinge
 from bigmc.solvers.columns import Columns
 from bigmc.solvers.problem import Problem
 
@@ -57,6 +58,7 @@ class Support:
 
     def __init__(self, problem: Problem, held: list[Columns], chosen: list[NDArray[np.int64]]) -> None:
         self._problem = problem
+        self._tasks = isinstance(problem.objective.loss, MultitaskSquaredHinge)
         n, base = problem.n_samples, held[0].base
         picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
         self.size = sum(len(used) for used in chosen)
@@ -192,7 +194,7 @@ class Support:
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
             gradient_rows(
-                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
                 problem.row_scale, problem.gain, self._active, *sums,
             )  # fmt: skip
             return sums
@@ -211,7 +213,7 @@ class Support:
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros(scaled.shape, scaled.dtype)
             hessian_rows(
-                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
                 problem.row_scale, problem.gain, self._active, scaled, sums,
             )  # fmt: skip
             return sums
@@ -226,7 +228,7 @@ class Support:
 
         def work(rows: tuple[int, int]) -> float:
             return losses_along(  # type: ignore[no-any-return]
-                *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
                 problem.row_scale, problem.gain, scaled, part,
             )  # fmt: skip
 

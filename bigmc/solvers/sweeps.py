@@ -58,7 +58,7 @@ class Sweeper:
         most_visits: int,
         newton_bytes: int,
     ) -> None:
-        self._newton_bytes = newton_bytes if line_search and problem.objective.specialised else 0
+        self._newton_bytes = newton_bytes if line_search and problem.objective.newton else 0
         self._problem = problem
         self._line_search = line_search
         self._seed = seed
