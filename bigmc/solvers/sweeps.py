@@ -26,8 +26,9 @@ _FINEST_OF_ALPHA = 1e-4
 _PRODUCTS = 20
 _MORE_PRODUCTS = 5
 _MOST_PRODUCTS = 100
-#: With fewer entries a sweep costs less than what a Newton step begins with.
+#: With fewer entries a sweep costs less than what a Newton step begins with: so many sweeps come first.
 _NEWTON_ENTRIES = 10_000
+_SWEEPS_FIRST = 20
 
 
 class Sweeper:
@@ -158,8 +159,7 @@ class Sweeper:
                 largest = max(largest, visited)
             n_sweeps += 1
             if largest > target:
-                products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
-                self._newton_step(held, rows, alpha, products)
+                self._newton_step(held, rows, alpha, n_sweeps)
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
                 ]
@@ -170,16 +170,17 @@ class Sweeper:
         return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], n_sweeps
 
     def _newton_step(
-        self, held: list[Columns], rows: list[NDArray[np.float64]], alpha: float, products: int
+        self, held: list[Columns], rows: list[NDArray[np.float64]], alpha: float, n_sweeps: int
     ) -> None:
-        """Take a Newton step over the columns with weights, if there is room for it."""
+        """Take a Newton step over the columns with weights, if there is room for it and it is worth it."""
         problem = self._problem
         chosen = [np.flatnonzero(r.any(axis=1)) for r in rows]
         n_columns = sum(len(c) for c in chosen)
         nnz = sum(columns.nnz_of(c) for columns, c in zip(held, chosen, strict=True))
         needed = Support.memory(nnz, held[0].data.itemsize, problem.n_samples, n_columns, problem.width)
-        if nnz < _NEWTON_ENTRIES or needed > self._newton_bytes:
+        if needed > self._newton_bytes or (nnz < _NEWTON_ENTRIES and n_sweeps < _SWEEPS_FIRST):
             return
+        products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
         together = np.concatenate([r[c] for r, c in zip(rows, chosen, strict=True)])
         if not Support(problem, held, chosen).newton_step(together, alpha, products):
             return
