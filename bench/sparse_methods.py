@@ -45,10 +45,7 @@ class Enough(Exception):
 
 
 def bigmc(run: Run, step: str) -> Meter:
-    """Ours, from disk; ends when its certificate says so.
-
-    On its way down from larger alphas it reports the objective of these, which is above that of the last one.
-    """
+    """Ours, from disk; ends when its certificate says so."""
     from bigmc import SparseClassifier
     from bigmc.progress import Progress
 
