@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, train
+    from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, sparse_path, train
     from bigmc.estimators import SparseClassifier
 
 __version__ = "0.1.0"
@@ -22,6 +22,7 @@ __all__ = [
     "load_model",
     "open_dataset",
     "predict",
+    "sparse_path",
     "train",
 ]
 
@@ -29,7 +30,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "bigmc.estimators" if name == "SparseClassifier" else "bigmc.api"
+    home = "bigmc.estimators" if name.endswith("Classifier") else "bigmc.api"
     return getattr(import_module(home), name)
 
 

@@ -15,7 +15,7 @@ import typer
 from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
-from bigmc.screen import Screen, show, show_features
+from bigmc.screen import Screen, show, show_features, show_path
 
 app = typer.Typer(
     name="bigmc",
@@ -37,6 +37,9 @@ Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
 ]
+TrainData = Annotated[Path, typer.Argument(metavar="DATASET", help="Dataset.", show_default=False)]
+NewModel = Annotated[Path, typer.Option("--to", help="Model to make.", show_default=False)]
+TrainSplit = Annotated[str, typer.Option("--split", help="Split to train on.")]
 OnBadRow = Annotated[
     Literal["fail", "quarantine"],
     typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside."),
@@ -148,9 +151,9 @@ def verify(path: Annotated[Path, typer.Argument(help="Dataset or model.")], as_j
 
 @train_app.command("sparse")
 def train_sparse(
-    dataset: Annotated[Path, typer.Argument(help="Dataset.")],
-    to: Annotated[Path, typer.Option("--to", help="Model to make.", show_default=False)],
-    split: Annotated[str, typer.Option(help="Split to train on.")] = "train",
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
     loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
     penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
@@ -160,14 +163,14 @@ def train_sparse(
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    warm_start: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
     memory: Memory = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train the ℓ1/ℓ2-regularised sparse linear classifier."""
-    from bigmc import api
-
-    options: dict[str, Any] = {
+    options = {
+        "warm_start": warm_start,
         "alpha": alpha,
         "loss": loss,
         "penalty": penalty,
@@ -178,9 +181,27 @@ def train_sparse(
         "step": step,
         "random_state": seed,
     }
+    more = f"--max-passes (now {max_passes})"
+    _train("sparse", dataset, to, split, options, memory, threads, as_json, more)
+
+
+def _train(
+    learner: str,
+    dataset: Path,
+    to: Path,
+    split: str,
+    options: dict[str, Any],
+    memory: str | None,
+    threads: int | None,
+    as_json: bool,
+    more: str,
+) -> None:
+    """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
+    from bigmc import api
+
     with Screen() as screen:
         result = api.train(
-            "sparse",
+            learner,
             dataset,
             to,
             split=split,
@@ -193,10 +214,57 @@ def train_sparse(
         gap = result["certificate"]["gap"]
         print(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
-            f"the tolerance of {tol:g}; give a larger --max-passes (now {max_passes}) or --tol",
+            f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
             file=sys.stderr,
         )
     show(result, as_json)
+
+
+@app.command()
+def path(
+    dataset: TrainData,
+    to: Annotated[Path, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
+    split: TrainSplit = "train",
+    validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
+    alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
+    alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
+    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
+    max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the sparse linear classifier along falling penalties, and choose one."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.sparse_path(
+            dataset,
+            to,
+            n_alphas=alphas,
+            alpha_ratio=alpha_ratio,
+            split=split,
+            validation=validation,
+            memory_limit=memory,
+            engine=_engine(threads),
+            progress=screen.update,
+            loss=loss,
+            penalty=penalty,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            tol=tol,
+            max_passes=max_passes,
+            random_state=seed,
+        )
+    if as_json:
+        show(result, as_json)
+    else:
+        show_path(result)
 
 
 @app.command()

@@ -124,30 +124,31 @@ def inspect(model: Model, top: int = 20) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``n_features``, ``n_nonzero_features`` and ``classes``: for each one ``label``, ``intercept`` and
-        ``features``, ordered by falling absolute weight: ``index``, ``weight`` and ``names``. A name of
-        a hashed feature has a ``sign`` (its occurrences count with this sign) and a ``count``; several
-        names are a known collision. A column of arrays has its own name; without names the list is empty.
+        ``n_features``, ``n_nonzero_features`` and ``classes``: for each one ``label``, what else its kind of
+        model tells of a class (a linear one its ``intercept``), and ``features``, ordered by falling
+        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign`` (its
+        occurrences count with this sign) and a ``count``; several names are a known collision. A column
+        of arrays has its own name; without names the list is empty.
     """
     names = _feature_names(model)
     classes = []
     for c, label in enumerate(model.classes.tolist()):
-        weights = model.coef[:, c]
+        features, weights = model.class_weights(c)
         # Equal weights in the order of the features.
         order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
         strongest = [
             {
-                "index": int(model.features[j]),
+                "index": int(features[j]),
                 "weight": float(weights[j]),
-                "names": names.get(int(model.features[j]), []),
+                "names": names.get(int(features[j]), []),
             }
             for j in order
             if weights[j] != 0
         ]
-        classes.append({"label": label, "intercept": float(model.intercept[c]), "features": strongest})
+        classes.append({"label": label, **model.class_figures(c), "features": strongest})
     return {
         "n_features": model.n_features,
-        "n_nonzero_features": len(model.features),
+        "n_nonzero_features": len(model.used_features),
         "classes": classes,
     }
 
@@ -191,5 +192,5 @@ def _feature_names(model: Model) -> dict[int, list[dict[str, Any]]]:
             names.setdefault(entry.pop("bucket"), []).append(entry)
     columns = model.feature_spec.get("columns")
     if columns is not None:
-        names |= {j: [{"name": columns[j], "sign": 1, "count": None}] for j in model.features.tolist()}
+        names |= {j: [{"name": columns[j], "sign": 1, "count": None}] for j in model.used_features.tolist()}
     return names

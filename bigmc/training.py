@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bigmc import budget
 from bigmc.engine import Engine
 from bigmc.errors import DataError, ModelError
-from bigmc.estimators import SparseClassifier
+from bigmc.estimators import LEARNERS
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import load_model
 from bigmc.progress import ProgressCallback
@@ -31,16 +31,11 @@ from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.commit import exclusive, write_atomic
 from bigmc.store.dataset import Dataset
 
-LEARNERS = {"sparse": SparseClassifier}
-
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
 
 NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
-
-_HOW = ("memory_limit", "engine")
-"""Parameters that say how a model is computed, not which."""
 
 
 def train(
@@ -53,6 +48,7 @@ def train(
     engine: Engine,
     progress: ProgressCallback,
     options: Mapping[str, Any],
+    start: Path | None = None,
 ) -> dict[str, Any]:
     """Train, or go on training, or find the model there; see :func:`bigmc.api.train`."""
     started = time.monotonic()
@@ -61,8 +57,9 @@ def train(
     estimator = LEARNERS[learner](**options, memory_limit=limit, engine=engine)
     estimator.check_params()
     samples = data[split]
-    params = {name: value for name, value in estimator.get_params().items() if name not in _HOW}
-    params |= {"learner": learner, "dataset": _identity(data), "split": split}
+    params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    if start is not None:
+        params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
     work = target.with_name(target.name + ".wip")
     if target.is_dir():
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
@@ -75,9 +72,10 @@ def train(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
-                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work
-                    )
-                names = _names(data, estimator.model_.features, limit // 16)
+                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
+                        start=None if start is None else load_model(start),
+                    )  # fmt: skip
+                names = _names(data, estimator.model_.used_features, limit // 16)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)
     model = load_model(target)
@@ -88,7 +86,7 @@ def train(
         "converged": model.certificate["gap"] <= estimator.tol,
         "n_iter": model.n_iter,
         "n_passes": model.n_passes,
-        "n_nonzero_features": len(model.features),
+        "n_nonzero_features": len(model.used_features),
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
         "memory_limit_bytes": limit,
@@ -96,7 +94,7 @@ def train(
     }
 
 
-def _identity(dataset: Dataset) -> str:
+def identity(dataset: Dataset) -> str:
     """Return a digest of a dataset on disk: of its manifest, which has a digest of every file."""
     if dataset.path is None:
         raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators import SparseClassifier
-from bigmc.model import Model, load_model
+from bigmc.model import LinearModel, load_model
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -203,7 +203,7 @@ def test_a_saved_classifier_comes_back(tmp_path, fitted, digits):
 
 def test_a_model_of_another_kind_is_refused(fitted):
     model = fitted.model_
-    other = Model("boost", model.classes, 64, model.features, model.coef, model.intercept)
+    other = LinearModel("boost", model.classes, 64, model.features, model.coef, model.intercept)
     with pytest.raises(ModelError, match="kind 'boost'"):
         SparseClassifier.from_model(other)
     with pytest.raises(NotFittedError):

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, classification_report, confusion_mat
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.evaluation import evaluate, inspect
-from bigmc.model import Model
+from bigmc.model import LinearModel
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -21,7 +21,7 @@ def linear(classes=CLASSES, n_features=30, seed=0, **fields):
     rng = np.random.default_rng(seed)
     features = np.arange(0, n_features, 2)
     coef = rng.standard_normal((len(features), len(classes)))
-    return Model("sparse", classes, n_features, features, coef, np.zeros(len(classes)), **fields)
+    return LinearModel("sparse", classes, n_features, features, coef, np.zeros(len(classes)), **fields)
 
 
 def samples(n=300, n_features=30, seed=1):
@@ -101,7 +101,7 @@ def test_the_strongest_features_come_first_with_their_names_and_collisions():
             "count": [2, 8, 3, 4],
         }
     )
-    model = Model(
+    model = LinearModel(
         "sparse", np.array([1, 2, 3]), 10, np.array([2, 4, 9]), coef, np.array([0, 0.5, 0]), names=names
     )
     found = inspect(model, top=2)

@@ -41,8 +41,8 @@ def here(tmp_path_factory):
     options = {"text": "text", "label": "label", "memory_limit": "400MB", "engine": ThreadEngine(2)}
     api.ingest(here / "rows.csv", here / "d.bigmc", **options)
     for arguments, options in (
-        (["sparse", here / "d.bigmc", here / "warm.model"], {"max_passes": 1, "memory_limit": "64MB"}),
-        (["sparse", here / "d.bigmc", here / "m.model"], {"max_passes": 1, "alpha": 1e-5}),
+        (["sparse", here / "d.bigmc", here / "warm.model"], {"max_passes": 3, "memory_limit": "64MB"}),
+        (["sparse", here / "d.bigmc", here / "m.model"], {"max_passes": 4, "alpha": 1e-5}),
     ):
         api.train(*arguments, **options)
     api.evaluate(here / "m.model", here / "d.bigmc")

@@ -13,7 +13,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from bigmc.errors import DataError, ModelError
-from bigmc.model import LinearScorer, Model, load_model, verify_model
+from bigmc.model import LinearModel, LinearScorer, load_model, verify_model
+from bigmc.model import columns as columns_module
 from bigmc.model import scoring as scoring_module
 from bigmc.store.dataset import Dataset
 from bigmc.store.publish import finish_dataset
@@ -52,7 +53,7 @@ def random_model(n_features=300, n_classes=5, nonzero=40, seed=1, dtype=np.float
         "intercept": rng.standard_normal(n_classes),
         **fields,
     }
-    return Model(**fields)
+    return LinearModel(**fields)
 
 
 def dense_weights(model):
@@ -112,9 +113,9 @@ def test_columns_are_read_once_however_the_reads_are_cut(seed, gap, read, window
     X = counts(n_rows=38, n_features=60, seed=seed)
     model = random_model(n_features=60, nonzero=nonzero, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring_module, "_GAP_ENTRIES", gap)
-        patch.setattr(scoring_module, "_MOST_ENTRIES", read)
-        patch.setattr(scoring_module, "_WINDOW_FEATURES", window)
+        patch.setattr(columns_module, "_GAP_ENTRIES", gap)
+        patch.setattr(columns_module, "_MOST_ENTRIES", read)
+        patch.setattr(columns_module, "_WINDOW_FEATURES", window)
         stored = Dataset.from_arrays(X)
         expected = X @ dense_weights(model) + model.intercept
         np.testing.assert_allclose(model.shard_scores(stored, 0), expected, atol=1e-9)
@@ -127,7 +128,7 @@ def test_only_columns_with_weight_are_read(monkeypatch):
     entries = []
     read = shard.read
     monkeypatch.setattr(shard, "read", lambda lo, hi, i, d: (entries.append(hi - lo), read(lo, hi, i, d)))
-    monkeypatch.setattr(scoring_module, "_GAP_ENTRIES", 10)
+    monkeypatch.setattr(columns_module, "_GAP_ENTRIES", 10)
     model = random_model(n_features=1000, nonzero=3, weighting=Weighting(l2=True))
     model.shard_codes(stored, 0)
     assert sum(entries) == np.diff(X.tocsc().indptr)[model.features].sum()

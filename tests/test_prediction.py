@@ -6,7 +6,7 @@ import pytest
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.model import Model, divide
+from bigmc.model import LinearModel, divide
 from bigmc.model.room import FIXED_COST, SMALLEST_ROOM
 from bigmc.prediction import Predictor
 from bigmc.progress import silent
@@ -22,7 +22,7 @@ def data():
     features = np.arange(0, 30, 2)
     labels = np.array([f"class {c:02}" for c in range(N_CLASSES)])
     coef = rng.normal(size=(15, N_CLASSES))
-    return X, Model("sparse", labels, 30, features, coef, rng.normal(size=N_CLASSES))
+    return X, LinearModel("sparse", labels, 30, features, coef, rng.normal(size=N_CLASSES))
 
 
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):

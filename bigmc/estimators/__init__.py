@@ -1,5 +1,9 @@
 """The scikit-learn face of the learners: arrays and datasets in, labels and scores out."""
 
+from bigmc.estimators.base import Classifier
 from bigmc.estimators.sparse import SparseClassifier
 
-__all__ = ["SparseClassifier"]
+#: Every learner by its name, which is also the kind of its models (see `bigmc.model.KINDS`).
+LEARNERS: dict[str, type[Classifier]] = {learner.kind: learner for learner in (SparseClassifier,)}
+
+__all__ = ["LEARNERS", "Classifier", "SparseClassifier"]

@@ -7,8 +7,7 @@ classification", Machine Learning 93 (2013); equation numbers below are theirs.
 Scores are kept row-major, ``scores[i, r] = s_ir``, with the classes padded to a multiple of `LANES`;
 pads hold `PAD_SCORE`, so that their margin ``1 - s_iy + s_ir`` is never positive. All classes of an
 entry are worked on at once, without a branch: the own class has the margin 1 and is taken out of the
-sums afterwards. The loops over classes are written as vector instructions (the ``_lanes_*`` functions),
-because their trip count is too short for the compiler to vectorise by itself. Sums are float64.
+sums afterwards. Sums are float64.
 
 The arrays of a block are those of `bigmc.store.block.Block`. Value of an entry = ``data[k] * row_scale[i]``
 times the scale of its column, which is applied once per column.
@@ -16,15 +15,18 @@ times the scale of its column, which is applied once per column.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
-LANES = 8
+from bigmc.kernels.lanes import (
+    lanes_add,
+    lanes_balanced,
+    lanes_change,
+    lanes_curvature,
+    lanes_gradient,
+    prefetch,
+)  # fmt: skip
+
 PAD_SCORE = -1e30
 
 #: Entries the rows of scores are fetched ahead, when a row takes more than one cache line.
@@ -40,177 +42,8 @@ _REORDER = {"reassoc", "contract"}
 _SMALLEST_PART = 1e-12
 _MODEL_STEPS = 40
 #: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
-_MODEL_RATIO = 200
+_MODEL_RATIO = 3
 _MODEL_CLASSES = 128
-
-
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    """Return a pointer to `LANES` elements of a C-contiguous array, `offset` elements from its start."""
-    data = context.make_array(array_type)(context, builder, array).data
-    lanes = ir.VectorType(context.get_value_type(array_type.dtype), LANES)
-    return builder.bitcast(builder.gep(data, [offset]), lanes.as_pointer())
-
-
-def _load(builder: Any, pointer: Any, array_type: Any) -> Any:
-    return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
-
-
-def _spread(builder: Any, scalar: Any) -> Any:
-    """Return a vector with the scalar in every lane."""
-    lanes = ir.VectorType(scalar.type, LANES)
-    index = ir.IntType(32)
-    one = builder.insert_element(ir.Constant(lanes, ir.Undefined), scalar, index(0))
-    mask = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
-    return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), mask)
-
-
-def _sum(builder: Any, vector: Any) -> Any:
-    element = vector.type.element
-    name = f"llvm.vector.reduce.fadd.v{LANES}f{32 if isinstance(element, ir.FloatType) else 64}"
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(element, [element, vector.type]), name
-    )
-    # "reassoc" lets the lanes be added as a tree; the order is fixed when the kernel is compiled.
-    return builder.call(function, [ir.Constant(element, 0.0), vector], fastmath=("reassoc",))
-
-
-def _positive(builder: Any, vector: Any) -> tuple[Any, Any]:
-    """Return max(vector, 0) and the mask of its positive lanes; NaN counts as not positive."""
-    zero = ir.Constant(vector.type, [0.0] * LANES)
-    mask = builder.fcmp_ordered(">", vector, zero)
-    return builder.select(mask, vector, zero), mask
-
-
-def _accumulate(builder: Any, pointer: Any, array_type: Any, terms: Any) -> None:
-    """Add float32 or float64 terms to `LANES` float64 sums."""
-    if terms.type != pointer.type.pointee:
-        terms = builder.fpext(terms, pointer.type.pointee)
-    sums = builder.fadd(_load(builder, pointer, array_type), terms)
-    builder.store(sums, pointer, align=array_type.dtype.bitwidth // 8)
-
-
-@intrinsic
-def _lanes_gradient(typing, scores, at, shift, value, sums, to):
-    """``sums[to:] += value * m`` with ``m = max(shift + scores[at:], 0)``; returns the sum of m."""
-    signature = scores.dtype(scores, at, shift, value, sums, to)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, sums, to = arguments
-        kind, _, _, _, sums_kind, _ = signature.args
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        margin, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        target = _pointer(context, builder, sums_kind, sums, to)
-        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        return _sum(builder, margin)
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_balanced(typing, scores, at, shift, value, factor, factor_at, sums, to):
-    """`_lanes_gradient` with every margin multiplied by ``factor[factor_at:]``."""
-    signature = scores.dtype(scores, at, shift, value, factor, factor_at, sums, to)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, factor, factor_at, sums, to = arguments
-        kind, _, _, _, factor_kind, _, sums_kind, _ = signature.args
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        margin, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        weight = _load(builder, _pointer(context, builder, factor_kind, factor, factor_at), factor_kind)
-        margin = builder.fmul(margin, weight)
-        target = _pointer(context, builder, sums_kind, sums, to)
-        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        return _sum(builder, margin)
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvature, curve_to):
-    """`_lanes_gradient` and ``curvature[curve_to:] += square * [m > 0]``; sum of m and their number."""
-    signature = types.UniTuple(scores.dtype, 2)(
-        scores, at, shift, value, square, sums, to, curvature, curve_to
-    )
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, square, sums, to, curvature, curve_to = arguments
-        kind, _, _, _, _, sums_kind, _, curvature_kind, _ = signature.args
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        margin, mask = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        zero = ir.Constant(margin.type, [0.0] * LANES)
-        one = ir.Constant(margin.type, [1.0] * LANES)
-        target = _pointer(context, builder, sums_kind, sums, to)
-        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        target = _pointer(context, builder, curvature_kind, curvature, curve_to)
-        squares = builder.select(mask, _spread(builder, square), zero)
-        _accumulate(builder, target, curvature_kind, squares)
-        count = _sum(builder, builder.select(mask, one, zero))
-        return context.make_tuple(builder, signature.return_type, [_sum(builder, margin), count])
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_change(typing, scores, at, shift, value, step, step_at, own_step):
-    """Sum of ``max(m + value (step - own_step), 0)² - max(m, 0)²`` with ``m = shift + scores``.
-
-    The margins have the precision of the scores, everything after them is float64: otherwise the
-    rounding of the margins hides the small changes near the optimum.
-    """
-    signature = types.float64(scores, at, shift, value, step, step_at, own_step)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, step, step_at, own_step = arguments
-        kind, step_kind = signature.args[0], signature.args[4]
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
-        margin = builder.fadd(row, _spread(builder, shift))
-        if margin.type != delta.type:
-            margin = builder.fpext(margin, delta.type)
-        delta = builder.fmul(builder.fsub(delta, _spread(builder, own_step)), _spread(builder, value))
-        before, _ = _positive(builder, margin)
-        after, _ = _positive(builder, builder.fadd(margin, delta))
-        # a² - b² = (a - b)(a + b) keeps the digits of a small change
-        change = builder.fmul(builder.fsub(after, before), builder.fadd(after, before))
-        return _sum(builder, change)
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_add(typing, scores, at, value, step, step_at):
-    """``scores[at:] += value * step[step_at:]``."""
-    signature = types.void(scores, at, value, step, step_at)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, value, step, step_at = arguments
-        kind, step_kind = signature.args[0], signature.args[3]
-        target = _pointer(context, builder, kind, scores, at)
-        delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
-        _accumulate(builder, target, kind, builder.fmul(delta, _spread(builder, value)))
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def _prefetch(typing, scores, at):
-    """Ask for the cache line of ``scores[at]``, which must be within the array."""
-    signature = types.void(scores, at)
-
-    def generate(context, builder, signature, arguments):
-        number = ir.IntType(32)
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        line = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [line.type, number, number, number]),
-            "llvm.prefetch.p0",
-        )
-        builder.call(function, [line, number(0), number(3), number(1)])  # to read, keep, data
-        return context.get_dummy_value()
-
-    return signature, generate
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -230,7 +63,7 @@ def _gradient(column, indptr, indices, data, base, scores, labels, gain, sums, o
             if groups > 1 and k + _AHEAD < stop:
                 coming = (first + np.uint64(indices[k + _AHEAD])) * width
                 for line in range(np.uint64(0), width, _SIXTEEN):
-                    _prefetch(scores, coming + line)
+                    prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -238,7 +71,7 @@ def _gradient(column, indptr, indices, data, base, scores, labels, gain, sums, o
             at = i * width
             total = number(0)
             for q in range(groups):
-                total += _lanes_gradient(scores, at + q * _EIGHT, shift, value, sums, q * _EIGHT)
+                total += lanes_gradient(scores, at + q * _EIGHT, shift, value, sums, q * _EIGHT)
             own[c] += value * total
 
 
@@ -262,9 +95,7 @@ def _balanced_gradient(column, indptr, indices, data, base, scores, labels, gain
             total = number(0)
             for q in range(groups):
                 lane = q * _EIGHT
-                total += _lanes_balanced(
-                    scores, at + lane, shift, value, factor, c * width + lane, sums, lane
-                )
+                total += lanes_balanced(scores, at + lane, shift, value, factor, c * width + lane, sums, lane)
             own[c] += value * total
 
 
@@ -290,7 +121,7 @@ def _curvature(
             if groups > 1 and k + _AHEAD < stop:
                 coming = (first + np.uint64(indices[k + _AHEAD])) * width
                 for line in range(np.uint64(0), width, _SIXTEEN):
-                    _prefetch(scores, coming + line)
+                    prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -301,7 +132,7 @@ def _curvature(
             active = number(0)
             for q in range(groups):
                 lane = q * _EIGHT
-                margins, count = _lanes_curvature(
+                margins, count = lanes_curvature(
                     scores, at + lane, shift, value, square, sums, lane, curvature, lane
                 )
                 total += margins
@@ -330,7 +161,7 @@ def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain,
             if width > _EIGHT and k + _AHEAD < stop:
                 coming = (first + np.uint64(indices[k + _AHEAD])) * width
                 for line in range(np.uint64(0), width, _SIXTEEN):
-                    _prefetch(scores, coming + line)
+                    prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -339,7 +170,7 @@ def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain,
             total = number(0)
             for q in range(width // _EIGHT):
                 lane = q * _EIGHT
-                margins, _ = _lanes_curvature(
+                margins, _ = lanes_curvature(
                     scores, i * width + lane, shift, value, square, sums, lane, edges, c * width + lane
                 )
                 total += margins
@@ -413,7 +244,7 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
             high = nu
         else:
             low = nu
-        if abs(nu * length - alpha) <= 1e-10 * alpha:
+        if abs(nu * length - alpha) <= 1e-4 * alpha:
             return
         nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
 
@@ -439,7 +270,7 @@ def _loss_change(column, indptr, indices, data, base, scores, labels, row_scale,
             total = 0.0
             for q in range(groups):
                 lane = q * _EIGHT
-                total += _lanes_change(scores, at + lane, shift, value, step, lane, step[c])
+                total += lanes_change(scores, at + lane, shift, value, step, lane, step[c])
             change += total * (gain[i] / row_scale[i])
     return change
 
@@ -455,7 +286,7 @@ def _add_step(column, indptr, indices, data, base, scores, row_scale, step):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * row_scale[i]
             for q in range(width // _EIGHT):
-                _lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
+                lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
 
 
 @njit(cache=True, nogil=True, fastmath=False)

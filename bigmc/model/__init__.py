@@ -1,8 +1,20 @@
 """What training leaves: a record saved in one file, and the scores it gives."""
 
 from bigmc.model.archive import FORMAT_VERSION
-from bigmc.model.record import Model, load_model, verify_model
+from bigmc.model.kinds import KINDS, load_model, verify_model
+from bigmc.model.linear import LinearModel
+from bigmc.model.record import Model
 from bigmc.model.room import divide
-from bigmc.model.scoring import LinearScorer
+from bigmc.model.scoring import LinearScorer, Scorer
 
-__all__ = ["FORMAT_VERSION", "LinearScorer", "Model", "divide", "load_model", "verify_model"]
+__all__ = [
+    "FORMAT_VERSION",
+    "KINDS",
+    "LinearModel",
+    "LinearScorer",
+    "Model",
+    "Scorer",
+    "divide",
+    "load_model",
+    "verify_model",
+]

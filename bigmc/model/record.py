@@ -1,53 +1,51 @@
-"""The trained model: weights, what its features are, and the proof of how good it is."""
+"""What every trained model is: a record of its training that gives scores, whatever learned it."""
 
 from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.model.archive import FORMAT_VERSION, check_archive, read_archive, write_archive
-from bigmc.model.scoring import ROOM, LinearScorer
+from bigmc.model.archive import FORMAT_VERSION, write_archive
+from bigmc.model.names import names_of, names_to_arrays
+from bigmc.model.scoring import ROOM, Scorer
 from bigmc.store.rows import Rows
 from bigmc.store.weighting import Weighting
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
 
-#: Most names kept of one feature, the most frequent ones; more only repeat that hashes collide.
-NAMES_PER_FEATURE = 8
-
-_NAME_COLUMNS = {"bucket": pa.int64(), "name": pa.string(), "sign": pa.int8(), "count": pa.int64()}
-
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """A linear multiclass model.
+class Model(ABC):
+    """A multiclass model: what is common to all kinds.
+
+    A kind is a subclass with fields of its own, entered in `bigmc.model.kinds.KINDS`. It says how they
+    become arrays and come back (`to_arrays`, `from_arrays`), which features decide (`used_features`), how
+    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`. Its
+    fields come after those of this class and may be positional; it brings them into their form before
+    it calls `__post_init__` of this class.
 
     Attributes
     ----------
     kind : str
-        The learner: ``"sparse"``.
+        The learner, such as ``"sparse"``.
     classes : array of shape (n_classes,)
         Original labels: integers, strings, booleans or floats.
     n_features : int
-        Features of the data, with weight or without.
-    features : int64 array of shape (n_nonzero,)
-        Features with weight, increasing.
-    coef : float32 or float64 array of shape (n_nonzero, n_classes)
-        Their weights.
-    intercept : float64 array of shape (n_classes,)
+        Features of the data, used or not.
     weighting : Weighting
-        How raw values become those the weights are for.
+        How raw values become those the model is for.
     column_scale : float32 array of shape (n_features,) or None
         The idf of the training samples; None without idf weighting.
     feature_spec : dict
@@ -65,8 +63,8 @@ class Model:
     history : tuple of dict
         Figures of every pass, without times: equal runs give equal models.
     names : pyarrow.Table or None
-        Known names of features with weight: ``bucket``, ``name``, ``sign`` and ``count``; at most
-        `NAMES_PER_FEATURE` of each feature.
+        Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
+        `bigmc.model.names.NAMES_PER_FEATURE` of each feature.
 
     Raises
     ------
@@ -77,9 +75,7 @@ class Model:
     kind: str
     classes: NDArray[Any]
     n_features: int
-    features: NDArray[np.int64]
-    coef: NDArray[Any]
-    intercept: NDArray[np.float64]
+    _: KW_ONLY
     weighting: Weighting = Weighting()  # noqa: RUF009 (frozen)
     column_scale: NDArray[np.float32] | None = None
     feature_spec: Mapping[str, Any] = field(default_factory=dict)
@@ -94,42 +90,69 @@ class Model:
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen from here on
         set_field(self, "classes", _label_array(self.classes))
-        set_field(self, "features", np.asarray(self.features, np.int64))
-        set_field(self, "intercept", np.asarray(self.intercept, np.float64))
         # What JSON makes of them, so that a saved and loaded model is the same model.
         for name in ("feature_spec", "params", "history"):
             set_field(self, name, _plain(getattr(self, name)))
         set_field(self, "certificate", {k: float(v) for k, v in self.certificate.items()})
         set_field(self, "objective", float(self.objective))
         if self.names is not None:
-            set_field(self, "names", _names_of(self.features, self.names))
+            set_field(self, "names", names_of(self.used_features, self.names))
         self._check()
 
     def _check(self) -> None:
-        n_classes = len(self.classes)
-        features = self.features
-        if n_classes < 2 or len(set(self.classes.tolist())) < n_classes:
+        """Refuse parts that do not fit together; a kind adds what it knows about its own."""
+        features = self.used_features
+        if self.n_classes < 2 or len(set(self.classes.tolist())) < self.n_classes:
             raise ModelError(f"a model needs at least 2 different classes, not {self.classes.tolist()}")
         if features.ndim != 1 or np.any(np.diff(features) <= 0):
             raise ModelError("the features of a model must be increasing")
         if len(features) and not 0 <= features[0] <= features[-1] < self.n_features:
-            raise ModelError(f"the model has weights of features outside 0 to {self.n_features - 1}")
-        if self.coef.dtype not in (np.float32, np.float64):
-            raise ModelError(f"the weights of a model are float32 or float64, not {self.coef.dtype}")
-        if self.coef.shape != (len(features), n_classes) or self.intercept.shape != (n_classes,):
-            raise ModelError(
-                f"weights of shape {self.coef.shape} and intercepts of shape {self.intercept.shape} do not "
-                f"fit {len(features)} features and {n_classes} classes"
-            )
-        if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
-            raise ModelError("the weights of the model are not finite", "look for huge values in the data")
+            raise ModelError(f"the model uses features outside 0 to {self.n_features - 1}")
         if self.weighting.idf != (self.column_scale is not None):
             raise ModelError("a model has a column scale exactly if its weighting has idf")
         if self.column_scale is not None and self.column_scale.shape != (self.n_features,):
             raise ModelError(f"{self.column_scale.shape} column scales for {self.n_features} features")
 
+    @abstractmethod
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the kind adds to the record, as named arrays of numbers or plain text."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
+        """Return the model of the arrays of an archive and the fields that all kinds have.
+
+        Raises
+        ------
+        KeyError
+            If an array is missing.
+        ModelError
+            If the parts do not fit together.
+        """
+
+    @property
+    @abstractmethod
+    def used_features(self) -> NDArray[np.int64]:
+        """Features that decide, increasing; only these are read to score a shard, and keep names."""
+
+    @abstractmethod
+    def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Return features and how much each weighs for class number `c`; the others weigh nothing."""
+
+    @abstractmethod
+    def make_scorer(self) -> Scorer:
+        """Return what computes the scores."""
+
+    def class_figures(self, c: int) -> dict[str, float]:
+        """Return what else there is to know about class number `c`, such as its intercept."""
+        return {}
+
+    def figures(self) -> dict[str, int]:
+        """Return what else there is to know about the size of the model."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without the lookup table, which is built again where it is needed."""
+        """Return the fields without the scorer, which is built again where it is needed."""
         return {name: value for name, value in self.__dict__.items() if name != "scorer"}
 
     @property
@@ -138,11 +161,9 @@ class Model:
         return len(self.classes)
 
     @cached_property
-    def scorer(self) -> LinearScorer:
-        """What computes scores; made once, it keeps a lookup table of 4 bytes per feature."""
-        return LinearScorer(
-            self.features, self.coef, self.intercept, self.n_features, self.weighting, self.column_scale
-        )
+    def scorer(self) -> Scorer:
+        """What computes scores; made once, since it may keep tables."""
+        return self.make_scorer()
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes).
@@ -159,7 +180,7 @@ class Model:
     def shard_scores(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.float64]:
         """Return the scores of shard number `shard` of a dataset, shape (n_rows, n_classes).
 
-        Reads the columns with weight only, and once more all of them where the weighting asks for
+        Reads the columns of used features only, and once more all of them where the weighting asks for
         norms of idf-weighted samples; takes `room` bytes beside the scores.
         """
         return self.scorer.shard(dataset.shards[shard], room)
@@ -170,10 +191,11 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory of the weights, of what scoring makes of them, and of the names."""
+        """Bytes in memory of the kind's arrays, of what scoring makes of them, and of the names."""
+        own = sum(array.nbytes for array in self.to_arrays().values())
         scale = 0 if self.column_scale is None else self.column_scale.nbytes
         names = 0 if self.names is None else int(self.names.nbytes)
-        return self.coef.nbytes + self.features.nbytes + self.scorer.table_bytes + scale + names
+        return own + self.scorer.table_bytes + scale + names
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Return the label of the largest score of each row; the first of the classes on a tie."""
@@ -208,8 +230,8 @@ class Model:
             "version": FORMAT_VERSION,
             "n_classes": self.n_classes,
             "n_features": self.n_features,
-            "n_nonzero_features": len(self.features),
-            "nnz": int(np.count_nonzero(self.coef)),
+            "n_nonzero_features": len(self.used_features),
+            **self.figures(),
             "classes": self.classes.tolist(),
             "weighting": _weighting_name(self.weighting),
             "features": dict(self.feature_spec),
@@ -242,64 +264,12 @@ class Model:
             "n_passes": self.n_passes,
             "history": self.history,
         }
-        arrays = {
-            "classes": self.classes,
-            "features": self.features,
-            "coef": self.coef,
-            "intercept": self.intercept,
-        }
+        arrays = {"classes": self.classes, **self.to_arrays()}
         if self.column_scale is not None:
             arrays["column_scale"] = self.column_scale
         if self.names is not None:
-            arrays |= _names_to_arrays(self.names)
+            arrays |= names_to_arrays(self.names)
         write_archive(Path(path), header, arrays)
-
-
-def load_model(path: str | os.PathLike[str]) -> Model:
-    """Return the model saved at `path`; nothing in the file is ever executed.
-
-    Raises
-    ------
-    ModelError
-        If the file is absent, no bigmc model, of another version or damaged (naming the member).
-    """
-    header, arrays = read_archive(Path(path))
-    try:
-        return Model(
-            kind=header["kind"],
-            classes=arrays["classes"],
-            n_features=header["n_features"],
-            features=arrays["features"],
-            coef=arrays["coef"],
-            intercept=arrays["intercept"],
-            weighting=Weighting.from_dict(header["weighting"]),
-            column_scale=arrays.get("column_scale"),
-            feature_spec=header["feature_spec"],
-            params=header["params"],
-            certificate={name: float(value) for name, value in header["certificate"].items()},
-            objective=float(header["objective"]),
-            n_iter=header["n_iter"],
-            n_passes=header["n_passes"],
-            history=header["history"],
-            names=_names_from_arrays(arrays),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ModelError(f"{path} is inconsistent: {reason}", "train again") from error
-
-
-def verify_model(path: str | os.PathLike[str]) -> list[str]:
-    """Return everything wrong with the model at `path`, one line each; empty if it is sound.
-
-    Every byte counts: sha256 of each member, no other members, nothing between them, parts that fit.
-    """
-    problems = check_archive(Path(path))
-    if not problems:
-        try:
-            load_model(path)
-        except ModelError as error:
-            problems = [error.message]
-    return problems
 
 
 def _label_array(classes: NDArray[Any]) -> NDArray[Any]:
@@ -353,32 +323,3 @@ def _short(value: Any) -> str:
 
 def _weighting_name(weighting: Weighting) -> str:
     return "+".join(name for name, on in weighting.to_dict().items() if on) or "counts"
-
-
-def _names_of(features: NDArray[np.int64], names: pa.Table) -> pa.Table:
-    """Return the most frequent names of the given features, ordered by feature, count and name."""
-    table = names.select(list(_NAME_COLUMNS)).cast(pa.schema(_NAME_COLUMNS))
-    table = table.filter(pa.array(np.isin(table.column("bucket").to_numpy(), features)))
-    table = table.sort_by([("bucket", "ascending"), ("count", "descending"), ("name", "ascending")])
-    buckets = table.column("bucket").to_numpy()
-    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
-    return table.filter(pa.array(rank < NAMES_PER_FEATURE)).combine_chunks()
-
-
-def _names_to_arrays(names: pa.Table) -> dict[str, NDArray[Any]]:
-    encoded = [name.encode() for name in names.column("name").to_pylist()]
-    arrays = {
-        f"names_{column}": names.column(column).to_numpy() for column in _NAME_COLUMNS if column != "name"
-    }
-    arrays["names_text"] = np.frombuffer(b"".join(encoded), np.uint8)
-    arrays["names_ends"] = np.cumsum([len(name) for name in encoded], dtype=np.int64)
-    return arrays
-
-
-def _names_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> pa.Table | None:
-    if "names_text" not in arrays:
-        return None
-    text, ends = arrays["names_text"].tobytes(), arrays["names_ends"].tolist()
-    names = [text[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
-    columns = {column: arrays[f"names_{column}"] for column in ("bucket", "sign", "count")}
-    return pa.table({**columns, "name": pa.array(names, pa.string())})

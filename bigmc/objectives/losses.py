@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.lanes import LANES
 from bigmc.kernels.scores import class_margins
-from bigmc.kernels.squared_hinge import LANES, PAD_SCORE, gradient_norms, sweep
+from bigmc.kernels.squared_hinge import PAD_SCORE, gradient_norms, sweep
 
 
 class SquaredHinge:

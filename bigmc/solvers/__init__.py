@@ -1,7 +1,8 @@
 """The learners' optimisation loops."""
 
-from bigmc.solvers.bcd import Solution, solve
+from bigmc.solvers.bcd import Solution, largest_alpha, solve
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.state import Checkpoint
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.state import Start
 
-__all__ = ["Certificate", "Checkpoint", "Solution", "solve"]
+__all__ = ["Certificate", "Checkpoint", "Solution", "Start", "largest_alpha", "solve"]

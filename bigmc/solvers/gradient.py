@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.errors import DataError
 from bigmc.solvers.coefficients import Coefficients
 from bigmc.solvers.columns import BlockSource, Columns
 from bigmc.solvers.problem import Problem
@@ -81,6 +82,11 @@ def gradient_pass(
         parts = _equal_parts(block)
         for _ in problem.engine.map(work, parts, block, problem.scale_of(features), slots, norms, violations):
             pass
+        if not np.isfinite(norms).all():
+            feature = int(features[~np.isfinite(norms)][0])
+            raise DataError(
+                f"the gradient of feature {feature} is not finite", "look for huge or non-finite values in it"
+            )
         largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
         nnz += block.nnz
         chosen = np.flatnonzero((slots >= 0) | (violations > 0))

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import ModelError
+from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.coefficients import Coefficients
 
 
-class Checkpoint(Protocol):
-    """Where the state is kept between runs; `save` must be atomic."""
+@dataclass(frozen=True)
+class Start:
+    """Weights to start from, such as those of a larger penalty or of yesterday's data.
 
-    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace what is kept."""
-        ...
+    Attributes
+    ----------
+    features : int64 array of shape (n_nonzero,)
+        Increasing.
+    coef : float64 array of shape (n_nonzero, n_classes)
+    intercept : float64 array of shape (n_classes,)
+    """
 
-    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return what is kept, if anything."""
-        ...
+    features: NDArray[np.int64]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
 
 
 @dataclass
@@ -42,6 +47,10 @@ class State:
         Decoded bytes read from the shards so far.
     in_memory : bool
         The columns with weights were in memory at the end of the round.
+    stage : int
+        Larger penalties that were gone through already, on the way to the one asked for.
+    top : float
+        Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
     """
@@ -53,17 +62,29 @@ class State:
     nnz_read: int = 0
     bytes_read: int = 0
     in_memory: bool = False
+    stage: int = 0
+    top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, start: Start, width: int, alpha: float) -> State:
+        """Return the state of a run that starts from given weights, and goes to `alpha` at once."""
+        used = start.coef.any(axis=1)
+        rows = np.zeros((int(used.sum()), width))
+        rows[:, : start.coef.shape[1]] = start.coef[used]
+        coef = Coefficients(np.asarray(start.features[used], np.int64), rows)
+        return cls(coef, np.array(start.intercept, np.float64), top=alpha)
 
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
         """Save the state of the run described by `run`."""
         meta = {
-            "run": run,
             "lower": self.lower,
             "n_iter": self.n_iter,
             "nnz_read": self.nnz_read,
             "bytes_read": self.bytes_read,
             "in_memory": self.in_memory,
+            "stage": self.stage,
+            "top": self.top,
             "history": self.history,
         }
         arrays = {
@@ -71,7 +92,7 @@ class State:
             "coef": self.coef.rows[:, : len(self.intercept)],
             "intercept": self.intercept,
         }
-        checkpoint.save(meta, arrays)
+        save_run(checkpoint, run, meta, arrays)
 
     @classmethod
     def load(cls, checkpoint: Checkpoint, run: dict[str, Any], width: int) -> State | None:
@@ -82,16 +103,10 @@ class State:
         ModelError
             If it belongs to a run with other data or parameters.
         """
-        saved = checkpoint.load()
+        saved = load_run(checkpoint, run)
         if saved is None:
             return None
         meta, arrays = saved
-        other = [name for name in run if meta["run"].get(name) != run[name]]
-        if other:
-            was = ", ".join(f"{name}={meta['run'].get(name)!r} (now {run[name]!r})" for name in other)
-            raise ModelError(
-                f"the checkpoint belongs to another run: {was}", "remove it or use its parameters"
-            )
         rows = np.zeros((len(arrays["features"]), width))
         rows[:, : arrays["coef"].shape[1]] = arrays["coef"]
         return cls(
@@ -102,5 +117,7 @@ class State:
             int(meta["nnz_read"]),
             int(meta["bytes_read"]),
             bool(meta["in_memory"]),
+            int(meta["stage"]),
+            float(meta["top"]),
             list(meta["history"]),
         )

@@ -1,0 +1,381 @@
+"""What all learners share towards scikit-learn: arrays and datasets in, labels and scores out."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigmc.budget import resolve_limit
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.errors import BigmcError, DataError, ModelError
+from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
+from bigmc.estimators.run import Run
+from bigmc.model import Model
+from bigmc.progress import ProgressCallback, silent
+from bigmc.solvers import Certificate, Checkpoint
+from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
+
+#: Parameters that say how a model is computed, not which; models do not record them.
+_HOW = ("memory_limit", "engine")
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A learner with the habits of scikit-learn.
+
+    A learner is a subclass with the parameters of its ``__init__``, among them ``tol``, ``random_state``,
+    ``memory_limit`` and ``engine``. It sets the class attributes below, calls its solver in `_solve`, and
+    checks its parameters in `check_params`. One that takes weights of samples and classes derives from
+    `bigmc.estimators.weights.WeightedClassifier`, a linear one also from
+    `bigmc.estimators.linear.LinearMixin`. All parameters but ``memory_limit`` and ``engine`` are
+    recorded in the model, so equal parameters must give equal models.
+
+    Attributes
+    ----------
+    kind : str
+        The name of the learner, and of its models (class attribute).
+    warm_starts : bool
+        Training can start from a model.
+    limits : tuple of str
+        Parameters that stop training before ``tol`` is reached, for the message (class attribute).
+    takes_sparse : bool
+        Whether scipy sparse matrices are accepted (class attribute).
+    classes_ : array of shape (n_classes,)
+    objective_ : float
+    certificate_ : Certificate
+        ``lower <= optimum <= upper`` and their ``gap``.
+    n_iter_ : int
+    n_passes_ : float
+        Passes over the data: entries read, in units of all entries.
+    history_ : list of dict
+        Figures of every pass.
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
+        Only when the data was a frame whose column names are all strings.
+    model_ : Model
+        What `save` writes.
+    """
+
+    kind: ClassVar[str]
+    limits: ClassVar[tuple[str, ...]]
+    takes_sparse: ClassVar[bool] = True
+    warm_starts: ClassVar[bool] = False
+
+    tol: float
+    random_state: int | np.random.RandomState | None
+    memory_limit: int | str | None
+    engine: Engine | None
+
+    @abstractmethod
+    def _solve(self, dataset: Dataset, run: Run) -> Model:
+        """Return the model of labelled samples of at least two classes.
+
+        It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
+        ``tol`` is for.
+        """
+
+    def check_params(self) -> None:
+        """Refuse parameters that cannot be used, as `fit` does before it looks at the data.
+
+        Raises
+        ------
+        BigmcError
+            Naming the parameter and what may be given.
+        """
+        self._check_positive("tol")
+
+    def _check_positive(self, *names: str) -> None:
+        """Refuse parameters of these names that are no finite numbers above 0."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+                raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
+
+    def _check_count(self, *names: str) -> None:
+        """Refuse parameters of these names that are no whole numbers of at least 1."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or int(value) < 1:
+                raise BigmcError(f"{name} is {value!r}", "give a whole number of at least 1")
+
+    def recorded_params(self) -> dict[str, Any]:
+        """Return the parameters that decide which model comes out, in the form a model keeps them."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
+
+    @classmethod
+    def params_of(cls, model: Model) -> dict[str, Any]:
+        """Return the parameters of the learner that a model was made with."""
+        own = set(cls._get_param_names()) - set(_HOW)
+        return {name: value for name, value in model.params.items() if name in own}
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train on arrays, or on a dataset, which has its labels inside.
+
+        Parameters
+        ----------
+        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            A dask array is computed chunk by chunk of its rows and kept in memory in the form of a
+            dataset; for more data than memory, ingest it.
+        y : array-like of shape (n_samples,)
+            Labels of one type; left out for a dataset.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than 2 classes, or the data or the parameters cannot be used.
+        MemoryLimitError
+            If the memory limit is too small.
+        """
+        return self.fit_dataset(self._labelled(X, y))
+
+    def fit_dataset(
+        self,
+        dataset: Dataset,
+        *,
+        checkpoint: Checkpoint | None = None,
+        progress: ProgressCallback = silent,
+        scratch: Path | None = None,
+        start: Model | None = None,
+    ) -> Self:
+        """Train on a dataset, with what a long run needs beside `fit`.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Labelled samples.
+        checkpoint : Checkpoint, optional
+            Where the state is saved, and read from at the start.
+        progress : callable, optional
+            Called with a `Progress` after every pass.
+        scratch : Path, optional
+            Folder for scores that do not fit into memory; by default the system's for temporary files.
+        start : Model, optional
+            A model of the same kind and features to start from.
+        """
+        return self._train(dataset, None, None, checkpoint, progress, scratch, start)
+
+    def _train(
+        self,
+        dataset: Dataset,
+        sample_weight: ArrayLike | None,
+        class_weight: Mapping[Any, float] | str | None,
+        checkpoint: Checkpoint | None,
+        progress: ProgressCallback,
+        scratch: Path | None,
+        start: Model | None,
+    ) -> Self:
+        self.check_params()
+        if start is not None:
+            self._check_start(start, dataset)
+        labels = dataset.labels()
+        if len(labels) == 0 or labels.min() < 0:
+            missing = "some samples have no label" if len(labels) else "the dataset has no samples"
+            raise DataError(missing, "train on labelled samples")
+        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes)
+        seed = self._seed()
+        record = {
+            "kind": self.kind,
+            "classes": dataset.classes,
+            "n_features": dataset.n_features,
+            "weighting": dataset.weighting,
+            "feature_spec": dataset.features,
+            "params": self.recorded_params() | {"random_state": seed},
+        }
+        limit, engine = resolve_limit(self.memory_limit), self._workers()
+        model = self._solve(
+            dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
+        )
+        gap = model.certificate["gap"]
+        if not gap <= self.tol:
+            limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
+            warnings.warn(
+                f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
+                f"tol={self.tol:g}; raise {limits} or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return self._take(model)
+
+    def _check_start(self, start: Model, dataset: Dataset) -> None:
+        """Refuse a model that training cannot start from."""
+        if not self.warm_starts or start.kind != self.kind:
+            raise ModelError(
+                f"training {self.kind} cannot start from a model of kind {start.kind}",
+                "leave the warm start out" if not self.warm_starts else "give a model of the same learner",
+            )
+        start.check_features(dataset)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each sample: the first of the classes with the largest score.
+
+        Parameters
+        ----------
+        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            Arrays hold raw values: the weighting of the training data is applied to them. Datasets and
+            dask arrays are read part by part.
+
+        Raises
+        ------
+        ModelError
+            If the features of a dataset are not those of the training data.
+        """
+        check_is_fitted(self)
+        if isinstance(X, Dataset):
+            return self._labels(self._codes(X))
+        return self._labels(np.concatenate([np.argmax(s, axis=1) for s in self._score_batches(X)]))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores of each sample.
+
+        Parameters
+        ----------
+        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            As for `predict`.
+
+        Returns
+        -------
+        float64 array of shape (n_samples, n_classes), or (n_samples,) for two classes
+            For two classes the score of the second minus that of the first.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy: on arrays and their labels, or on a dataset, which has its own.
+
+        A sample whose label was not in the training data counts as an error.
+        """
+        if not isinstance(X, Dataset):
+            return float(super().score(X, y, sample_weight))
+        check_is_fitted(self)
+        if y is not None:
+            raise DataError("a dataset has its labels inside", "call score(dataset) without y")
+        code = {label: c for c, label in enumerate(self.classes_.tolist())}
+        own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
+        right = (own[X.labels()] == self._codes(X)).astype(np.float64)
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        return float(np.average(right, weights=weights))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into one file, for `bigmc.load_model`."""
+        check_is_fitted(self)
+        self.model_.save(path)
+
+    @classmethod
+    def from_model(cls, model: Model) -> Self:
+        """Return a fitted classifier around a model.
+
+        Raises
+        ------
+        ModelError
+            If it is of another kind.
+        """
+        if model.kind != cls.kind:
+            raise ModelError(f"a model of kind {model.kind!r} makes no {cls.__name__}")
+        return cls(**cls.params_of(model))._take(model)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.takes_sparse
+        return tags
+
+    def _take(self, model: Model) -> Self:
+        """Take over a model as the result of fitting."""
+        self.model_ = model
+        self.classes_ = model.classes
+        self.objective_ = model.objective
+        self.certificate_ = Certificate(**model.certificate)
+        self.n_iter_ = model.n_iter
+        self.n_passes_ = model.n_passes
+        self.history_ = list(model.history)
+        self.n_features_in_ = model.n_features
+        if "columns" in model.feature_spec:
+            self.feature_names_in_ = np.array(model.feature_spec["columns"], object)
+        return self
+
+    def _labelled(self, X: Any, y: Any) -> Dataset:
+        """Return what `fit` was given as a dataset."""
+        if not isinstance(X, Dataset):
+            return self._dataset(X, y)
+        if y is not None:
+            raise DataError("a dataset has its labels inside", "call fit(dataset) without y")
+        self.__dict__.pop("feature_names_in_", None)
+        return X
+
+    def _dataset(self, X: Any, y: Any) -> Dataset:
+        """Return the dataset that arrays make, after scikit-learn's checks."""
+        if not is_lazy(X):
+            X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse())
+            check_classification_targets(y)
+            return Dataset.from_arrays(X, y, features=self._columns())
+        labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
+        check_classification_targets(labels)
+        classes, codes = np.unique(labels, return_inverse=True)
+        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes.astype(np.int32)))
+        return Dataset(shards, classes, self.n_features_in_, Weighting(), self._columns())
+
+    def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
+        for chunk in row_chunks(X) if is_lazy(X) else [X]:
+            yield validate_data(self, chunk, accept_sparse=self._accept_sparse(), reset=first)
+            first = False
+
+    def _columns(self) -> dict[str, Any]:
+        names = getattr(self, "feature_names_in_", None)
+        return {} if names is None else {"columns": names.tolist()}
+
+    def _score_batches(self, X: Any) -> Iterator[NDArray[np.float64]]:
+        for chunk in self._checked_chunks(X):
+            for rows in row_batches(chunk):
+                yield self.model_.scores(rows)
+
+    def _accept_sparse(self) -> str | bool:
+        return "csr" if self.takes_sparse else False
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of every class, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
+        if not isinstance(X, Dataset):
+            return np.concatenate(list(self._score_batches(X)))
+        self.model_.check_features(X)
+        found = self._workers().map(_shard_scores, range(X.n_shards), self.model_, X)
+        return np.concatenate([np.empty((0, len(self.classes_)))] + [scores for _, scores in found])
+
+    def _codes(self, dataset: Dataset) -> NDArray[np.integer[Any]]:
+        self.model_.check_features(dataset)
+        found = self._workers().map(_shard_codes, range(dataset.n_shards), self.model_, dataset)
+        return np.concatenate([np.empty(0, np.int32)] + [codes for _, codes in found])
+
+    def _labels(self, codes: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        labels: NDArray[Any] = self.classes_[codes]
+        return labels
+
+    def _workers(self) -> Engine:
+        return ThreadEngine() if self.engine is None else self.engine
+
+    def _seed(self) -> int:
+        state: Any = self.random_state
+        if isinstance(state, Integral):
+            return int(state)
+        return int(check_random_state(state).randint(2**31 - 1))
+
+
+def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:
+    return model.shard_codes(dataset, shard)
+
+
+def _shard_scores(shard: int, model: Model, dataset: Dataset) -> NDArray[np.float64]:
+    return model.shard_scores(dataset, shard)

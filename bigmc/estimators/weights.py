@@ -1,0 +1,94 @@
+"""Learners that take weights of samples and of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+from bigmc.errors import DataError
+from bigmc.estimators.base import Classifier
+from bigmc.model import Model
+from bigmc.progress import ProgressCallback, silent
+from bigmc.solvers import Checkpoint
+from bigmc.store.dataset import Dataset
+
+
+class WeightedClassifier(Classifier):
+    """A learner whose loss has a factor for every sample, and a parameter ``class_weight``."""
+
+    class_weight: Mapping[Any, float] | str | None
+
+    def check_params(self) -> None:
+        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
+        super().check_params()
+        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
+            raise DataError(f"class_weight {self.class_weight!r} is unknown", 'use "balanced" or a dict')
+
+    def recorded_params(self) -> dict[str, Any]:
+        """Return the parameters in the form a model keeps them; a dict of weights as pairs."""
+        params = super().recorded_params()
+        if isinstance(self.class_weight, Mapping):  # the keys of JSON are texts
+            params["class_weight"] = [list(pair) for pair in self.class_weight.items()]
+        return params
+
+    @classmethod
+    def params_of(cls, model: Model) -> dict[str, Any]:
+        """Return the parameters of the learner that a model was made with."""
+        params = super().params_of(model)
+        if isinstance(params.get("class_weight"), list):
+            params["class_weight"] = dict(params["class_weight"])
+        return params
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on arrays, or on a dataset, which has its labels inside.
+
+        Parameters
+        ----------
+        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            A dask array is computed chunk by chunk of its rows and kept in memory in the form of a
+            dataset; for more data than memory, ingest it.
+        y : array-like of shape (n_samples,)
+            Labels of one type; left out for a dataset.
+        sample_weight : array-like of shape (n_samples,), optional
+            At least 0; the same as repeating or leaving out samples.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than 2 classes, or the data or the parameters cannot be used.
+        MemoryLimitError
+            If the memory limit is too small.
+        """
+        return self.fit_dataset(self._labelled(X, y), sample_weight=sample_weight)
+
+    def fit_dataset(
+        self,
+        dataset: Dataset,
+        *,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: Checkpoint | None = None,
+        progress: ProgressCallback = silent,
+        scratch: Path | None = None,
+        start: Model | None = None,
+    ) -> Self:
+        """Train on a dataset, with what a long run needs beside `fit`.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Labelled samples.
+        sample_weight : array-like of shape (n_samples,), optional
+            As for `fit`.
+        checkpoint : Checkpoint, optional
+            Where the state is saved, and read from at the start.
+        progress : callable, optional
+            Called with a `Progress` after every pass.
+        scratch : Path, optional
+            Folder for scores that do not fit into memory; by default the system's for temporary files.
+        start : Model, optional
+            A model of the same kind and features to start from.
+        """
+        return self._train(dataset, sample_weight, self.class_weight, checkpoint, progress, scratch, start)

@@ -1,0 +1,83 @@
+"""The linear model: a weight for each class at each feature that has any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import ModelError
+from bigmc.model.record import Model
+from bigmc.model.scoring import LinearScorer
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel(Model):
+    """A linear multiclass model; see `Model` for the fields all kinds have.
+
+    Attributes
+    ----------
+    features : int64 array of shape (n_nonzero,)
+        Features with weight, increasing.
+    coef : float32 or float64 array of shape (n_nonzero, n_classes)
+        Their weights.
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    features: NDArray[np.int64]
+    coef: NDArray[Any]
+    intercept: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", np.asarray(self.features, np.int64))
+        object.__setattr__(self, "intercept", np.asarray(self.intercept, np.float64))
+        super().__post_init__()
+
+    def _check(self) -> None:
+        super()._check()
+        if self.coef.dtype not in (np.float32, np.float64):
+            raise ModelError(f"the weights of a model are float32 or float64, not {self.coef.dtype}")
+        n_features, n_classes = len(self.features), self.n_classes
+        if self.coef.shape != (n_features, n_classes) or self.intercept.shape != (n_classes,):
+            raise ModelError(
+                f"weights of shape {self.coef.shape} and intercepts of shape {self.intercept.shape} do not "
+                f"fit {n_features} features and {n_classes} classes"
+            )
+        if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
+            raise ModelError("the weights of the model are not finite", "look for huge values in the data")
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return features, weights and intercepts."""
+        return {"features": self.features, "coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
+        """Return the model of `to_arrays` and the fields that all kinds have."""
+        features, coef, intercept = (arrays[name] for name in ("features", "coef", "intercept"))
+        return cls(**record, features=features, coef=coef, intercept=intercept)
+
+    @property
+    def used_features(self) -> NDArray[np.int64]:
+        """Features with weight, increasing."""
+        return self.features
+
+    def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Return the features with weight and their weights for class number `c`."""
+        return self.features, self.coef[:, c]
+
+    def make_scorer(self) -> LinearScorer:
+        """Return what multiplies samples with the weights."""
+        return LinearScorer(
+            self.features, self.coef, self.intercept, self.n_features, self.weighting, self.column_scale
+        )
+
+    def class_figures(self, c: int) -> dict[str, float]:
+        """Return the intercept of class number `c`."""
+        return {"intercept": float(self.intercept[c])}
+
+    def figures(self) -> dict[str, int]:
+        """Return how many weights are not zero."""
+        return {"nnz": int(np.count_nonzero(self.coef))}

@@ -1,0 +1,61 @@
+"""Where a solver's state is kept between runs, and the check that it is the state of this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from bigmc.errors import ModelError
+
+
+class Checkpoint(Protocol):
+    """Where the state is kept between runs; `save` must be atomic."""
+
+    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Replace what is kept."""
+        ...
+
+    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+        """Return what is kept, if anything."""
+        ...
+
+
+def save_run(
+    checkpoint: Checkpoint, run: Mapping[str, Any], meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Save a state together with the description of the run it belongs to.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    run : dict
+        All that decides the result or the way to it: parameters and the shape of the data.
+    meta : dict
+        What JSON can hold, without the key ``run``.
+    arrays : dict of str to array
+    """
+    checkpoint.save({"run": dict(run), **meta}, arrays)
+
+
+def load_run(
+    checkpoint: Checkpoint, run: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+    """Return ``(meta, arrays)`` as saved by `save_run` for this run, or None if nothing was.
+
+    Raises
+    ------
+    ModelError
+        If it belongs to a run with other data or parameters, naming each difference.
+    """
+    saved = checkpoint.load()
+    if saved is None:
+        return None
+    meta, arrays = saved
+    stored = meta["run"]
+    other = [name for name in run if stored.get(name) != run[name]]
+    if other:
+        was = ", ".join(f"{name}={stored.get(name)!r} (now {run[name]!r})" for name in other)
+        raise ModelError(f"the checkpoint belongs to another run: {was}", "remove it or use its parameters")
+    return meta, arrays
