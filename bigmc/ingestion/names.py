@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.folding import Nulls
+from bigmc.ingestion.folding import Nulls, string_pieces
 from bigmc.ingestion.hashing import ANALYZERS, TextHasher, features_of
 from bigmc.ingestion.scratch import scratch
 from bigmc.kernels import hashing as hashing_kernel
@@ -33,12 +33,12 @@ LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
 
 
 class NameCounter:
-    """The most frequent n-grams of one part.
+    """The most frequent n-grams and categories of one part.
 
-    All documents are counted until `WHOLE_BYTES` of text have passed, then one in `SAMPLE_ONE_IN`, chosen by
-    a hash of the document's running number and with its counts multiplied. So the result depends on the
-    documents and their order only, not on how they are cut into batches. Two n-grams with the same
-    32-bit hash, which fall into one bucket with one sign anyway, are taken for one.
+    Categories are all counted. Documents are until `WHOLE_BYTES` of text have passed, then one in
+    `SAMPLE_ONE_IN`, chosen by a hash of the document's running number and with its counts multiplied. So the
+    result depends on the documents and their order only, not on how they are cut into batches. Two names with
+    the same 32-bit hash, which fall into one bucket with one sign anyway, are taken for one.
 
     Parameters
     ----------
@@ -94,6 +94,27 @@ class NameCounter:
         if sampled.any():
             self._count(texts[whole:].filter(pa.array(sampled)), SAMPLE_ONE_IN, nulls)
 
+    def update_values(self, column: str, values: pa.Array) -> None:
+        """Count every row's ``column=value``, as `hash_categories` hashes it.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column.
+        values : pyarrow Array of strings
+            One category per row, none missing.
+        """
+        prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{column}=", ""))
+        named = pc.binary_join_element_wise(prefix, values.cast(pa.large_string()), nothing)
+        for _, _, offsets, data in string_pieces(named):
+            text = np.zeros(int(offsets[-1] - offsets[0]) + hashing_kernel.PADDING, np.uint8)
+            text[: -hashing_kernel.PADDING] = data[offsets[0] : offsets[-1]]
+            starts = (offsets[:-1] - offsets[0]).astype(np.uint32)
+            sizes = np.diff(offsets).astype(np.uint32)
+            for lo in range(0, len(starts), LIST_LENGTH):
+                some = slice(lo, lo + LIST_LENGTH)
+                self._count_listed(text, starts[some], sizes[some], 1)
+
     def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int, nulls: Nulls) -> None:
         code = ANALYZERS[self.hasher.analyzer]
         n_min, n_max = self.hasher.ngrams
@@ -104,14 +125,19 @@ class NameCounter:
                     place, n_rows, scratch.units, scratch.folded, scratch.bound, code, n_min, n_max,
                     scratch.reach, self._starts, self._sizes,
                 )  # fmt: skip
-                hashing_kernel.hash_words(
-                    scratch.folded, self._starts, self._sizes, n, scratch.parts, self._hashes
-                )
-                kernel.count_names(
-                    self._hashes[:n], self._starts[:n], self._sizes[:n], scratch.folded, weight,
-                    self._keys, self._seen, self._rank, self._lengths, self._names,
-                )  # fmt: skip
+                self._count_listed(scratch.folded, self._starts[:n], self._sizes[:n], weight)
         scratch.trim()
+
+    def _count_listed(
+        self, text: NDArray[np.uint8], starts: NDArray[np.uint32], sizes: NDArray[np.uint32], weight: int
+    ) -> None:
+        """Count at most `LIST_LENGTH` names, given by their place in ``text``, ``weight`` times each."""
+        n = len(starts)
+        hashing_kernel.hash_words(text, starts, sizes, n, scratch.parts, self._hashes)
+        kernel.count_names(
+            self._hashes[:n], starts, sizes, text, weight, self._keys, self._seen, self._rank,
+            self._lengths, self._names,
+        )  # fmt: skip
 
     def table(self) -> pa.Table:
         """Names seen, sorted by bucket, then from the most frequent to the least.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.features import Bad, FeatureSpec, Samples, plain_text
+from bigmc.ingestion.features import Bad, FeatureSpec, Samples, category_text, plain_text
 from bigmc.ingestion.labels import MISSING, LabelCoder, find_missing
 from bigmc.ingestion.memory import Shares, trim
 from bigmc.ingestion.names import NameCounter
@@ -92,7 +92,7 @@ class PartWriter:
         hasher = recipe.features.hasher
         self._names = (
             NameCounter(hasher, shares.name_capacity)
-            if hasher is not None and recipe.features.text and shares.name_capacity
+            if hasher is not None and recipe.features.named and shares.name_capacity
             else None
         )
 
@@ -116,6 +116,8 @@ class PartWriter:
             if self._names is not None:
                 for name in recipe.features.text:
                     self._names.update(plain_text(good.table.column(name)))
+                for name in recipe.features.categorical:
+                    self._names.update_values(name, category_text(good.table.column(name)))
             for split, samples, table in self._samples(good):
                 if writer.add(split, samples, table):
                     trim()
