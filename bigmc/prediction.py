@@ -24,6 +24,7 @@ from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.commit import replacing
 from bigmc.store.dataset import Dataset
+from bigmc.store.feature_map import FeatureMap
 from bigmc.store.rows import Rows
 
 ROW_COST = 64
@@ -172,7 +173,7 @@ class Predictor:
 
     def _rows(self, batch: Batch) -> Rows:
         if batch.matrix is not None:
-            return _as_rows(batch.matrix, self._model.n_features)
+            return _as_rows(self._spec.mapped(batch.matrix), self._model.n_features)
         return _as_rows(self._spec.transform(batch.table), self._model.n_features)
 
     @property
@@ -215,7 +216,10 @@ class Predictor:
 def _feature_spec(model: Model) -> FeatureSpec:
     if "hasher" in model.feature_spec:
         return FeatureSpec.from_dict(model.feature_spec)
-    return FeatureSpec(n_own=model.n_features)  # trained on arrays in memory
+    if "map" in model.feature_spec:  # trained on arrays in memory, like the following
+        map = FeatureMap.from_dict(model.feature_spec["map"])
+        return FeatureSpec(n_own=len(map.mean), map=map)
+    return FeatureSpec(n_own=model.n_features)
 
 
 def _as_rows(samples: Samples, n_features: int) -> Rows:

@@ -28,7 +28,7 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import objective
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.solvers.certificate import Certificate, balance
+from bigmc.solvers.certificate import Certificate, lower_bound
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.coefficients import Coefficients
 from bigmc.solvers.columns import BlockSource, Columns, cut_ranges
@@ -61,8 +61,6 @@ _SAMPLE_TOL = 1e-2
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20
-#: Share of the feasible dual scale given up for the rounding of the gradient, in units of its precision.
-_ROUNDING = 16.0
 
 
 @dataclass(frozen=True)
@@ -114,6 +112,8 @@ def solve(
     memory_limit: int,
     loss: str = "squared_hinge",
     penalty: str = "l1/l2",
+    l1_ratio: float | None = None,
+    ridge: float = 0.0,
     fit_intercept: bool = False,
     tol: float = 1e-3,
     max_passes: float = 100,
@@ -127,17 +127,17 @@ def solve(
     scratch: Path | None = None,
     block_bytes: int | None = None,
 ) -> Solution:
-    """Minimise ``1/n sum_i w_i loss_i + alpha * penalty`` with ``n = sum_i w_i``.
+    """Minimise ``1/n sum_i w_i loss_i + alpha * penalty + ridge / 2 ||W||²`` with ``n = sum_i w_i``.
 
     Parameters
     ----------
     dataset : Dataset
         Labelled samples of at least two classes.
     alpha : float
-        Weight of the penalty, positive.
+        Weight of the penalty, positive; with a ridge it may be 0.
     memory_limit : int
         Bytes the run may add to the process.
-    loss, penalty : str
+    loss, penalty, l1_ratio, ridge
         See `bigmc.objectives.objective`.
     fit_intercept : bool
         Add an unpenalised constant per class.
@@ -172,8 +172,8 @@ def solve(
     DataError
         If the data lead to numbers that are not finite.
     """
-    _check(dataset, alpha, tol, step)
-    minimised = objective(loss, penalty)
+    minimised = objective(loss, penalty, l1_ratio, ridge)
+    _check(dataset, alpha, ridge, tol, step)
     lanes = minimised.loss.lanes
     column_nnz = dataset.column_nnz()
     size: dict[str, Any] = {
@@ -186,8 +186,8 @@ def solve(
     plan = plan_memory(**size, block_bytes=block_bytes)
     engine = engine or ThreadEngine()
     run = {
-        "alpha": alpha, "loss": loss, "penalty": penalty, "fit_intercept": fit_intercept, "seed": seed,
-        "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
+        "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
         "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
     }  # fmt: skip
@@ -197,8 +197,8 @@ def solve(
     share = 0.0 if state or plan.keep_blocks else sample_share(**size)
     if share:
         options = {
-            "alpha": alpha, "loss": loss, "penalty": penalty, "fit_intercept": fit_intercept, "seed": seed,
-            "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
+            "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
+            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
         }  # fmt: skip
         state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
     problem = Problem(
@@ -379,24 +379,18 @@ class _Rounds:
         factor: NDArray[np.float64] | None = np.empty((0, problem.n_classes))
         if self._sweeper.fit_intercept:
             margins = improve_intercept(problem, state.intercept, _INTERCEPT_STEPS)
-            factor = balance(margins.sums)
+            factor = objective.loss.balance(margins.sums)
         else:
             margins = problem.margins()
         upper = objective.loss.value(margins.squares, problem.weight_sum)
-        upper += problem.alpha * objective.penalty.value(state.coef.rows)
+        upper += objective.regulariser(problem.alpha, state.coef.rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
         used = np.empty((0, problem.n_classes)) if factor is None else factor
         found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz
         if factor is not None:
-            weight = factor if len(factor) else np.ones(1)
-            allowance = 1.0 - _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
-            scale = problem.alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
-            lower = objective.loss.dual_value(
-                margins.sums * weight, margins.squares * weight * weight, problem.weight_sum, scale
-            )
-            state.lower = max(state.lower, lower)
+            state.lower = max(state.lower, lower_bound(problem, margins, factor, found))
         return found, Certificate.of(state.lower, upper)
 
     def _record(
@@ -445,6 +439,8 @@ class _Rounds:
     def _next_alpha(self, largest_norm: float, max_passes: float) -> float:
         """Return the weight of the penalty of this round: it falls evenly to the one asked for."""
         state, alpha = self.state, self._problem.alpha
+        if alpha == 0.0:
+            return alpha
         state.top = state.top or max(largest_norm, alpha)
         n_stages = math.ceil(math.log(state.top / alpha) / math.log(_STAGE_FACTOR))
         n_stages = min(n_stages, max(0, math.ceil(max_passes) - 2) if np.isfinite(max_passes) else n_stages)
@@ -490,11 +486,11 @@ class _Rounds:
         return held
 
 
-def _check(dataset: Dataset, alpha: float, tol: float, step: str) -> None:
+def _check(dataset: Dataset, alpha: float, ridge: float, tol: float, step: str) -> None:
     if dataset.n_classes < 2:
         raise DataError("there is only one class", "train on labels of at least two classes")
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise BigmcError(f"alpha is {alpha}", "give a positive number")
+    if not (np.isfinite(alpha) and alpha >= 0 and alpha + ridge > 0):
+        raise BigmcError(f"alpha is {alpha}", "give a positive number, or 0 with a ridge")
     if not tol > 0:
         raise BigmcError(f"tol is {tol}", "give a positive number")
     if step not in STEPS:
