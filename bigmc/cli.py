@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import math
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
@@ -488,17 +490,25 @@ def _workers(threads: int | None, scheduler: str | None) -> Iterator[Any]:
 
 def main() -> NoReturn:
     """Run the command line; exit with 0, 1 (data or model error) or 2 (usage error)."""
+    before = signal.signal(signal.SIGINT, _interrupted)
     try:
         app(standalone_mode=True)
     except (BigmcError, MemoryLimitError) as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        _fail("interrupted; the same command continues where it stopped", status=130)
     except MemoryError:
         _fail("the machine has no memory left; give a smaller --memory")
     except OSError as error:
         _fail(_describe(error))
+    finally:
+        signal.signal(signal.SIGINT, before)
     sys.exit(0)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    """Say so and end at once, as if killed: waiting for the parts that are running could take minutes."""
+    shown_again = b"\x1b[?25h\n" if sys.stderr.isatty() else b""  # a progress bar hides the cursor
+    os.write(2, shown_again + b"bigmc: interrupted; the same command continues where it stopped\n")
+    os._exit(130)
 
 
 def _describe(error: OSError) -> str:
@@ -513,6 +523,6 @@ def _describe(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _fail(message: str, status: int = 1) -> NoReturn:
+def _fail(message: str) -> NoReturn:
     print(f"bigmc: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(status)
+    sys.exit(1)

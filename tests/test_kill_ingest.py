@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from killing import ANY, child
 
 import bigmc
 from bigmc import api
@@ -67,59 +67,20 @@ def uninterrupted(source, tmp_path_factory):
     return contents(to)
 
 
-COMMITS = ("replace", "rename", "fsync", "unlink", "rmdir")
+COMMITS = [(os, name) for name in ("replace", "rename", "fsync", "unlink", "rmdir")]
 """Calls that change what a reader or a rerun finds; pathlib and shutil make them through ``os`` too."""
 
 
-def child(work, before: int | None = None, after_seconds: float | None = None) -> tuple[int, int]:
-    """Run ``work`` in a forked process; return how it ended and how many commit calls it made.
-
-    It kills itself just before its commit call number ``before``, or is killed from here after a time.
-    """
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(read_end)
-            count = 0
-
-            def counted(function):
-                def call(*args, **kwargs):
-                    nonlocal count
-                    if count == before:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    count += 1
-                    return function(*args, **kwargs)
-
-                return call
-
-            for name in COMMITS:
-                setattr(os, name, counted(getattr(os, name)))
-            work()
-            os.write(write_end, str(count).encode())
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(write_end)
-    if after_seconds is not None:
-        time.sleep(after_seconds)
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    with os.fdopen(read_end) as pipe:
-        said = pipe.read()
-    return status, int(said or 0)
-
-
 def test_killed_at_every_commit_point(source, uninterrupted, tmp_path):
-    status, n_calls = child(lambda: ingest(source, tmp_path / "whole.bigmc"))
+    status, counts = child(lambda: ingest(source, tmp_path / "whole.bigmc"), COMMITS)
     assert os.WIFEXITED(status)
+    n_calls = counts[ANY]
     assert n_calls > 40
     stages = set()
     points = range(0, n_calls, max(1, n_calls // 18))
     for point in points:
         to = tmp_path / f"{point}.bigmc"
-        status, _ = child(lambda to=to: ingest(source, to), before=point)
+        status, _ = child(lambda to=to: ingest(source, to), COMMITS, (ANY, point + 1, "before"))
         assert os.WIFSIGNALED(status)
         assert os.WTERMSIG(status) == signal.SIGKILL
         stages.add(("shards" if (to / "shards").exists() else "parts", (to / "manifest.json").exists()))
@@ -132,7 +93,7 @@ def test_killed_at_every_commit_point(source, uninterrupted, tmp_path):
 def test_killed_again_and_again_on_one_target(source, uninterrupted, tmp_path):
     to = tmp_path / "d.bigmc"
     for life in range(8):
-        status, _ = child(lambda: ingest(source, to), before=5 << life)
+        status, _ = child(lambda: ingest(source, to), COMMITS, (ANY, 1 + (5 << life), "before"))
         if os.WIFEXITED(status):
             break
     assert life >= 3
@@ -143,7 +104,7 @@ def test_killed_again_and_again_on_one_target(source, uninterrupted, tmp_path):
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.35])
 def test_killed_at_any_moment(seconds, source, uninterrupted, tmp_path):
     to = tmp_path / "d.bigmc"
-    child(lambda: ingest(source, to), after_seconds=seconds)
+    child(lambda: ingest(source, to), COMMITS, after_seconds=seconds)
     ingest(source, to)
     assert contents(to) == uninterrupted
     assert verify(to) == []
@@ -161,7 +122,7 @@ def test_rerun_after_success_touches_nothing(source, uninterrupted, tmp_path):
 def test_another_memory_limit_or_number_of_threads_continues(source, tmp_path):
     """What a part holds may then be cut into other shards; rows, labels and splits are the same."""
     to = tmp_path / "d.bigmc"
-    child(lambda: ingest(source, to), before=60)
+    child(lambda: ingest(source, to), COMMITS, (ANY, 61, "before"))
     dataset = api.ingest(
         source, to, text="text", label="label", hash_bits=10, on_bad_row="quarantine", memory_limit="300MB"
     )

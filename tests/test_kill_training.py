@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from killing import child
 
 import bigmc
 from bigmc import api, solvers
@@ -19,6 +19,11 @@ from bigmc.solvers import bcd
 
 COMMITS = ("replace", "fsync", "unlink")
 """Calls that change what a rerun finds; pathlib and shutil make them through ``os`` too."""
+
+PASS, IMPROVE = "_evaluate", "_improve"
+"""A full pass over the data, and the sweeps between two of them."""
+
+WATCH = [*((os, name) for name in COMMITS), *((bcd._Rounds, name) for name in (PASS, IMPROVE))]
 
 
 @pytest.fixture(scope="module")
@@ -43,58 +48,13 @@ def train(dataset: Path, to: Path) -> dict:
     return api.train("sparse", dataset, to, alpha=3e-3, tol=1e-4, memory_limit="64MB", engine=ThreadEngine(1))
 
 
-def child(work, kill: tuple[str, int, str] | None = None, after_seconds: float | None = None):
-    """Run ``work`` in a forked process; return how it ended and how often it made each watched call.
-
-    With ``kill = (name, k, "before" or "after")`` it kills itself around its k-th call of ``name``.
-    """
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(read_end)
-            counts: dict[str, int] = {}
-
-            def watched(name, function):
-                def call(*args, **kwargs):
-                    count = counts[name] = counts.get(name, 0) + 1
-                    if kill == (name, count, "before"):
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    result = function(*args, **kwargs)
-                    if kill == (name, count, "after"):
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return result
-
-                return call
-
-            for name in COMMITS:
-                setattr(os, name, watched(name, getattr(os, name)))
-            # A full pass over the data, and the sweeps between two of them.
-            bcd._Rounds._evaluate = watched("pass", bcd._Rounds._evaluate)
-            bcd._Rounds._improve = watched("improve", bcd._Rounds._improve)
-            work()
-            os.write(write_end, repr(counts).encode())
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(write_end)
-    if after_seconds is not None:
-        time.sleep(after_seconds)
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    with os.fdopen(read_end) as pipe:
-        said = pipe.read()
-    return status, eval(said) if said else {}
-
-
 @pytest.fixture
 def uninterrupted(plan, dataset, tmp_path):
     train(dataset, tmp_path / "warm.model")  # compiles what is not compiled yet, which replaces files
     to = tmp_path / "whole.model"
-    status, counts = child(lambda: train(dataset, to))
+    status, counts = child(lambda: train(dataset, to), WATCH)
     assert os.WIFEXITED(status)
-    assert counts["pass"] >= 3, "too few passes to be killed in"
+    assert counts[PASS] >= 3, "too few passes to be killed in"
     return to.read_bytes(), counts
 
 
@@ -102,7 +62,7 @@ def test_killed_anywhere(uninterrupted, dataset, tmp_path):
     expected, counts = uninterrupted
     points = [
         (name, k, when)
-        for name in (*COMMITS, "pass", "improve")
+        for name in (*COMMITS, PASS, IMPROVE)
         for k in sorted({1, 2, counts.get(name, 0) // 2, counts.get(name, 0) - 1, counts.get(name, 0)})
         for when in ("before", "after")
         if 1 <= k <= counts.get(name, 0)
@@ -111,7 +71,7 @@ def test_killed_anywhere(uninterrupted, dataset, tmp_path):
     resumed = 0
     for number, point in enumerate(points):
         to = tmp_path / f"{number}.model"
-        status, _ = child(lambda to=to: train(dataset, to), kill=point)
+        status, _ = child(lambda to=to: train(dataset, to), WATCH, point)
         assert os.WIFSIGNALED(status), point
         assert os.WTERMSIG(status) == signal.SIGKILL
         resumed += (tmp_path / f"{number}.model.wip" / "checkpoint.npz").exists()
@@ -126,7 +86,7 @@ def test_killed_anywhere(uninterrupted, dataset, tmp_path):
 @pytest.mark.parametrize("seconds", [0.005, 0.03, 0.06, 0.1])
 def test_killed_at_any_moment(seconds, uninterrupted, dataset, tmp_path):
     to = tmp_path / "m.model"
-    child(lambda: train(dataset, to), after_seconds=seconds)
+    child(lambda: train(dataset, to), WATCH, after_seconds=seconds)
     train(dataset, to)
     assert to.read_bytes() == uninterrupted[0]
 
@@ -136,8 +96,8 @@ def test_killed_in_every_pass_of_one_training(uninterrupted, dataset, tmp_path):
     expected, counts = uninterrupted
     to = tmp_path / "m.model"
     lives = 0
-    for _ in range(counts["pass"] + 2):
-        status, _ = child(lambda: train(dataset, to), kill=("pass", 2, "before"))
+    for _ in range(counts[PASS] + 2):
+        status, _ = child(lambda: train(dataset, to), WATCH, (PASS, 2, "before"))
         if os.WIFEXITED(status):
             break
         lives += 1
@@ -149,7 +109,7 @@ def test_rerun_after_success_touches_nothing(dataset, tmp_path):
     to = tmp_path / "m.model"
     first = train(dataset, to)
     before = to.stat().st_mtime_ns
-    status, counts = child(lambda: train(dataset, to))
+    status, counts = child(lambda: train(dataset, to), WATCH)
     assert os.WIFEXITED(status)
     assert os.WEXITSTATUS(status) == 0
     assert counts == {}

@@ -69,6 +69,11 @@ class FeatureSpec:
             return self.map.n_features
         return (self.hasher.n_features if self.hasher else 0) + len(self.dense) + self.n_own
 
+    @property
+    def named(self) -> bool:
+        """Whether there are hashed features with names to be collected."""
+        return bool(self.text or self.categorical)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
@@ -147,7 +152,7 @@ class FeatureSpec:
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
         bits = self.hasher.hash_bits
         for name in self.categorical:
-            indices, signs = hash_categories(_categories(table.column(name)), name, bits)
+            indices, signs = hash_categories(category_text(table.column(name)), name, bits)
             pieces.append(_one_entry_each(indices, signs.astype(np.int16), self.n_features))
         for name in self.numeric:
             index, sign = hash_names([name], bits)
@@ -225,7 +230,7 @@ def plain_text(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
 
 
-def _categories(column: pa.Array) -> pa.Array:
+def category_text(column: pa.Array) -> pa.Array:
     """Return category values as the text that Python's ``str`` gives them."""
     if _is_text(column.type):
         return plain_text(column)

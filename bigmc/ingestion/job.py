@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +21,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc import __version__
-from bigmc.engine import Engine
+from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.labels import merge_classes, recode
-from bigmc.ingestion.memory import FIXED_COST, divide, prompt_release, refuse_large_chunks, trim
+from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
-from bigmc.ingestion.part import NAMES, REJECTS, PartWriter, Receipt, Shares
+from bigmc.ingestion.part import NAMES, REJECTS, PartWriter, Receipt
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
@@ -193,18 +192,18 @@ class Job:
     ) -> None:
         """Write every part that is not there yet, ``n_workers`` at a time."""
         meter = Meter(parts, progress)
-        slots = threading.Semaphore(n_workers)
 
         def write(part: Part) -> None:
             folder = self.part_folder(part)
             if folder.exists():
                 meter.skip(part)
                 return
-            with slots:
-                for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, shares, folder).run():
-                    meter.add(n_rows, n_bytes)
+            for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, shares, folder).run():
+                meter.add(n_rows, n_bytes)
 
-        for _ in engine.map(write, parts):
+        # A thread keeps buffers of its own, so there may not be more of them than workers.
+        workers = engine if n_workers == engine.n_workers else ThreadEngine(n_workers)
+        for _ in workers.map(write, parts):
             pass
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
@@ -362,6 +361,8 @@ class Job:
         columns = self.recipe.features.column_names(names.schema)
         with replacing(self.to / NAMES) as file:
             pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
+        del names
+        trim()
         return [NAMES]
 
     def _write_rejects(self, parts: Sequence[Part]) -> list[str]:

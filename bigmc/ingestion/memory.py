@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.acero  # loaded by the first group_by, as above
+import pyarrow.dataset  # loaded by the first reading of Parquet, as below
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes
-from bigmc.ingestion.part import Shares
 from bigmc.ingestion.source import Part
 from bigmc.kernels.cold import compile_elsewhere
 
@@ -32,8 +32,9 @@ BATCH_COST = 32
 PEAK_FACTOR = 4
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
 
-FIXED_COST = 16_000_000
-"""Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing."""
+FIXED_COST = 28_000_000
+"""Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing, pages
+of libraries that were not used before, what the allocator cannot give back."""
 
 FEATURE_COST = 16
 """Bytes per feature while a shard is written: counts of its columns, and their offsets."""
@@ -47,8 +48,30 @@ LARGEST_CAPACITY = 1 << 16
 SMALLEST_WORKER = 12_000_000
 """With less than this a worker would write shards of a few thousand rows."""
 
+_ARROW_POOL = pa.default_memory_pool()
+"""What Arrow takes memory from where it cannot be told another pool, as when it writes Parquet."""
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGE_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What one worker may use.
+
+    Attributes
+    ----------
+    batch_bytes : int
+        Source bytes read at once.
+    buffer_bytes : int
+        Bytes of samples collected before a shard is written.
+    name_capacity : int
+        Feature names counted; 0 keeps no names.
+    """
+
+    batch_bytes: int
+    buffer_bytes: int
+    name_capacity: int
 
 
 def divide(limit: int, n_workers: int, n_features: int, names: bool) -> tuple[int, Shares]:
@@ -128,6 +151,7 @@ def prompt_release() -> Iterator[None]:
 
 def trim() -> None:
     """Return the free pages inside the heap, which many small blocks keep apart."""
+    _ARROW_POOL.release_unused()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.features import Bad, FeatureSpec, Samples, plain_text
+from bigmc.ingestion.features import Bad, FeatureSpec, Samples, category_text, plain_text
 from bigmc.ingestion.labels import MISSING, LabelCoder, find_missing
+from bigmc.ingestion.memory import Shares, trim
 from bigmc.ingestion.names import NameCounter
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
@@ -29,25 +30,6 @@ from bigmc.store.layout import ShardEntry
 from bigmc.store.rows import Rows
 
 RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
-
-
-@dataclass(frozen=True)
-class Shares:
-    """What one worker may use.
-
-    Attributes
-    ----------
-    batch_bytes : int
-        Source bytes read at once.
-    buffer_bytes : int
-        Bytes of samples collected before a shard is written.
-    name_capacity : int
-        Feature names counted; 0 keeps no names.
-    """
-
-    batch_bytes: int
-    buffer_bytes: int
-    name_capacity: int
 
 
 @dataclass(frozen=True)
@@ -111,7 +93,7 @@ class PartWriter:
         hasher = recipe.features.hasher
         self._names = (
             NameCounter(hasher, shares.name_capacity)
-            if hasher is not None and recipe.features.text and shares.name_capacity
+            if hasher is not None and recipe.features.named and shares.name_capacity
             else None
         )
 
@@ -148,8 +130,11 @@ class PartWriter:
             if self._names is not None:
                 for name in recipe.features.text:
                     self._names.update(plain_text(good.table.column(name)))
+                for name in recipe.features.categorical:
+                    self._names.update_values(name, category_text(good.table.column(name)))
             for split, samples, table in self._samples(good):
-                writer.add(split, samples, table)
+                if writer.add(split, samples, table):
+                    trim()
             yield batch.n_rows + len(batch.rejects), batch.n_bytes
         self._commit(
             Receipt(part.index, rows_in, len(self._rejects), self._labels.values, tuple(writer.close()))

@@ -45,8 +45,12 @@ class ShardWriter:
         self._buffer_bytes = buffer_bytes
         self._entries: list[ShardEntry] = []
 
-    def add(self, split: str, samples: Samples, table: pa.Table) -> None:
-        """Append samples of one split; their table has ``label``, ``row_id`` and the kept columns."""
+    def add(self, split: str, samples: Samples, table: pa.Table) -> bool:
+        """Append samples of one split; return whether a shard was written.
+
+        Their table has ``label``, ``row_id`` and the kept columns.
+        """
+        before = len(self._entries)
         start, n_rows = 0, table.num_rows
         while start < n_rows:
             buffer = self._buffers[split]
@@ -61,6 +65,7 @@ class ShardWriter:
                 self._flush(split)
         if sum(b.n_bytes for b in self._buffers.values()) > self._buffer_bytes:
             self._flush(max(self._buffers, key=lambda name: self._buffers[name].n_bytes))
+        return len(self._entries) > before
 
     def close(self) -> list[ShardEntry]:
         """Write what is left and return the entries of all shards, in the order written."""

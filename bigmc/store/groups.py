@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bigmc.store.commit import file_entry
+from bigmc.store.commit import file_entry, write_atomic
 from bigmc.store.layout import GROUP, FileEntry
 
 
@@ -16,5 +16,5 @@ def write_group(folder: Path, root: Path, attributes: Mapping[str, Any]) -> File
     folder.mkdir(parents=True, exist_ok=True)
     fields = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
     path = folder / GROUP
-    path.write_bytes(json.dumps(fields, indent=1, sort_keys=True).encode())
+    write_atomic(path, json.dumps(fields, indent=1, sort_keys=True).encode())
     return file_entry(path, root)

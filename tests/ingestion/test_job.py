@@ -130,6 +130,9 @@ def test_mixed_columns_equal_hashing_vectorizer_plus_feature_hasher(table, small
     np.testing.assert_allclose(matrix.toarray(), expected, rtol=0, atol=1e-12)
     names = pq.read_table(dataset.path / "names.parquet").to_pylist()
     assert {"bucket": 1 << 10, "name": "own", "sign": 1, "count": None} in names
+    counted = {row["name"]: row["count"] for row in names}
+    for colour in set(data["colour"]):
+        assert counted[f"colour={colour}"] == data["colour"].count(colour)
     index, sign = hasher.transform([{"size": 1.0}]).indices[0], hasher.transform([{"size": 1.0}]).data[0]
     assert {"bucket": index, "name": "size", "sign": sign, "count": None} in names
 
@@ -233,7 +236,7 @@ def test_parts_workers_and_memory_change_nothing(table, monkeypatch, tmp_path):
     pa_csv.write_csv(table, tmp_path / "t.csv")
     results = []
     for i, (part, limit, workers) in enumerate(
-        [(1 << 20, "500MB", 1), (1 << 12, "500MB", 3), (1 << 13, "32MB", 2), (1 << 11, "64MB", 2)]
+        [(1 << 20, "500MB", 1), (1 << 12, "500MB", 3), (1 << 13, "45MB", 2), (1 << 11, "64MB", 2)]
     ):
         monkeypatch.setattr(job_module, "SMALLEST_PART", part)
         monkeypatch.setattr(job_module, "ROWS_PER_PART", 10)

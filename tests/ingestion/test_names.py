@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from bigmc.errors import DataError
@@ -184,3 +186,16 @@ def test_nothing_and_nulls() -> None:
         counter.update(pa.array(["a", None]))
     counter.update(pa.array(["ab", None]), nulls="empty")
     assert counter.table()["name"].to_pylist() == ["ab"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=60), st.text(max_size=5))
+def test_categories_are_counted_as_they_are_hashed(values: list[str], column: str) -> None:
+    counter = NameCounter(TextHasher(), 1 << 12)
+    counter.update_values(column, pa.array(values))
+    expected = Counter(f"{column}={value}" for value in values)
+    buckets, signs = hash_names(list(expected), 18)
+    table = zip(buckets.tolist(), expected, signs.tolist(), strict=True)
+    long = [name for name in expected if len(name.encode()) > names.NAME_BYTES]
+    found = {entry: n for entry, n in entries(counter.table()).items() if not entry[1].endswith("…")}
+    assert found == {e: expected[e[1]] for e in table if e[1] not in long and not e[1].endswith("…")}
