@@ -186,7 +186,8 @@ def solve(
     plan = plan_memory(**size, block_bytes=block_bytes)
     engine = engine or ThreadEngine()
     run = {
-        "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge, "fit_intercept": fit_intercept, "seed": seed,
+        "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
+        "fit_intercept": fit_intercept, "seed": seed,
         "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
         "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),

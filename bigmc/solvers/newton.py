@@ -54,14 +54,24 @@ class Support:
         Columns in memory.
     chosen : list of int64 array
         Positions of the chosen ones in each.
+    constant : bool, optional
+        There is an intercept: one more feature after the others, 1 in every sample and not penalised.
     """
 
-    def __init__(self, problem: Problem, held: list[Columns], chosen: list[NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        held: list[Columns],
+        chosen: list[NDArray[np.int64]],
+        constant: bool = False,
+    ) -> None:
         self._problem = problem
         self._tasks = isinstance(problem.objective.loss, MultitaskSquaredHinge)
         n, base = problem.n_samples, held[0].base
         picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
-        self.size = sum(len(used) for used in chosen)
+        self._constant = constant
+        self.size = sum(len(used) for used in chosen) + constant
+        self._penalised = np.ones(self.size)
         indptr = np.zeros(n + 1, np.int64)
 
         def count(s: int) -> None:
@@ -86,7 +96,9 @@ class Support:
 
         self._each(place, range(len(base) - 1))
         features = [columns.features[used] for columns, used in zip(held, chosen, strict=True)]
-        self._scale = problem.scale_of(np.concatenate(features))
+        self._scale = np.ones(self.size)
+        self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
+        self._penalised[self.size - constant :] = 0.0
         self._active = np.empty(n, np.uint64)
         n_parts = len(self._slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
@@ -105,8 +117,8 @@ class Support:
         Parameters
         ----------
         rows : float64 array of shape (n_chosen, width)
-            Weights of the chosen features, none of them zero; changed in place. Rows that would turn
-            round become zero.
+            Weights of the chosen features, none of them zero, and the intercept; changed in place. Rows
+            that would turn round become zero.
         alpha : float
             Weight of the penalty.
         most : int
@@ -117,28 +129,32 @@ class Support:
         bool
             False if no part of the step made the objective smaller; the weights are as before then.
         """
-        problem, ridge = self._problem, self._problem.objective.ridge
+        problem = self._problem
+        alphas, ridges = alpha * self._penalised, problem.objective.ridge * self._penalised
         lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
         unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
-        gradient += alpha * unit + ridge * rows
-        bend = alpha / lengths
-        precondition += bend[:, None] + (ridge + _SMALLEST_CURVATURE)
+        gradient += alphas[:, None] * unit + ridges[:, None] * rows
+        bend = alphas / lengths
+        precondition += (bend + ridges + _SMALLEST_CURVATURE)[:, None]
         np.divide(1.0, precondition, out=precondition)
-        step = self._minimise_model(gradient, precondition, unit, bend, most)
-        turned = np.einsum("jr,jr->j", rows + step, rows) <= 0
+        step = self._minimise_model(gradient, precondition, unit, bend, ridges, most)
+        turned = (np.einsum("jr,jr->j", rows + step, rows) <= 0) & (self._penalised > 0)
         step[turned] = -rows[turned]
         slope = float(np.einsum("jr,jr->", gradient, step))
         if not slope < 0:
             return False
         scaled = self._scaled(step)
-        along, distance = float(np.einsum("jr,jr->", rows, step)), float(np.einsum("jr,jr->", step, step))
+        along, distance = (
+            ridges @ np.einsum("jr,jr->j", rows, step),
+            ridges @ np.einsum("jr,jr->j", step, step),
+        )
         part = 1.0
         for _ in range(_HALVINGS):
             moved = rows + part * step
             change = self._loss_change(scaled, part)
-            change += alpha * float((np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths).sum())
-            change += ridge * part * (along + 0.5 * part * distance)
+            change += float(alphas @ (np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths))
+            change += part * float(along + 0.5 * part * distance)
             if change <= _SUFFICIENT_DECREASE * part * slope:
                 break
             part *= 0.5
@@ -151,8 +167,8 @@ class Support:
 
         def move(rows_of: tuple[int, int]) -> None:
             move_rows(
-                *rows_of, self._indptr, self._slots, self._values, problem.scores, problem.row_scale, scaled,
-                number,
+                *rows_of, self._indptr, self._slots, self._values, problem.scores, problem.row_scale,
+                self._constant, scaled, number,
             )  # fmt: skip
 
         self._each(move, self._parts)
@@ -164,11 +180,11 @@ class Support:
         precondition: NDArray[np.float64],
         unit: NDArray[np.float64],
         bend: NDArray[np.float64],
+        ridges: NDArray[np.float64],
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
         factor = self._problem.two_over_n * self._scale
-        ridge = self._problem.objective.ridge
         solution, residual = np.zeros_like(gradient), -gradient
         direction = precondition * residual
         norm = float(np.einsum("jr,jr->", direction, residual))
@@ -176,7 +192,7 @@ class Support:
         scaled = self._scaled(direction)
         for _ in range(most):
             product = self._product(scaled)
-            curve = add_penalty_curvature(direction, unit, bend, ridge, factor, product)
+            curve = add_penalty_curvature(direction, unit, bend, ridges, factor, product)
             if not curve > 0:
                 break
             before = norm
@@ -195,7 +211,7 @@ class Support:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
             gradient_rows(
                 self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.row_scale, problem.gain, self._active, *sums,
+                problem.weights, problem.row_scale, problem.gain, self._active, self._constant, *sums,
             )  # fmt: skip
             return sums
 
@@ -214,7 +230,7 @@ class Support:
             sums = np.zeros(scaled.shape, scaled.dtype)
             hessian_rows(
                 self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.row_scale, problem.gain, self._active, scaled, sums,
+                problem.weights, problem.row_scale, problem.gain, self._active, self._constant, scaled, sums,
             )  # fmt: skip
             return sums
 
@@ -229,7 +245,7 @@ class Support:
         def work(rows: tuple[int, int]) -> float:
             return losses_along(  # type: ignore[no-any-return]
                 self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.row_scale, problem.gain, scaled, part,
+                problem.weights, problem.row_scale, problem.gain, self._constant, scaled, part,
             )  # fmt: skip
 
         return 0.5 * problem.two_over_n * sum(change for _, change in problem.engine.map(work, self._parts))

@@ -159,7 +159,7 @@ class Sweeper:
             n_sweeps += 1
             if largest > target:
                 products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
-                self._newton_step(held, rows, alpha, products)
+                self._newton_step(held, rows, intercept, alpha, products)
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
                 ]
@@ -170,7 +170,12 @@ class Sweeper:
         return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], n_sweeps
 
     def _newton_step(
-        self, held: list[Columns], rows: list[NDArray[np.float64]], alpha: float, products: int
+        self,
+        held: list[Columns],
+        rows: list[NDArray[np.float64]],
+        intercept: NDArray[np.float64],
+        alpha: float,
+        products: int,
     ) -> None:
         """Take a Newton step over the columns with weights, if there is room for it."""
         problem = self._problem
@@ -180,10 +185,16 @@ class Sweeper:
         needed = Support.memory(nnz, held[0].data.itemsize, problem.n_samples, n_columns, problem.width)
         if nnz < _NEWTON_ENTRIES or needed > self._newton_bytes:
             return
-        together = np.concatenate([r[c] for r, c in zip(rows, chosen, strict=True)])
-        if not Support(problem, held, chosen).newton_step(together, alpha, products):
+        together = [r[c] for r, c in zip(rows, chosen, strict=True)]
+        if self.fit_intercept:
+            together.append(np.pad(intercept, (0, problem.width - len(intercept)))[None])
+        moved = np.concatenate(together)
+        support = Support(problem, held, chosen, self.fit_intercept)
+        if not support.newton_step(moved, alpha, products):
             return
+        if self.fit_intercept:
+            intercept[:] = moved[-1, : len(intercept)]
         start = 0
         for r, c in zip(rows, chosen, strict=True):
-            r[c] = together[start : start + len(c)]
+            r[c] = moved[start : start + len(c)]
             start += len(c)

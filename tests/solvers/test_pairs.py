@@ -8,14 +8,14 @@ import copy
 
 import numpy as np
 import pytest
+from dense import fista, loss_and_gradient, objective_value
+from instances import N_CLASSES, dataset_of, instance
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import ModelError
 from bigmc.kernels import composite
 from bigmc.objectives import LOSSES, PENALTIES
 from bigmc.solvers import solve
-from tests.objectives.dense import fista, loss_and_gradient, objective_value
-from tests.solvers.instances import N_CLASSES, dataset_of, instance
 
 LIMIT = 10**9
 RATIO = 0.3  # of the sparse groups
@@ -102,9 +102,11 @@ def test_reference_optima(case, loss, penalty, optimum):
 @pytest.mark.parametrize(
     ("loss", "penalty", "optimum"),
     [
-        ("squared_hinge", "l1", 1.5726439838), ("log_loss", "l1/linf", 1.1032505754),
-        ("multitask_squared_hinge", "l1/l2", 1.6492628331), ("multitask_squared_hinge", "sparse_group", 2.0452268622),
-    ],  # fmt: skip
+        ("squared_hinge", "l1", 1.5726439838),
+        ("log_loss", "l1/linf", 1.1032505754),
+        ("multitask_squared_hinge", "l1/l2", 1.6492628331),
+        ("multitask_squared_hinge", "sparse_group", 2.0452268622),
+    ],
 )
 def test_reference_optima_of_digits(loss, penalty, optimum):
     dataset = dataset_of(*instance("digits"))
@@ -161,7 +163,8 @@ def test_a_weight_of_two_is_the_sample_twice(loss, penalty, intercept):
 
 
 @pytest.mark.parametrize(
-    ("loss", "penalty"), [("log_loss", "l1/linf"), ("multitask_squared_hinge", "l1/l2"), ("squared_hinge", "l1")]
+    ("loss", "penalty"),
+    [("log_loss", "l1/linf"), ("multitask_squared_hinge", "l1/l2"), ("squared_hinge", "l1")],
 )
 def test_streamed_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
     dataset = dataset_of(*instance("arith"), N_CLASSES["arith"], shard_rows=20)
@@ -175,7 +178,9 @@ def test_streamed_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
     assert whole.certificate.gap <= 1e-6
     assert len(kept.saved) >= 3
     for saved in (kept.saved[0], kept.saved[-2]):
-        assert bits(solve(dataset, checkpoint=Memory(saved), engine=ThreadEngine(2), **options)) == bits(whole)
+        assert bits(solve(dataset, checkpoint=Memory(saved), engine=ThreadEngine(2), **options)) == bits(
+            whole
+        )
     for changed in ({"ridge": 2e-3}, {"penalty": "sparse_group", "l1_ratio": 0.7}):
         with pytest.raises(ModelError, match=next(iter(changed))):
             solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | changed))
