@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, sparse_path, train
-    from bigmc.estimators import SparseClassifier
+    from bigmc.estimators import MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MinimaxRiskClassifier",
+    "MultiBoostClassifier",
     "SparseClassifier",
     "evaluate",
     "ingest",

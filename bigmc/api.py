@@ -35,6 +35,9 @@ def ingest(
     ngrams: tuple[int, int] = (1, 2),
     analyzer: str = "word",
     lowercase: bool = True,
+    standardize: bool = False,
+    fourier: int = 0,
+    gamma: float | None = None,
     weighting: str | None = None,
     split: Mapping[str, float] | str | None = None,
     group: str | None = None,
@@ -67,6 +70,13 @@ def ingest(
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
         See :class:`bigmc.ingestion.hashing.TextHasher`.
+    standardize : bool, default=False
+        Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
+        of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
+    fourier : int, default=0
+        Turn dense features, standardised, into so many random Fourier features, an even number.
+    gamma : float, optional
+        Of the Gaussian kernel they approximate; by default 1 / number of dense features.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
         How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
     split : mapping or str, default={"train": 0.8, "test": 0.2}
@@ -74,7 +84,7 @@ def ingest(
     group : str, optional
         Column whose rows stay together in a split.
     seed : int, default=0
-        Seed of the assignment to splits.
+        Seed of the assignment to splits, and of random Fourier features.
     n_features : int, optional
         Width of svmlight data; by default the largest index says.
     names : bool, default=True
@@ -114,6 +124,9 @@ def ingest(
         ngrams=ngrams,
         analyzer=analyzer,
         lowercase=lowercase,
+        standardize=standardize,
+        fourier=fourier,
+        gamma=gamma,
         weighting=weighting,
         split=split,
         group=group,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -31,6 +34,10 @@ Memory = Annotated[
     typer.Option("--memory", help="Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"),
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; by default all processors.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Scan the shards on a Dask cluster, not on threads."),
+]
 Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
@@ -81,6 +88,13 @@ def ingest(
     ngrams: Annotated[str, typer.Option(help="Shortest and longest n-gram.")] = "1-2",
     analyzer: Annotated[str, typer.Option(help="word, char or char_wb.")] = "word",
     lowercase: Annotated[bool, typer.Option(help="Lowercase texts before hashing.")] = True,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Dense features become (x - mean) / deviation.")
+    ] = False,
+    fourier: Annotated[int, typer.Option(help="Turn dense features into so many random Fourier ones.")] = 0,
+    gamma: Annotated[
+        float | None, typer.Option(help="Of their Gaussian kernel; by default 1 / number of dense features.")
+    ] = None,
     weighting: Annotated[
         str | None,
         typer.Option(help="counts, binary, l2 or tfidf; by default l2 for hashed columns, else counts."),
@@ -113,6 +127,9 @@ def ingest(
             ngrams=_parse_ngrams(ngrams),
             analyzer=analyzer,
             lowercase=lowercase,
+            standardize=standardize,
+            fourier=fourier,
+            gamma=gamma,
             weighting=weighting,
             split=split,
             group=group,
@@ -189,6 +206,81 @@ def train_sparse(
     _train("sparse", dataset, to, split, options, memory, threads, as_json, more)
 
 
+@train_app.command("mrc")
+def train_mrc(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    lambda0: Annotated[float, typer.Option(help="Regularisation.")] = 0.01,
+    fit_intercept: Annotated[bool, typer.Option(help="Add a feature that is always 1.")] = True,
+    eps1: Annotated[float, typer.Option(help="Violation from which a constraint is taken in.")] = 1e-2,
+    eps2: Annotated[float, typer.Option(help="Violation from which a component is taken in.")] = 1e-5,
+    n_max: Annotated[int, typer.Option(help="Most constraints taken in at once.")] = 400,
+    m_max: Annotated[int, typer.Option(help="Most components taken in at once.")] = 400,
+    k_max: Annotated[int, typer.Option(help="Most iterations.")] = 1000,
+    tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    scheduler: Scheduler = None,
+    as_json: Json = False,
+) -> None:
+    """Train the minimax risk classifier, whose certificate bounds its error."""
+    options = {
+        "lambda0": lambda0,
+        "fit_intercept": fit_intercept,
+        "eps1": eps1,
+        "eps2": eps2,
+        "n_max": n_max,
+        "m_max": m_max,
+        "k_max": k_max,
+        "tol": tol,
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
+    _train("mrc", dataset, to, split, options, memory, threads, as_json, more, scheduler)
+
+
+@train_app.command("boost")
+def train_boost(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    C: Annotated[float, typer.Option("--C", help="Weight of the loss; larger fits closer.")] = 1e5,
+    rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
+    max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
+    family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
+    pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    validation_fraction: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.0,
+    patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
+    time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
+    options = {
+        "C": C,
+        "n_rounds": rounds,
+        "max_depth": max_depth,
+        "family": family,
+        "pool": pool,
+        "class_weight": class_weight,
+        "tol": tol,
+        "validation_fraction": validation_fraction,
+        "patience": patience,
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    more = f"--rounds (now {rounds})"
+    _train("boost", dataset, to, split, options, memory, threads, as_json, more)
+
+
 def _train(
     learner: str,
     dataset: Path,
@@ -199,23 +291,24 @@ def _train(
     threads: int | None,
     as_json: bool,
     more: str,
+    scheduler: str | None = None,
 ) -> None:
     """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, _workers(threads, scheduler) as engine:
         result = api.train(
             learner,
             dataset,
             to,
             split=split,
             memory_limit=memory,
-            engine=_engine(threads),
+            engine=engine,
             progress=screen.update,
             **options,
         )
-    if not result["converged"]:
-        gap = result["certificate"]["gap"]
+    gap = result["certificate"]["gap"]
+    if not result["converged"] and math.isfinite(gap):
         print(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
@@ -377,6 +470,20 @@ def _engine(threads: int | None) -> Any:
     from bigmc.engine import ThreadEngine
 
     return ThreadEngine(threads)
+
+
+@contextmanager
+def _workers(threads: int | None, scheduler: str | None) -> Iterator[Any]:
+    """Yield the engine to train with; a connection to a scheduler is closed at the end."""
+    if scheduler is None:
+        yield _engine(threads)
+        return
+    if threads is not None:
+        raise typer.BadParameter("give --threads or --scheduler, not both")
+    from bigmc.engine.dask import DaskEngine
+
+    with DaskEngine(scheduler) as engine:
+        yield engine
 
 
 def main() -> NoReturn:

@@ -52,8 +52,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Training can start from a model.
     limits : tuple of str
         Parameters that stop training before ``tol`` is reached, for the message (class attribute).
-    takes_sparse : bool
-        Whether scipy sparse matrices are accepted (class attribute).
+    takes_sparse, takes_missing : bool
+        Whether scipy sparse matrices, and NaN as missing values, are accepted (class attributes).
     classes_ : array of shape (n_classes,)
     objective_ : float
     certificate_ : Certificate
@@ -74,6 +74,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     limits: ClassVar[tuple[str, ...]]
     takes_sparse: ClassVar[bool] = True
     warm_starts: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
 
     tol: float
     random_state: int | np.random.RandomState | None
@@ -85,7 +86,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the model of labelled samples of at least two classes.
 
         It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
-        ``tol`` is for.
+        ``tol`` is for; infinite where there is no certificate.
         """
 
     def check_params(self) -> None:
@@ -207,7 +208,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
         )
         gap = model.certificate["gap"]
-        if not gap <= self.tol:
+        if math.isfinite(gap) and gap > self.tol:  # an infinite gap: nothing is certified
             limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
             warnings.warn(
                 f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
@@ -298,6 +299,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.takes_sparse
+        tags.input_tags.allow_nan = self.takes_missing
         return tags
 
     def _take(self, model: Model) -> Self:
@@ -326,7 +328,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _dataset(self, X: Any, y: Any) -> Dataset:
         """Return the dataset that arrays make, after scikit-learn's checks."""
         if not is_lazy(X):
-            X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse())
+            X, y = validate_data(self, X, y, **self._accepted())
             check_classification_targets(y)
             return Dataset.from_arrays(X, y, features=self._columns())
         labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
@@ -337,7 +339,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
         for chunk in row_chunks(X) if is_lazy(X) else [X]:
-            yield validate_data(self, chunk, accept_sparse=self._accept_sparse(), reset=first)
+            yield validate_data(self, chunk, **self._accepted(), reset=first)
             first = False
 
     def _columns(self) -> dict[str, Any]:
@@ -349,8 +351,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for rows in row_batches(chunk):
                 yield self.model_.scores(rows)
 
-    def _accept_sparse(self) -> str | bool:
-        return "csr" if self.takes_sparse else False
+    def _accepted(self) -> dict[str, Any]:
+        """Return what arrays may be like, for scikit-learn's checks."""
+        return {
+            "accept_sparse": "csr" if self.takes_sparse else False,
+            "ensure_all_finite": "allow-nan" if self.takes_missing else True,
+        }
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return the score of every class, shape (n_samples, n_classes)."""

@@ -198,8 +198,8 @@ def solve(
     share = 0.0 if state or plan.keep_blocks else sample_share(**size)
     if share:
         options = {
-            "alpha": alpha, "loss": loss, "penalty": penalty, "fit_intercept": fit_intercept, "seed": seed,
-            "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
+            "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
+            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
         }  # fmt: skip
         state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
     problem = Problem(

@@ -6,13 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bigmc.errors import DataError
+from bigmc.errors import DataError, StoreError
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.chunks import ByteCounter
@@ -21,7 +22,7 @@ from bigmc.store.layout import GROUP, MANIFEST, STATISTICS, Manifest, canonical_
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
 from bigmc.store.statistics import block_statistics, read_statistic
-from bigmc.store.stored import open_shard
+from bigmc.store.stored import StoredShard, open_shard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
@@ -198,6 +199,13 @@ class Dataset:
         chosen = [self.shards[s] for s in shards]
         return Dataset(chosen, self.classes, self.n_features, self.weighting, self.features, self._stored)
 
+    def __reduce__(self) -> Any:
+        """Send the path and which shards: another process opens them itself, once."""
+        if self._stored is None:
+            raise DataError("a dataset in memory stays in its process", "ingest it for a cluster to read")
+        names = tuple(shard.folder.name for shard in self.shards if isinstance(shard, StoredShard))
+        return _opened, (str(self._stored.path.resolve()), self._stored.manifest.signature, names)
+
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample."""
         return self._row_column("label", np.int32)
@@ -336,3 +344,13 @@ class Dataset:
             "splits": self.splits,
             "bytes": stored,
         }
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str, signature: str, names: tuple[str, ...]) -> Dataset:
+    """Return some shards of a dataset on disk, kept open for the next part."""
+    manifest = read_manifest(Path(path))
+    if manifest.signature != signature:
+        raise StoreError(f"{path} is not the dataset it was", "leave it in place until the run has ended")
+    number = {entry.name: s for s, entry in enumerate(manifest.shards)}
+    return Dataset.open(path).subset([number[name] for name in names])
