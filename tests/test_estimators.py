@@ -355,3 +355,16 @@ def test_other_losses_and_penalties(digits, tmp_path, options, most):
 def test_objectives_that_cannot_be_are_refused(params):
     with pytest.raises(BigmcError):
         SparseClassifier(**params).fit(np.eye(4), [0, 0, 1, 1])
+
+
+def test_weights_are_kept_as_exactly_as_the_scores_they_were_found_with(digits, monkeypatch, tmp_path):
+    X, y = digits
+    options = {"alpha": 1e-2, "tol": 1e-3}
+    wide = SparseClassifier(**options).fit(X / 16, y)
+    monkeypatch.setattr("bigmc.solvers.plan._SMALL_SCORES", 0)
+    narrow = SparseClassifier(**options).fit(X / 16, y)
+    assert (wide.model_.coef.dtype, narrow.model_.coef.dtype) == (np.float64, np.float32)
+    assert narrow.objective_ == pytest.approx(objective(X / 16, y, narrow, 1e-2), rel=1e-6)
+    narrow.save(tmp_path / "m")
+    loaded = SparseClassifier.from_model(load_model(tmp_path / "m"))
+    assert (loaded.decision_function(X / 16) == narrow.decision_function(X / 16)).all()
