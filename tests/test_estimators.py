@@ -321,3 +321,50 @@ def test_it_works_in_pipelines_and_searches():
     search = GridSearchCV(pipeline, {"sparseclassifier__alpha": [1e-2, 1.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"sparseclassifier__alpha": 1e-2}
     assert search.best_score_ > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"loss": "multitask_squared_hinge", "alpha": 0.0, "ridge": 1e-3}, 1.0),
+        ({"loss": "log_loss", "penalty": "sparse_group", "l1_ratio": 0.8, "alpha": 2e-3}, 0.6),
+        ({"penalty": "l1", "alpha": 2e-2}, 0.6),
+    ],
+    ids=str,
+)
+def test_other_losses_and_penalties(digits, tmp_path, options, most):
+    X, y = digits
+    model = SparseClassifier(**options, fit_intercept=True).fit(X[::3] / 16, y[::3])
+    assert model.certificate_.gap <= 1e-3
+    assert model.score(X[1::3] / 16, y[1::3]) > 0.93
+    assert np.count_nonzero(model.coef_.toarray()) <= most * model.coef_.shape[0] * model.coef_.shape[1]
+    model.save(tmp_path / "m")
+    loaded = SparseClassifier.from_model(load_model(tmp_path / "m"))
+    assert loaded.get_params() == model.get_params()
+    assert (loaded.predict(X / 16) == model.predict(X / 16)).all()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"ridge": -1.0}, {"ridge": "much"}, {"alpha": 0.0}, {"l1_ratio": 0.5}, {"loss": "hinge"},
+        {"penalty": "sparse_group", "l1_ratio": 2.0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_objectives_that_cannot_be_are_refused(params):
+    with pytest.raises(BigmcError):
+        SparseClassifier(**params).fit(np.eye(4), [0, 0, 1, 1])
+
+
+def test_weights_are_kept_as_exactly_as_the_scores_they_were_found_with(digits, monkeypatch, tmp_path):
+    X, y = digits
+    options = {"alpha": 1e-2, "tol": 1e-3}
+    wide = SparseClassifier(**options).fit(X / 16, y)
+    monkeypatch.setattr("bigmc.solvers.plan._SMALL_SCORES", 0)
+    narrow = SparseClassifier(**options).fit(X / 16, y)
+    assert (wide.model_.coef.dtype, narrow.model_.coef.dtype) == (np.float64, np.float32)
+    assert narrow.objective_ == pytest.approx(objective(X / 16, y, narrow, 1e-2), rel=1e-6)
+    narrow.save(tmp_path / "m")
+    loaded = SparseClassifier.from_model(load_model(tmp_path / "m"))
+    assert (loaded.decision_function(X / 16) == narrow.decision_function(X / 16)).all()

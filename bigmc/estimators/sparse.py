@@ -156,7 +156,8 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         return LinearModel(
             **run.record,
             features=solution.features,
-            coef=solution.coef,
+            # Weights are known no better than the scores they were computed with.
+            coef=solution.coef.astype(solution.plan.score_dtype, copy=False),
             intercept=solution.intercept,
             column_scale=solution.column_scale,
             certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},

@@ -120,10 +120,10 @@ def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor
 
 @njit(cache=True, nogil=True, fastmath=False)
 def _curvature(
-    loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, factor, slope, bend, sums, diagonal,
-    squares, hessian,
+    loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, factor, slope, bend, sums,
+    diagonal, squares, hessian,
 ):  # fmt: skip
-    """`_gradient`, the diagonal of the Hessian, squares of each class, and the Hessian where it has a size."""
+    """`_gradient`, squares of each class, the diagonal of the Hessian, and all of it where it has a size."""
     number = scores.dtype.type
     sums[:] = 0.0
     diagonal[:] = 0.0

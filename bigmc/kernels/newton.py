@@ -115,7 +115,21 @@ def _groups_of(mask, n_groups, groups):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_rows(
-    tasks, first, last, indptr, slots, values, scores, labels, row_scale, gain, active, out, curvature
+    tasks,
+    first,
+    last,
+    indptr,
+    slots,
+    values,
+    scores,
+    labels,
+    weights,
+    row_scale,
+    gain,
+    active,
+    constant,
+    out,
+    curvature,
 ):
     """Add the gradient (5) and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
 
@@ -128,15 +142,19 @@ def gradient_rows(
         The samples in row order.
     scores : float array of shape (n_samples, width)
     labels : int32 array of shape (n_samples,)
+    weights : float64 array of shape (n_samples,), or empty for ones
     row_scale, gain : arrays of shape (n_samples,)
         Scale of each row, and the same times its weight.
     active : uint64 array of shape (n_samples,)
         Filled: a bit for every group of classes with a positive margin and for the own class, 0 if no
         margin is positive.
+    constant : bool
+        There is an intercept: one more feature after the others, with the value 1 in every sample.
     out, curvature : arrays of shape (n_slots, width)
         Added to.
     """
     width = np.uint64(scores.shape[1])
+    size = out.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     number = scores.dtype.type
     margins = np.empty(scores.shape[1], scores.dtype)
@@ -166,7 +184,7 @@ def gradient_rows(
             continue
         mask |= _ONE << min(own, _LAST_BIT)
         active[i] = mask
-        if start == stop:
+        if start == stop and not constant:
             continue
         used = _groups_of(mask, n_groups, groups)
         count = number(0)
@@ -179,11 +197,18 @@ def gradient_rows(
         _outer(slots, values, start, stop, gain[i], margins, groups, used, width, out)
         square = gain[i] * row_scale[i]
         _outer_square(slots, values, start, stop, square, positive, groups, used, width, curvature)
+        if constant:
+            weight = number(weights[i]) if weights.shape[0] else number(1)
+            for u in range(used):
+                for r in range(groups[u], groups[u] + _EIGHT):
+                    out[size, r] += weight * margins[r]
+                    curvature[size, r] += weight * positive[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def hessian_rows(
-    tasks, first, last, indptr, slots, values, scores, labels, row_scale, gain, active, direction, out
+    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, active, constant,
+    direction, out,
 ):  # fmt: skip
     """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
 
@@ -191,19 +216,24 @@ def hessian_rows(
     (n_slots, width).
     """
     width = np.uint64(scores.shape[1])
+    size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     number = scores.dtype.type
     move = np.empty(scores.shape[1], scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
     for i in range(np.uint64(first), np.uint64(last)):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
-        if start == stop or active[i] == 0:
+        if (start == stop and not constant) or active[i] == 0:
             continue
         used = _groups_of(active[i], n_groups, groups)
         c = np.uint64(labels[i])
         behind = number(1) - scores[i, c]
         shift = number(1) if tasks else behind
         _product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
+        if constant:
+            for u in range(used):
+                for r in range(groups[u], groups[u] + _EIGHT):
+                    move[r] += direction[size, r]
         own = move[c]
         base = number(0) if tasks else own
         total = number(0)
@@ -214,14 +244,21 @@ def hessian_rows(
             total = -own if behind > 0 else number(0)
         move[c] = -total
         _outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
+        if constant:
+            weight = number(weights[i]) if weights.shape[0] else number(1)
+            for u in range(used):
+                for r in range(groups[u], groups[u] + _EIGHT):
+                    out[size, r] += weight * move[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def losses_along(
-    tasks, first, last, indptr, slots, values, scores, labels, row_scale, gain, direction, part
+    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, direction,
+    part,
 ):  # fmt: skip
     """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
     width = np.uint64(scores.shape[1])
+    size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     number = scores.dtype.type
     move = np.empty(scores.shape[1], scores.dtype)
@@ -231,12 +268,13 @@ def losses_along(
     change = 0.0
     for i in range(np.uint64(first), np.uint64(last)):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
-        if start == stop or row_scale[i] == 0:
+        if not constant and (start == stop or row_scale[i] == 0):
             continue
         c = np.uint64(labels[i])
         shift = number(1) if tasks else number(1) - scores[i, c]
         _product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
-        wide[:] = move
+        for r in range(width):
+            wide[r] = move[r] + direction[size, r] if constant else move[r]
         own = wide[c]
         total = 0.0
         if tasks:
@@ -249,23 +287,27 @@ def losses_along(
         for u in range(used):
             at = groups[u]
             total += lanes_change(scores, i * width + at, shift, part, wide, at, own)
-        change += np.float64(gain[i] / row_scale[i]) * total
+        change += weights[i] * total if weights.shape[0] else total
     return change
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def move_rows(first, last, indptr, slots, values, scores, row_scale, direction, part):
+def move_rows(first, last, indptr, slots, values, scores, row_scale, constant, direction, part):
     """Add the scores of the step ``part * direction`` to those of rows `first` to `last`."""
     width = np.uint64(scores.shape[1])
+    size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     move = np.empty(scores.shape[1], scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
     used = _groups_of(~np.uint64(0), n_groups, groups)
     for i in range(np.uint64(first), np.uint64(last)):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
-        if start == stop:
+        if start == stop and not constant:
             continue
         _product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
+        if constant:
+            for r in range(width):
+                move[r] += direction[size, r]
         for u in range(used):
             lanes_add(scores, i * width + groups[u], part, move, groups[u])
 
@@ -283,7 +325,7 @@ def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
         for r in range(direction.shape[1]):
             along += unit[j, r] * direction[j, r]
         for r in range(direction.shape[1]):
-            across = bend[j] * (direction[j, r] - along * unit[j, r]) + ridge * direction[j, r]
+            across = bend[j] * (direction[j, r] - along * unit[j, r]) + ridge[j] * direction[j, r]
             product[j, r] = factor[j] * product[j, r] + across
             curve += product[j, r] * direction[j, r]
     return curve

@@ -80,7 +80,8 @@ class Solution:
     n_passes : float
         Entries passed over in whole passes and streamed sweeps, in units of all entries.
     history : list of dict
-        ``n_passes, n_iter, objective, lower, gap, violation, n_nonzero, bytes_read`` at every certificate.
+        ``n_passes, n_iter, objective, lower, gap, violation, largest_norm, n_nonzero, bytes_read`` at every
+        certificate.
     bytes_read : int
         Decoded bytes read from the shards.
     converged : bool
@@ -187,7 +188,8 @@ def solve(
     engine = engine or ThreadEngine()
     run = {
         "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-        "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "fit_intercept": fit_intercept, "seed": seed,
+        "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
         "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
     }  # fmt: skip
@@ -198,7 +200,8 @@ def solve(
     if share:
         options = {
             "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
+            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit,
+            "engine": engine, "max_passes": max_passes,
         }  # fmt: skip
         state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
     problem = Problem(
@@ -257,7 +260,7 @@ def largest_alpha(dataset: Dataset, **options: Any) -> float:
     nothing = Start(np.empty(0, np.int64), np.empty((0, dataset.n_classes)), np.zeros(dataset.n_classes))
     tiny = float(np.finfo(np.float32).tiny)
     found = solve(dataset, alpha=tiny, tol=_SAMPLE_TOL, max_passes=1, start=nothing, **options)
-    return found.history[0]["violation"] + tiny
+    return found.history[0]["largest_norm"]
 
 
 class _Rounds:
@@ -404,6 +407,7 @@ class _Rounds:
             "lower": certificate.lower,
             "gap": certificate.gap,
             "violation": found.violation,
+            "largest_norm": found.largest_norm,
             "n_nonzero": float(len(state.coef.features)),
             "bytes_read": float(state.bytes_read),
         }

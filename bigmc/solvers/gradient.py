@@ -72,8 +72,8 @@ def gradient_pass(
         scale, slots, norms, violations, distances = arrays
         kernel(
             *part, block.indptr, block.indices, block.data, block.base, problem.scores, problem.labels,
-            problem.gain, scale, problem.n_classes, problem.two_over_n, problem.alpha, problem.objective.ridge,
-            wide, slots, coef.rows, norms, violations, distances,
+            problem.gain, scale, problem.n_classes, problem.two_over_n, problem.alpha,
+            problem.objective.ridge, wide, slots, coef.rows, norms, violations, distances,
         )  # fmt: skip
 
     largest_norm, distance, nnz = 0.0, 0.0, 0

@@ -44,7 +44,7 @@ def improve_intercept(
             break
         hessian = problem.two_over_n * loss.intercept_curvature(margins.active)
         hessian += np.eye(len(gradient)) * (_RIDGE * max(float(hessian.max()), 1e-300))
-        step = -np.linalg.solve(hessian, gradient)
+        step = np.negative(np.linalg.solve(hessian, gradient), dtype=np.float64)
         slope = float(gradient @ step)
         before = loss.value(margins.squares, problem.weight_sum)
         part = 1.0

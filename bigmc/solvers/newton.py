@@ -10,7 +10,7 @@ sparsity-inducing regularizer", SIAM J. Optim. 32 (2022).
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,25 @@ _HALVINGS = 6
 _SMALLEST_CURVATURE = 1e-12
 
 
+class _Line(NamedTuple):
+    """Where a line search starts: weights, their lengths, the gradient, and the penalties of each row."""
+
+    rows: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    alphas: NDArray[np.float64]
+    ridges: NDArray[np.float64]
+
+
+class _Point(NamedTuple):
+    """Where it ends: weights, the step as the kernels take it, how much of it, and the objective's change."""
+
+    rows: NDArray[np.float64]
+    scaled: NDArray[Any]
+    part: float
+    change: float
+
+
 class Support:
     """The samples in row order, with the chosen features only.
 
@@ -54,14 +73,24 @@ class Support:
         Columns in memory.
     chosen : list of int64 array
         Positions of the chosen ones in each.
+    constant : bool, optional
+        There is an intercept: one more feature after the others, 1 in every sample and not penalised.
     """
 
-    def __init__(self, problem: Problem, held: list[Columns], chosen: list[NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        held: list[Columns],
+        chosen: list[NDArray[np.int64]],
+        constant: bool = False,
+    ) -> None:
         self._problem = problem
         self._tasks = isinstance(problem.objective.loss, MultitaskSquaredHinge)
         n, base = problem.n_samples, held[0].base
         picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
-        self.size = sum(len(used) for used in chosen)
+        self._constant = constant
+        self.size = sum(len(used) for used in chosen) + constant
+        self._penalised = np.ones(self.size)
         indptr = np.zeros(n + 1, np.int64)
 
         def count(s: int) -> None:
@@ -86,7 +115,9 @@ class Support:
 
         self._each(place, range(len(base) - 1))
         features = [columns.features[used] for columns, used in zip(held, chosen, strict=True)]
-        self._scale = problem.scale_of(np.concatenate(features))
+        self._scale = np.ones(self.size)
+        self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
+        self._penalised[self.size - constant :] = 0.0
         self._active = np.empty(n, np.uint64)
         n_parts = len(self._slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
@@ -99,64 +130,78 @@ class Support:
         vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
         return nnz * (4 + itemsize) + 24 * n_samples + vectors * n_features * width
 
-    def newton_step(self, rows: NDArray[np.float64], alpha: float, most: int) -> bool:
+    def newton_step(self, rows: NDArray[np.float64], alpha: float, most: int, damping: float = 0.0) -> float:
         """Move the weights towards the minimum over their non-zero rows.
 
         Parameters
         ----------
         rows : float64 array of shape (n_chosen, width)
-            Weights of the chosen features, none of them zero; changed in place. Rows that would turn
-            round become zero.
+            Weights of the chosen features, none of them zero, and the intercept; changed in place. Rows
+            that would turn round become zero.
         alpha : float
             Weight of the penalty.
         most : int
             Products with the Hessian, at most.
+        damping : float
+            Share of each row's mean curvature that is added to the model (Levenberg's method): where few
+            margins are positive the Hessian is near singular, and its steps are far too long.
 
         Returns
         -------
-        bool
-            False if no part of the step made the objective smaller; the weights are as before then.
+        float
+            The part of the step that was taken; 0 if none made the objective smaller, and the weights are
+            as before.
         """
-        problem, ridge = self._problem, self._problem.objective.ridge
+        problem = self._problem
+        alphas, ridges = alpha * self._penalised, problem.objective.ridge * self._penalised
         lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
         unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
-        gradient += alpha * unit + ridge * rows
-        bend = alpha / lengths
-        precondition += bend[:, None] + (ridge + _SMALLEST_CURVATURE)
+        gradient += alphas[:, None] * unit + ridges[:, None] * rows
+        bend = alphas / lengths
+        damped = ridges + damping * precondition.mean(axis=1)
+        precondition += (bend + damped + _SMALLEST_CURVATURE)[:, None]
         np.divide(1.0, precondition, out=precondition)
-        step = self._minimise_model(gradient, precondition, unit, bend, most)
-        turned = np.einsum("jr,jr->j", rows + step, rows) <= 0
-        step[turned] = -rows[turned]
-        slope = float(np.einsum("jr,jr->", gradient, step))
-        if not slope < 0:
-            return False
-        scaled = self._scaled(step)
-        along, distance = float(np.einsum("jr,jr->", rows, step)), float(np.einsum("jr,jr->", step, step))
-        part = 1.0
-        for _ in range(_HALVINGS):
-            moved = rows + part * step
-            change = self._loss_change(scaled, part)
-            change += alpha * float((np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths).sum())
-            change += ridge * part * (along + 0.5 * part * distance)
-            if change <= _SUFFICIENT_DECREASE * part * slope:
-                break
-            part *= 0.5
-        else:
-            return False
-        if part == 1.0:
-            moved[turned] = 0.0
-        rows[:] = moved
-        number = problem.scores.dtype.type(part)
+        step = self._minimise_model(gradient, precondition, unit, bend, damped, most)
+        turned = (np.einsum("jr,jr->j", rows + step, rows) <= 0) & (self._penalised > 0)
+        along = _Line(rows, lengths, gradient, alphas, ridges)
+        found = self._search(along, step, 1)
+        if found is None or turned.any():
+            # rows that turn round may be on their way to zero, where the model is no good
+            other = self._search(along, np.where(turned[:, None], -rows, step), _HALVINGS)
+            if found is None or (other is not None and other.change < found.change):
+                found = other or self._search(along, step, _HALVINGS)
+        if found is None:
+            return 0.0
+        rows[:] = found.rows
+        number = problem.scores.dtype.type(found.part)
 
         def move(rows_of: tuple[int, int]) -> None:
             move_rows(
-                *rows_of, self._indptr, self._slots, self._values, problem.scores, problem.row_scale, scaled,
-                number,
+                *rows_of, self._indptr, self._slots, self._values, problem.scores, problem.row_scale,
+                self._constant, found.scaled, number,
             )  # fmt: skip
 
         self._each(move, self._parts)
-        return True
+        return found.part
+
+    def _search(self, line: _Line, step: NDArray[np.float64], tries: int) -> _Point | None:
+        """Halve a step until Armijo's condition holds; None if it does not within so many tries."""
+        slope = float(np.einsum("jr,jr->", line.gradient, step))
+        if not slope < 0:
+            return None
+        scaled, part = self._scaled(step), 1.0
+        along = float(line.ridges @ np.einsum("jr,jr->j", line.rows, step))
+        distance = float(line.ridges @ np.einsum("jr,jr->j", step, step))
+        for _ in range(tries):
+            moved = line.rows + part * step
+            change = self._loss_change(scaled, part)
+            change += float(line.alphas @ (np.sqrt(np.einsum("jr,jr->j", moved, moved)) - line.lengths))
+            change += part * (along + 0.5 * part * distance)
+            if change <= _SUFFICIENT_DECREASE * part * slope:
+                return _Point(moved, scaled, part, change)
+            part *= 0.5
+        return None
 
     def _minimise_model(
         self,
@@ -164,11 +209,11 @@ class Support:
         precondition: NDArray[np.float64],
         unit: NDArray[np.float64],
         bend: NDArray[np.float64],
+        ridges: NDArray[np.float64],
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
         factor = self._problem.two_over_n * self._scale
-        ridge = self._problem.objective.ridge
         solution, residual = np.zeros_like(gradient), -gradient
         direction = precondition * residual
         norm = float(np.einsum("jr,jr->", direction, residual))
@@ -176,7 +221,7 @@ class Support:
         scaled = self._scaled(direction)
         for _ in range(most):
             product = self._product(scaled)
-            curve = add_penalty_curvature(direction, unit, bend, ridge, factor, product)
+            curve = add_penalty_curvature(direction, unit, bend, ridges, factor, product)
             if not curve > 0:
                 break
             before = norm
@@ -195,7 +240,7 @@ class Support:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
             gradient_rows(
                 self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.row_scale, problem.gain, self._active, *sums,
+                problem.weights, problem.row_scale, problem.gain, self._active, self._constant, *sums,
             )  # fmt: skip
             return sums
 
@@ -214,7 +259,7 @@ class Support:
             sums = np.zeros(scaled.shape, scaled.dtype)
             hessian_rows(
                 self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.row_scale, problem.gain, self._active, scaled, sums,
+                problem.weights, problem.row_scale, problem.gain, self._active, self._constant, scaled, sums,
             )  # fmt: skip
             return sums
 
@@ -229,7 +274,7 @@ class Support:
         def work(rows: tuple[int, int]) -> float:
             return losses_along(  # type: ignore[no-any-return]
                 self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.row_scale, problem.gain, scaled, part,
+                problem.weights, problem.row_scale, problem.gain, self._constant, scaled, part,
             )  # fmt: skip
 
         return 0.5 * problem.two_over_n * sum(change for _, change in problem.engine.map(work, self._parts))

@@ -26,6 +26,10 @@ _FINEST_OF_ALPHA = 1e-4
 _PRODUCTS = 20
 _MORE_PRODUCTS = 5
 _MOST_PRODUCTS = 100
+#: The damping of Newton steps grows and shrinks by this factor, from this value on, after steps of which only
+#: a short part was good.
+_DAMPING, _DAMPING_FACTOR = 1e-3, 8.0
+_SHORT_STEP = 0.25
 #: With fewer entries a sweep costs less than what a Newton step begins with: so many sweeps come first.
 _NEWTON_ENTRIES = 10_000
 _SWEEPS_FIRST = 20
@@ -147,6 +151,7 @@ class Sweeper:
         if target < _FINEST_OF_ALPHA * alpha:
             negligible = 0.0
         visits = n_sweeps = 0
+        self._damping = 0.0
         while n_sweeps < most and visits <= self._most_visits:
             visits += sum(columns.nnz for columns in held)
             if self.fit_intercept:
@@ -159,7 +164,7 @@ class Sweeper:
                 largest = max(largest, visited)
             n_sweeps += 1
             if largest > target:
-                self._newton_step(held, rows, alpha, n_sweeps)
+                self._newton_step(held, rows, intercept, alpha, n_sweeps)
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
                 ]
@@ -170,7 +175,12 @@ class Sweeper:
         return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], n_sweeps
 
     def _newton_step(
-        self, held: list[Columns], rows: list[NDArray[np.float64]], alpha: float, n_sweeps: int
+        self,
+        held: list[Columns],
+        rows: list[NDArray[np.float64]],
+        intercept: NDArray[np.float64],
+        alpha: float,
+        n_sweeps: int,
     ) -> None:
         """Take a Newton step over the columns with weights, if there is room for it and it is worth it."""
         problem = self._problem
@@ -178,13 +188,28 @@ class Sweeper:
         n_columns = sum(len(c) for c in chosen)
         nnz = sum(columns.nnz_of(c) for columns, c in zip(held, chosen, strict=True))
         needed = Support.memory(nnz, held[0].data.itemsize, problem.n_samples, n_columns, problem.width)
-        if needed > self._newton_bytes or (nnz < _NEWTON_ENTRIES and n_sweeps < _SWEEPS_FIRST):
+        if (
+            n_columns == 0
+            or needed > self._newton_bytes
+            or (nnz < _NEWTON_ENTRIES and n_sweeps < _SWEEPS_FIRST)
+        ):
             return
         products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
-        together = np.concatenate([r[c] for r, c in zip(rows, chosen, strict=True)])
-        if not Support(problem, held, chosen).newton_step(together, alpha, products):
+        together = [r[c] for r, c in zip(rows, chosen, strict=True)]
+        if self.fit_intercept:
+            together.append(np.pad(intercept, (0, problem.width - len(intercept)))[None])
+        moved = np.concatenate(together)
+        support = Support(problem, held, chosen, self.fit_intercept)
+        part = support.newton_step(moved, alpha, products, self._damping)
+        if part == 1.0:
+            self._damping = self._damping / _DAMPING_FACTOR if self._damping > _DAMPING else 0.0
+        elif part < _SHORT_STEP:
+            self._damping = max(_DAMPING, self._damping * _DAMPING_FACTOR)
+        if part == 0.0:
             return
+        if self.fit_intercept:
+            intercept[:] = moved[-1, : len(intercept)]
         start = 0
         for r, c in zip(rows, chosen, strict=True):
-            r[c] = together[start : start + len(c)]
+            r[c] = moved[start : start + len(c)]
             start += len(c)

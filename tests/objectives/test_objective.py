@@ -17,3 +17,27 @@ def test_the_pair_there_is():
 def test_unknown_names_are_refused_with_the_known_ones(loss, penalty, known):
     with pytest.raises(BigmcError, match=known):
         objective(loss, penalty)
+
+
+def test_the_share_of_the_l1_norm_is_for_sparse_groups():
+    W = np.array([[3.0, 4.0], [0.0, 2.0]])
+    for ratio, expected in ((None, 8.0), (0.0, 7.0), (0.25, 7.5), (1.0, 9.0)):
+        assert objective("log_loss", "sparse_group", ratio).penalty.value(W) == expected
+    for name, expected in (("l1", 9.0), ("l1/linf", 6.0)):
+        assert objective("squared_hinge", name).penalty.value(W) == expected
+    assert objective("log_loss", "l1", ridge=0.2).regulariser(0.1, W) == pytest.approx(0.9 + 2.9)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "ratio", "ridge", "named"),
+    [
+        ("l1", 0.5, 0.0, "l1_ratio does not go with penalty l1"),
+        ("sparse_group", 1.5, 0.0, "l1_ratio is 1.5"),
+        ("sparse_group", float("nan"), 0.0, "l1_ratio is nan"),
+        ("l1/l2", None, -1.0, "ridge is -1"),
+        ("l1/l2", None, float("inf"), "ridge is inf"),
+    ],
+)
+def test_numbers_that_cannot_be_used_are_refused(penalty, ratio, ridge, named):
+    with pytest.raises(BigmcError, match=named):
+        objective("squared_hinge", penalty, ratio, ridge)

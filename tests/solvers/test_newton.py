@@ -1,5 +1,6 @@
 """The Newton step against the same formulas in dense numpy, and against sweeps alone."""
 
+import dense
 import numpy as np
 import pytest
 import scipy.optimize
@@ -125,3 +126,35 @@ def test_sweeps_with_and_without_newton_steps_meet_at_the_optimum():
     assert abs(with_steps.objective - without.objective) < 1e-8
     assert (with_steps.features == without.features).all()
     assert with_steps.n_iter < without.n_iter
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "multitask_squared_hinge"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_steps_of_both_hinges_with_ridge_and_intercept_reach_a_stationary_point(loss, intercept):
+    n_classes, ridge = 5, 1e-3
+    generator = np.random.default_rng(4)
+    X = scipy.sparse.random(200, 12, 0.3, format="csr", rng=generator)
+    X.data = generator.integers(1, 5, X.nnz).astype(np.int8)
+    y = np.arange(200) % n_classes
+    weights = generator.integers(0, 3, 200).astype(float)
+    dataset = Dataset.from_arrays(X, y)
+    both = objective(loss, "l1/l2", ridge=ridge)
+    problem = Problem(dataset, both, ALPHA, weights, np.dtype(np.float64), ThreadEngine(1))
+    (_, block), *_ = BlockSource(dataset, [(0, 12)], keep=True).stream([0])
+    held = [Columns.of(0, block, np.arange(12))]
+    rows = np.zeros((12 + intercept, problem.width))
+    start = dense.loss_and_gradient(loss, X.toarray(), y, np.zeros((12, n_classes)), 0, weights)[1]
+    rows[:12, :n_classes] = -0.01 * start
+    coef, b = Coefficients(np.arange(12), rows[:12].copy()), np.zeros(n_classes)
+    problem.rebuild_scores(coef, b + rows[12:, :n_classes].sum(axis=0), held)
+    support = Support(problem, held, [np.arange(12)], intercept)
+    steps = 0
+    while steps < 50 and support.newton_step(rows, ALPHA, 200):
+        steps += 1
+    W, b = rows[:12, :n_classes], rows[12:, :n_classes].sum(axis=0)
+    assert np.allclose(problem.scores[:, :n_classes], X @ W + b)
+    _, gradient, slope = dense.loss_and_gradient(loss, X.toarray(), y, W, b, weights)
+    left = gradient + ridge * W + ALPHA * W / np.linalg.norm(W, axis=1, keepdims=True)
+    assert steps > 0
+    assert np.abs(left).max() < 1e-7
+    assert not intercept or np.abs(slope).max() < 1e-7

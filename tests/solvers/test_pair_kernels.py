@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from dense import loss_and_gradient, objective_value, penalty_value
 
 from bigmc.kernels import composite
 from bigmc.objectives import LOSSES, PENALTIES
-from tests.objectives.dense import loss_and_gradient, objective_value, penalty_value
 
 RATIO = 0.3
 PENALTY_CODES = {
@@ -43,7 +43,7 @@ def test_gradient_and_hessian_are_finite_differences(loss):
     n = weights.sum()
 
     def by_definition(w):
-        value, _, slopes = loss_and_gradient(loss, x[:, None], y, w[None], scores[:, :m], weights)
+        value, _, _ = loss_and_gradient(loss, x[:, None], y, w[None], scores[:, :m], weights)
         return value, (x[:, None] * slopes_of(w)).sum(axis=0)
 
     def slopes_of(w):

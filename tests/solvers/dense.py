@@ -43,7 +43,7 @@ def objective_value(loss, penalty, X, y, W, b, alpha, ridge=0.0, l1_ratio=0.5, w
 
 
 def prox(penalty, g, alpha, l1_ratio=0.5):
-    """Minimiser of ``||u - g||² / 2 + alpha * penalty(u)``; also what a projection on the dual ball leaves."""
+    """Minimiser of ``||u - g||² / 2 + alpha * penalty(u)``: what a projection on the dual ball leaves."""
     if penalty == "l1/linf":
         sizes = np.sort(np.abs(g))[::-1]
         if sizes.sum() <= alpha:

@@ -8,14 +8,14 @@ import copy
 
 import numpy as np
 import pytest
+from dense import fista, loss_and_gradient, objective_value
+from instances import N_CLASSES, dataset_of, instance
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import ModelError
 from bigmc.kernels import composite
 from bigmc.objectives import LOSSES, PENALTIES
 from bigmc.solvers import solve
-from tests.objectives.dense import fista, loss_and_gradient, objective_value
-from tests.solvers.instances import N_CLASSES, dataset_of, instance
 
 LIMIT = 10**9
 RATIO = 0.3  # of the sparse groups
@@ -106,7 +106,7 @@ def test_reference_optima(case, loss, penalty, optimum):
         ("log_loss", "l1/linf", 1.1032505754),
         ("multitask_squared_hinge", "l1/l2", 1.6492628331),
         ("multitask_squared_hinge", "sparse_group", 2.0452268622),
-    ],  # fmt: skip
+    ],
 )
 def test_reference_optima_of_digits(loss, penalty, optimum):
     dataset = dataset_of(*instance("digits"))
