@@ -116,8 +116,12 @@ def test_master_reaches_the_reference_values_on_digits(C, value):
     both = np.array([s * h for h in columns for s in (1, -1)]).T
     point, master = optimum([both] * 10, y, C)
     assert point.objective == pytest.approx(value, abs=1e-9)
-    # The bound at the optimum of a family that is the pool itself: nothing violates by more than rounding.
-    assert point.lower_bound(1.0 + 1e-11) == pytest.approx(value, abs=1e-7)
+    # The family is the pool itself, so that its largest score bounds the optimum.
+    rows = np.arange(len(y))
+    sigma = master.r * max((both.T @ master.u[:, c]).max() for c in range(10))
+    assert sigma == pytest.approx(1.0, abs=1e-6)
+    assert value - 1e-3 < point.lower_bound(sigma) <= value + 1e-9
+    assert master.u[rows, y].sum() == pytest.approx(-(master.u.sum() - master.u[rows, y].sum()))
     assert all((own.weights >= 0).all() for own in master.classes)
 
 
