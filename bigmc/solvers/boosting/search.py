@@ -17,6 +17,7 @@ from bigmc.kernels.boosting_cuts import (
     add_histograms,
     column_sums,
     find_cuts,
+    find_rays,
     merge_best,
 )
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
@@ -135,11 +136,13 @@ def scan_cuts(
         See `sums_of`.
     shape : (n_classes, n_best)
     engine : Engine
-    rays, gini : bool
+    rays : bool
+        Rays instead of stumps.
+    gini : bool
         See `bigmc.kernels.boosting_cuts.find_cuts`.
     """
     bins = block.bins
-    room = bins.n_edges + 2
+    room = np.where((bins.n_edges > 0) | bins.missing, bins.n_edges + 1 + bins.missing, 0)
     most = max(1, _HISTOGRAM // u.shape[1])
 
     def work(part: tuple[int, int]) -> Best:
@@ -153,12 +156,17 @@ def scan_cuts(
             hist = np.zeros((int(room[lo:hi].sum()), u.shape[1]))
             own = np.zeros_like(hist) if gini else hist[:0]
             add_histograms(
-                lo, hi, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
-            )
-            find_cuts(
-                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0],
-                totals[1], shape[0], rays, gini, hist, own, best.values, best.scores, best.places,
+                lo, hi, block.indptr, block.rows, block.codes, block.base, u, labels, room, firsts, gini,
+                hist, own,
             )  # fmt: skip
+            kept = best.values, best.scores, best.places
+            if rays:
+                find_rays(lo, hi, block.lo, room, bins.zero, bins.missing, firsts, hist, *kept)
+            else:
+                find_cuts(
+                    lo, hi, block.lo, room, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0],
+                    totals[1], shape[0], gini, hist, own, *kept,
+                )  # fmt: skip
             lo = hi
         return best
 
