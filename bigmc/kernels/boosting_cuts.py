@@ -67,12 +67,15 @@ def column_sums(u, labels, totals, own):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_histograms(lo, hi, indptr, rows, codes, base, u, labels, n_bins, firsts, with_own, hist, own):
-    """Add the rows of `u` to the histogram of each column ``lo`` to ``hi``, by code.
+def add_histograms(
+    columns, indptr, rows, codes, base, u, labels, firsts, with_own, hist, own
+):  # fmt: skip
+    """Add the rows of `u` to the histogram of each of some columns, by code.
 
     Parameters
     ----------
-    lo, hi : int
+    columns : int64 array of shape (n_chosen,)
+        Columns of the block.
     indptr : int64 array of shape (n_shards, n_columns + 1)
     rows : uint16 array
     codes : uint8 array
@@ -80,9 +83,7 @@ def add_histograms(lo, hi, indptr, rows, codes, base, u, labels, n_bins, firsts,
     u : float array of shape (n_samples, width)
         C-contiguous.
     labels : int32 array of shape (n_samples,)
-    n_bins : int64 array of shape (n_columns,)
-        Codes of each column; those of none have nothing to cut and are passed over.
-    firsts : int64 array of shape (hi - lo,)
+    firsts : int64 array of shape (n_chosen,)
         First row of each column in `hist`.
     with_own : bool
         Fill `own` too.
@@ -93,10 +94,9 @@ def add_histograms(lo, hi, indptr, rows, codes, base, u, labels, n_bins, firsts,
     width = u.shape[1]
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for j in range(lo, hi):
-            if n_bins[j] == 0:
-                continue
-            at = firsts[j - lo]
+        for p in range(columns.shape[0]):
+            j = columns[p]
+            at = firsts[p]
             here = rows[indptr[s, j] : indptr[s, j + 1]]
             bins = codes[indptr[s, j] : indptr[s, j + 1]]
             for k in range(here.shape[0]):
@@ -143,19 +143,21 @@ def merge_best(values, scores, places, into_values, into_scores, into_places):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def find_cuts(
-    lo, hi, first_feature, n_bins, zero, missing, has_zeros, firsts, totals, own_totals, n_classes, gini,
+    columns, first_feature, n_bins, zero, missing, has_zeros, firsts, totals, own_totals, n_classes, gini,
     hist, own, values, scores, places,
 ):  # fmt: skip
-    """Offer the stumps of columns ``lo`` to ``hi`` whose value is a local maximum among its neighbours.
+    """Offer the stumps of some columns whose value is a local maximum among its neighbours.
 
     Neighbouring cuts are nearly the same learner, so a peak stands for its slope.
 
     Parameters
     ----------
-    lo, hi, first_feature : int
-        Columns of a block, and the feature of its first column.
+    columns : int64 array of shape (n_chosen,)
+        Columns of a block that have something to cut.
+    first_feature : int
+        Feature of the block's first column.
     n_bins, zero : int64 arrays of shape (n_columns,)
-        Codes of each column (0: nothing to cut) and the code of 0 in it.
+        Codes of each column and the code of 0 in it.
     missing, has_zeros : bool arrays of shape (n_columns,)
         Whether the column has NaN, whose code is the last, and samples without an entry.
     firsts, hist, own
@@ -171,12 +173,11 @@ def find_cuts(
     places : int64 array of shape (n_classes, n_best, 3)
         Feature, cut, kind.
     """
-    for j in range(lo, hi):
+    for p in range(columns.shape[0]):
+        j = columns[p]
         n = n_bins[j]
-        if n == 0:
-            continue
-        h = hist[firsts[j - lo] : firsts[j - lo] + n]
-        o = own[firsts[j - lo] : firsts[j - lo] + n] if gini else own
+        h = hist[firsts[p] : firsts[p] + n]
+        o = own[firsts[p] : firsts[p] + n] if gini else own
         if has_zeros[j]:
             for c in range(n_classes):
                 rest = totals[c]
@@ -224,22 +225,21 @@ def _offer_masses(masses, feature, cut, kind, worst, values, scores, places):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def find_rays(lo, hi, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places):
-    """Offer all rays of columns ``lo`` to ``hi``; the samples without an entry have no part in them.
+def find_rays(columns, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places):
+    """Offer all rays of some columns; the samples without an entry have no part in them.
 
     Parameters
     ----------
-    lo, hi, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places
+    columns, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places
         See `find_cuts`.
     """
     width = hist.shape[1]
     masses = np.empty(width)
     worst = values[:, values.shape[1] - 1].copy()
-    for j in range(lo, hi):
+    for p in range(columns.shape[0]):
+        j = columns[p]
         n = n_bins[j]
-        if n == 0:
-            continue
-        h = hist[firsts[j - lo] : firsts[j - lo] + n]
+        h = hist[firsts[p] : firsts[p] + n]
         last = n - 2 if missing[j] else n - 1
         masses[:] = 0.0
         for b in range(min(zero[j], last)):

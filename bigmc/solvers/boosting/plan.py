@@ -107,7 +107,7 @@ def plan_memory(
     double = tol < _SINGLE_PRECISION_TOL or n * width * 8 <= _SMALL_WEIGHTS
     dtype = np.dtype(np.float64 if double else np.float32)
     entry = 2 + dataset.dtype.itemsize
-    edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 34 * n_features
+    edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features
     items = [
         ("labels and weights", 12 * n),
         ("dual weights", n * (width + 2) * dtype.itemsize),
