@@ -6,6 +6,8 @@ import errno
 import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -14,7 +16,7 @@ import typer
 from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
-from bigmc.screen import Screen, show, show_features
+from bigmc.screen import Screen, show, show_features, show_path
 
 app = typer.Typer(
     name="bigmc",
@@ -32,6 +34,10 @@ Memory = Annotated[
     typer.Option("--memory", help="Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"),
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; by default all processors.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Scan the shards on a Dask cluster, not on threads."),
+]
 Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
@@ -82,6 +88,13 @@ def ingest(
     ngrams: Annotated[str, typer.Option(help="Shortest and longest n-gram.")] = "1-2",
     analyzer: Annotated[str, typer.Option(help="word, char or char_wb.")] = "word",
     lowercase: Annotated[bool, typer.Option(help="Lowercase texts before hashing.")] = True,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Dense features become (x - mean) / deviation.")
+    ] = False,
+    fourier: Annotated[int, typer.Option(help="Turn dense features into so many random Fourier ones.")] = 0,
+    gamma: Annotated[
+        float | None, typer.Option(help="Of their Gaussian kernel; by default 1 / number of dense features.")
+    ] = None,
     weighting: Annotated[
         str | None,
         typer.Option(help="counts, binary, l2 or tfidf; by default l2 for hashed columns, else counts."),
@@ -114,6 +127,9 @@ def ingest(
             ngrams=_parse_ngrams(ngrams),
             analyzer=analyzer,
             lowercase=lowercase,
+            standardize=standardize,
+            fourier=fourier,
+            gamma=gamma,
             weighting=weighting,
             split=split,
             group=group,
@@ -154,23 +170,31 @@ def train_sparse(
     to: NewModel,
     split: TrainSplit = "train",
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
-    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
-    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    loss: Annotated[
+        str, typer.Option(help="squared_hinge, multitask_squared_hinge or log_loss.")
+    ] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
+    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 0.0,
     fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
     tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    warm_start: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
     memory: Memory = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Train the ℓ1/ℓ2-regularised sparse linear classifier."""
+    """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     options = {
+        "warm_start": warm_start,
         "alpha": alpha,
         "loss": loss,
         "penalty": penalty,
+        "l1_ratio": l1_ratio,
+        "ridge": ridge,
         "fit_intercept": fit_intercept,
         "class_weight": class_weight,
         "tol": tol,
@@ -180,6 +204,43 @@ def train_sparse(
     }
     more = f"--max-passes (now {max_passes})"
     _train("sparse", dataset, to, split, options, memory, threads, as_json, more)
+
+
+@train_app.command("mrc")
+def train_mrc(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    lambda0: Annotated[float, typer.Option(help="Regularisation.")] = 0.01,
+    fit_intercept: Annotated[bool, typer.Option(help="Add a feature that is always 1.")] = True,
+    eps1: Annotated[float, typer.Option(help="Violation from which a constraint is taken in.")] = 1e-2,
+    eps2: Annotated[float, typer.Option(help="Violation from which a component is taken in.")] = 1e-5,
+    n_max: Annotated[int, typer.Option(help="Most constraints taken in at once.")] = 400,
+    m_max: Annotated[int, typer.Option(help="Most components taken in at once.")] = 400,
+    k_max: Annotated[int, typer.Option(help="Most iterations.")] = 1000,
+    tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    scheduler: Scheduler = None,
+    as_json: Json = False,
+) -> None:
+    """Train the minimax risk classifier, whose certificate bounds its error."""
+    options = {
+        "lambda0": lambda0,
+        "fit_intercept": fit_intercept,
+        "eps1": eps1,
+        "eps2": eps2,
+        "n_max": n_max,
+        "m_max": m_max,
+        "k_max": k_max,
+        "tol": tol,
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
+    _train("mrc", dataset, to, split, options, memory, threads, as_json, more, scheduler)
 
 
 @train_app.command("boost")
@@ -230,18 +291,19 @@ def _train(
     threads: int | None,
     as_json: bool,
     more: str,
+    scheduler: str | None = None,
 ) -> None:
     """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, _workers(threads, scheduler) as engine:
         result = api.train(
             learner,
             dataset,
             to,
             split=split,
             memory_limit=memory,
-            engine=_engine(threads),
+            engine=engine,
             progress=screen.update,
             **options,
         )
@@ -253,6 +315,53 @@ def _train(
             file=sys.stderr,
         )
     show(result, as_json)
+
+
+@app.command()
+def path(
+    dataset: TrainData,
+    to: Annotated[Path, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
+    split: TrainSplit = "train",
+    validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
+    alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
+    alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
+    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
+    max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the sparse linear classifier along falling penalties, and choose one."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.sparse_path(
+            dataset,
+            to,
+            n_alphas=alphas,
+            alpha_ratio=alpha_ratio,
+            split=split,
+            validation=validation,
+            memory_limit=memory,
+            engine=_engine(threads),
+            progress=screen.update,
+            loss=loss,
+            penalty=penalty,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            tol=tol,
+            max_passes=max_passes,
+            random_state=seed,
+        )
+    if as_json:
+        show(result, as_json)
+    else:
+        show_path(result)
 
 
 @app.command()
@@ -361,6 +470,20 @@ def _engine(threads: int | None) -> Any:
     from bigmc.engine import ThreadEngine
 
     return ThreadEngine(threads)
+
+
+@contextmanager
+def _workers(threads: int | None, scheduler: str | None) -> Iterator[Any]:
+    """Yield the engine to train with; a connection to a scheduler is closed at the end."""
+    if scheduler is None:
+        yield _engine(threads)
+        return
+    if threads is not None:
+        raise typer.BadParameter("give --threads or --scheduler, not both")
+    from bigmc.engine.dask import DaskEngine
+
+    with DaskEngine(scheduler) as engine:
+        yield engine
 
 
 def main() -> NoReturn:

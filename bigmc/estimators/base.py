@@ -48,6 +48,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     kind : str
         The name of the learner, and of its models (class attribute).
+    warm_starts : bool
+        Training can start from a model.
     limits : tuple of str
         Parameters that stop training before ``tol`` is reached, for the message (class attribute).
     takes_sparse, takes_missing : bool
@@ -71,6 +73,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]]
     takes_sparse: ClassVar[bool] = True
+    warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
 
     tol: float
@@ -102,6 +105,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
+
+    def _check_not_negative(self, *names: str) -> None:
+        """Refuse parameters of these names that are no finite numbers from 0 on."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
 
     def _check_count(self, *names: str) -> None:
         """Refuse parameters of these names that are no whole numbers of at least 1."""
@@ -147,6 +157,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: Checkpoint | None = None,
         progress: ProgressCallback = silent,
         scratch: Path | None = None,
+        start: Model | None = None,
     ) -> Self:
         """Train on a dataset, with what a long run needs beside `fit`.
 
@@ -160,8 +171,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Called with a `Progress` after every pass.
         scratch : Path, optional
             Folder for scores that do not fit into memory; by default the system's for temporary files.
+        start : Model, optional
+            A model of the same kind and features to start from.
         """
-        return self._train(dataset, None, None, checkpoint, progress, scratch)
+        return self._train(dataset, None, None, checkpoint, progress, scratch, start)
 
     def _train(
         self,
@@ -171,8 +184,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: Checkpoint | None,
         progress: ProgressCallback,
         scratch: Path | None,
+        start: Model | None,
     ) -> Self:
         self.check_params()
+        if start is not None:
+            self._check_start(start, dataset)
         labels = dataset.labels()
         if len(labels) == 0 or labels.min() < 0:
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
@@ -188,7 +204,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "params": self.recorded_params() | {"random_state": seed},
         }
         limit, engine = resolve_limit(self.memory_limit), self._workers()
-        model = self._solve(dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, record))
+        model = self._solve(
+            dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
+        )
         gap = model.certificate["gap"]
         if math.isfinite(gap) and gap > self.tol:  # an infinite gap: nothing is certified
             limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
@@ -199,6 +217,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         return self._take(model)
+
+    def _check_start(self, start: Model, dataset: Dataset) -> None:
+        """Refuse a model that training cannot start from."""
+        if not self.warm_starts or start.kind != self.kind:
+            raise ModelError(
+                f"training {self.kind} cannot start from a model of kind {start.kind}",
+                "leave the warm start out" if not self.warm_starts else "give a model of the same learner",
+            )
+        start.check_features(dataset)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each sample: the first of the classes with the largest score.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy import sparse
 
 from bigmc.errors import DataError
 from bigmc.ingestion.hashing import TextHasher, hash_categories, hash_names
+from bigmc.store.feature_map import FeatureMap
 from bigmc.store.rows import Rows
 
 Samples = Rows | NDArray[Any]
@@ -43,6 +44,8 @@ class FeatureSpec:
         Features that a matrix source brings, 0 for tables.
     first_index : int, optional
         What svmlight files call their first feature, 0 or 1; None for other sources.
+    map : FeatureMap, optional
+        What the features go through before they are stored; all of them are dense then.
     """
 
     text: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class FeatureSpec:
     hasher: TextHasher | None = None
     n_own: int = 0
     first_index: int | None = None
+    map: FeatureMap | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -61,19 +65,27 @@ class FeatureSpec:
     @property
     def n_features(self) -> int:
         """Number of features of the dataset."""
+        if self.map is not None:
+            return self.map.n_features
         return (self.hasher.n_features if self.hasher else 0) + len(self.dense) + self.n_own
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
-        data = asdict(self) | {"hasher": self.hasher.to_dict() if self.hasher else None}
-        return data | ({"columns": list(self.dense)} if self.dense and self.hasher is None else {})
+        data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
+        data.pop("map")
+        if self.map is not None:
+            data["map"] = self.map.to_dict()
+        named = self.dense and self.hasher is None and not (self.map and self.map.fourier)
+        return data | ({"columns": list(self.dense)} if named else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
         """Return the specification that :meth:`to_dict` wrote."""
         names = {key: tuple(data[key]) for key in ("text", "categorical", "numeric", "dense")}
         hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
-        return cls(**names, hasher=hasher, n_own=data["n_own"], first_index=data.get("first_index"))
+        first, n_own = data.get("first_index"), data["n_own"]
+        map = FeatureMap.from_dict(data["map"]) if "map" in data else None
+        return cls(**names, hasher=hasher, n_own=n_own, first_index=first, map=map)
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
         """Return the names of features that are one column each, beside hashed ones, as a names table."""
@@ -131,7 +143,7 @@ class FeatureSpec:
         """
         dense = [_as_float(table.column(name))[0] for name in self.dense]
         if self.hasher is None:
-            return np.column_stack(dense) if dense else np.empty((table.num_rows, 0))
+            return self.mapped(np.column_stack(dense) if dense else np.empty((table.num_rows, 0)))
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
         bits = self.hasher.hash_bits
         for name in self.categorical:
@@ -144,6 +156,21 @@ class FeatureSpec:
         for position, values in enumerate(dense):
             pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
         return add_rows(pieces, self.n_features)
+
+    def mapped(self, samples: Samples) -> Samples:
+        """Return dense samples as the feature map makes them, if there is one.
+
+        Raises
+        ------
+        DataError
+            If there is one and the samples are sparse, or have another number of features.
+        """
+        if self.map is None:
+            return samples
+        width = len(self.map.mean)
+        if isinstance(samples, Rows) or samples.shape[1] != width:
+            raise DataError(f"the samples are not dense, with {width} features", "give them as they were")
+        return self.map.transform(samples)
 
 
 def add_rows(pieces: list[Rows], n_features: int) -> Rows:

@@ -24,6 +24,7 @@ from bigmc.ingestion.source import Batch, Part, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
 from bigmc.ingestion.writer import ShardWriter
 from bigmc.store.commit import fsync_folder, replacing, write_atomic
+from bigmc.store.feature_map import Moments
 from bigmc.store.layout import ShardEntry
 from bigmc.store.rows import Rows
 
@@ -114,6 +115,25 @@ class PartWriter:
             else None
         )
 
+    def moments(self) -> Moments:
+        """Return the moments of the dense features of the first split, writing nothing."""
+        first = next(iter(self._recipe.splits))
+        total = Moments(0, np.zeros(1), np.zeros(1))
+        for batch in self._batches():
+            for split, samples, _ in self._samples(self._set_bad_aside(batch)):
+                if split == first and not isinstance(samples, Rows):
+                    total = total + Moments.of(samples)
+        return total
+
+    def _batches(self) -> Iterator[Batch]:
+        return read(
+            self._part,
+            self._recipe.columns or None,
+            sources=self._sources,
+            batch_bytes=self._shares.batch_bytes,
+            on_bad_row=self._recipe.on_bad_row,
+        )
+
     def run(self) -> Iterator[tuple[int, int]]:
         """Write the part, yielding the rows and source bytes done after each batch."""
         shutil.rmtree(self._aside, ignore_errors=True)
@@ -121,13 +141,7 @@ class PartWriter:
         recipe, part = self._recipe, self._part
         writer = ShardWriter(self._aside, recipe.splits, self._shares.buffer_bytes)
         rows_in = 0
-        for batch in read(
-            part,
-            recipe.columns or None,
-            sources=self._sources,
-            batch_bytes=self._shares.batch_bytes,
-            on_bad_row=recipe.on_bad_row,
-        ):
+        for batch in self._batches():
             rows_in += batch.n_rows + len(batch.rejects)
             self._rejects += batch.rejects
             good = self._set_bad_aside(batch)
@@ -195,7 +209,7 @@ def samples_of(batch: Batch, features: FeatureSpec) -> Samples:
         return features.transform(batch.table)
     if batch.matrix is None:
         raise ValueError("a batch has a table or a matrix")
-    return batch.matrix
+    return features.mapped(batch.matrix)
 
 
 def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:

@@ -19,6 +19,8 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import OnBadRow
 from bigmc.ingestion.source import Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
+from bigmc.kernels.cold import compile_elsewhere
+from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
@@ -44,6 +46,9 @@ def make_job(
     ngrams: tuple[int, int],
     analyzer: str,
     lowercase: bool,
+    standardize: bool,
+    fourier: int,
+    gamma: float | None,
     weighting: str | None,
     split: Mapping[str, float] | str | None,
     group: str | None,
@@ -61,6 +66,7 @@ def make_job(
     DataError
         If a parameter, a column or a source cannot be used.
     """
+    compile_elsewhere()  # the first bytes are read below
     if on_bad_row not in get_args(OnBadRow):
         raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
     names_column = isinstance(label, str)
@@ -84,6 +90,13 @@ def make_job(
                 "leave it out; --hash-bits says how many features hashing makes",
             )
         has_dense = not hashed
+    check_fourier(fourier, gamma)
+    mapping = {"fourier": fourier, "gamma": gamma} if standardize or fourier else None
+    if mapping is not None and not has_dense:
+        raise DataError(
+            f"{sources[0].path}: only dense features can be standardised or turned into Fourier features",
+            "name columns with --dense and hash none, or leave out --standardize and --fourier",
+        )
     splits = parse_splits(split) if isinstance(split, str) else check_splits(split or DEFAULT_SPLITS)
     recipe = Recipe(
         sources=tuple(identify(s) for s in sources),
@@ -97,6 +110,7 @@ def make_job(
         on_bad_row=on_bad_row,  # type: ignore[arg-type]
         n_features=n_features,
         names=names,
+        mapping=mapping,
     )
     types = {name: pa.string() for name in features.text}
     if sources[0].format not in MATRICES:

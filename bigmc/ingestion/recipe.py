@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bigmc.ingestion.features import FeatureSpec
@@ -41,6 +41,8 @@ class Recipe:
         Width asked for; None lets the sources tell.
     names : bool
         Whether the words behind hashed features are kept.
+    mapping : mapping or None
+        What dense features become: ``fourier``, 0 for standardised ones, and ``gamma``.
     """
 
     sources: tuple[Mapping[str, Any], ...]
@@ -54,6 +56,7 @@ class Recipe:
     on_bad_row: OnBadRow
     n_features: int | None = None
     names: bool = True
+    mapping: Mapping[str, Any] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,10 +65,10 @@ class Recipe:
         return tuple(dict.fromkeys((*self.features.columns, *extra, *self.keep)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the recipe as JSON data."""
-        return {
+        """Return the recipe as JSON data, without what was found out since: the fitted feature map."""
+        data = {
             "sources": [dict(source) for source in self.sources],
-            "features": self.features.to_dict(),
+            "features": replace(self.features, map=None).to_dict(),
             "weighting": self.weighting.to_dict(),
             "label": self.label,
             "splits": dict(self.splits),
@@ -76,6 +79,7 @@ class Recipe:
             "n_features": self.n_features,
             "names": self.names,
         }
+        return data | ({} if self.mapping is None else {"mapping": dict(self.mapping)})
 
     @property
     def signature(self) -> str:

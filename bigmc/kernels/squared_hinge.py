@@ -7,8 +7,7 @@ classification", Machine Learning 93 (2013); equation numbers below are theirs.
 Scores are kept row-major, ``scores[i, r] = s_ir``, with the classes padded to a multiple of `LANES`;
 pads hold `PAD_SCORE`, so that their margin ``1 - s_iy + s_ir`` is never positive. All classes of an
 entry are worked on at once, without a branch: the own class has the margin 1 and is taken out of the
-sums afterwards. The loops over classes are written as vector instructions (the ``_lanes_*`` functions),
-because their trip count is too short for the compiler to vectorise by itself. Sums are float64.
+sums afterwards. Sums are float64.
 
 The arrays of a block are those of `bigmc.store.block.Block`. Value of an entry = ``data[k] * row_scale[i]``
 times the scale of its column, which is applied once per column.
@@ -16,15 +15,18 @@ times the scale of its column, which is applied once per column.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
-LANES = 8
+from bigmc.kernels.lanes import (
+    lanes_add,
+    lanes_balanced,
+    lanes_change,
+    lanes_curvature,
+    lanes_gradient,
+    prefetch,
+)  # fmt: skip
+
 PAD_SCORE = -1e30
 
 #: Entries the rows of scores are fetched ahead, when a row takes more than one cache line.
@@ -40,177 +42,8 @@ _REORDER = {"reassoc", "contract"}
 _SMALLEST_PART = 1e-12
 _MODEL_STEPS = 40
 #: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
-_MODEL_RATIO = 200
+_MODEL_RATIO = 3
 _MODEL_CLASSES = 128
-
-
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    """Return a pointer to `LANES` elements of a C-contiguous array, `offset` elements from its start."""
-    data = context.make_array(array_type)(context, builder, array).data
-    lanes = ir.VectorType(context.get_value_type(array_type.dtype), LANES)
-    return builder.bitcast(builder.gep(data, [offset]), lanes.as_pointer())
-
-
-def _load(builder: Any, pointer: Any, array_type: Any) -> Any:
-    return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
-
-
-def _spread(builder: Any, scalar: Any) -> Any:
-    """Return a vector with the scalar in every lane."""
-    lanes = ir.VectorType(scalar.type, LANES)
-    index = ir.IntType(32)
-    one = builder.insert_element(ir.Constant(lanes, ir.Undefined), scalar, index(0))
-    mask = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
-    return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), mask)
-
-
-def _sum(builder: Any, vector: Any) -> Any:
-    element = vector.type.element
-    name = f"llvm.vector.reduce.fadd.v{LANES}f{32 if isinstance(element, ir.FloatType) else 64}"
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(element, [element, vector.type]), name
-    )
-    # "reassoc" lets the lanes be added as a tree; the order is fixed when the kernel is compiled.
-    return builder.call(function, [ir.Constant(element, 0.0), vector], fastmath=("reassoc",))
-
-
-def _positive(builder: Any, vector: Any) -> tuple[Any, Any]:
-    """Return max(vector, 0) and the mask of its positive lanes; NaN counts as not positive."""
-    zero = ir.Constant(vector.type, [0.0] * LANES)
-    mask = builder.fcmp_ordered(">", vector, zero)
-    return builder.select(mask, vector, zero), mask
-
-
-def _accumulate(builder: Any, pointer: Any, array_type: Any, terms: Any) -> None:
-    """Add float32 or float64 terms to `LANES` float64 sums."""
-    if terms.type != pointer.type.pointee:
-        terms = builder.fpext(terms, pointer.type.pointee)
-    sums = builder.fadd(_load(builder, pointer, array_type), terms)
-    builder.store(sums, pointer, align=array_type.dtype.bitwidth // 8)
-
-
-@intrinsic
-def _lanes_gradient(typing, scores, at, shift, value, sums, to):
-    """``sums[to:] += value * m`` with ``m = max(shift + scores[at:], 0)``; returns the sum of m."""
-    signature = scores.dtype(scores, at, shift, value, sums, to)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, sums, to = arguments
-        kind, _, _, _, sums_kind, _ = signature.args
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        margin, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        target = _pointer(context, builder, sums_kind, sums, to)
-        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        return _sum(builder, margin)
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_balanced(typing, scores, at, shift, value, factor, factor_at, sums, to):
-    """`_lanes_gradient` with every margin multiplied by ``factor[factor_at:]``."""
-    signature = scores.dtype(scores, at, shift, value, factor, factor_at, sums, to)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, factor, factor_at, sums, to = arguments
-        kind, _, _, _, factor_kind, _, sums_kind, _ = signature.args
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        margin, _ = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        weight = _load(builder, _pointer(context, builder, factor_kind, factor, factor_at), factor_kind)
-        margin = builder.fmul(margin, weight)
-        target = _pointer(context, builder, sums_kind, sums, to)
-        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        return _sum(builder, margin)
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvature, curve_to):
-    """`_lanes_gradient` and ``curvature[curve_to:] += square * [m > 0]``; sum of m and their number."""
-    signature = types.UniTuple(scores.dtype, 2)(
-        scores, at, shift, value, square, sums, to, curvature, curve_to
-    )
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, square, sums, to, curvature, curve_to = arguments
-        kind, _, _, _, _, sums_kind, _, curvature_kind, _ = signature.args
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        margin, mask = _positive(builder, builder.fadd(row, _spread(builder, shift)))
-        zero = ir.Constant(margin.type, [0.0] * LANES)
-        one = ir.Constant(margin.type, [1.0] * LANES)
-        target = _pointer(context, builder, sums_kind, sums, to)
-        _accumulate(builder, target, sums_kind, builder.fmul(margin, _spread(builder, value)))
-        target = _pointer(context, builder, curvature_kind, curvature, curve_to)
-        squares = builder.select(mask, _spread(builder, square), zero)
-        _accumulate(builder, target, curvature_kind, squares)
-        count = _sum(builder, builder.select(mask, one, zero))
-        return context.make_tuple(builder, signature.return_type, [_sum(builder, margin), count])
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_change(typing, scores, at, shift, value, step, step_at, own_step):
-    """Sum of ``max(m + value (step - own_step), 0)² - max(m, 0)²`` with ``m = shift + scores``.
-
-    The margins have the precision of the scores, everything after them is float64: otherwise the
-    rounding of the margins hides the small changes near the optimum.
-    """
-    signature = types.float64(scores, at, shift, value, step, step_at, own_step)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, shift, value, step, step_at, own_step = arguments
-        kind, step_kind = signature.args[0], signature.args[4]
-        row = _load(builder, _pointer(context, builder, kind, scores, at), kind)
-        delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
-        margin = builder.fadd(row, _spread(builder, shift))
-        if margin.type != delta.type:
-            margin = builder.fpext(margin, delta.type)
-        delta = builder.fmul(builder.fsub(delta, _spread(builder, own_step)), _spread(builder, value))
-        before, _ = _positive(builder, margin)
-        after, _ = _positive(builder, builder.fadd(margin, delta))
-        # a² - b² = (a - b)(a + b) keeps the digits of a small change
-        change = builder.fmul(builder.fsub(after, before), builder.fadd(after, before))
-        return _sum(builder, change)
-
-    return signature, generate
-
-
-@intrinsic
-def _lanes_add(typing, scores, at, value, step, step_at):
-    """``scores[at:] += value * step[step_at:]``."""
-    signature = types.void(scores, at, value, step, step_at)
-
-    def generate(context, builder, signature, arguments):
-        scores, at, value, step, step_at = arguments
-        kind, step_kind = signature.args[0], signature.args[3]
-        target = _pointer(context, builder, kind, scores, at)
-        delta = _load(builder, _pointer(context, builder, step_kind, step, step_at), step_kind)
-        _accumulate(builder, target, kind, builder.fmul(delta, _spread(builder, value)))
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def _prefetch(typing, scores, at):
-    """Ask for the cache line of ``scores[at]``, which must be within the array."""
-    signature = types.void(scores, at)
-
-    def generate(context, builder, signature, arguments):
-        number = ir.IntType(32)
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        line = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [line.type, number, number, number]),
-            "llvm.prefetch.p0",
-        )
-        builder.call(function, [line, number(0), number(3), number(1)])  # to read, keep, data
-        return context.get_dummy_value()
-
-    return signature, generate
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -230,7 +63,7 @@ def _gradient(column, indptr, indices, data, base, scores, labels, gain, sums, o
             if groups > 1 and k + _AHEAD < stop:
                 coming = (first + np.uint64(indices[k + _AHEAD])) * width
                 for line in range(np.uint64(0), width, _SIXTEEN):
-                    _prefetch(scores, coming + line)
+                    prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -238,7 +71,7 @@ def _gradient(column, indptr, indices, data, base, scores, labels, gain, sums, o
             at = i * width
             total = number(0)
             for q in range(groups):
-                total += _lanes_gradient(scores, at + q * _EIGHT, shift, value, sums, q * _EIGHT)
+                total += lanes_gradient(scores, at + q * _EIGHT, shift, value, sums, q * _EIGHT)
             own[c] += value * total
 
 
@@ -262,9 +95,7 @@ def _balanced_gradient(column, indptr, indices, data, base, scores, labels, gain
             total = number(0)
             for q in range(groups):
                 lane = q * _EIGHT
-                total += _lanes_balanced(
-                    scores, at + lane, shift, value, factor, c * width + lane, sums, lane
-                )
+                total += lanes_balanced(scores, at + lane, shift, value, factor, c * width + lane, sums, lane)
             own[c] += value * total
 
 
@@ -290,7 +121,7 @@ def _curvature(
             if groups > 1 and k + _AHEAD < stop:
                 coming = (first + np.uint64(indices[k + _AHEAD])) * width
                 for line in range(np.uint64(0), width, _SIXTEEN):
-                    _prefetch(scores, coming + line)
+                    prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -301,7 +132,7 @@ def _curvature(
             active = number(0)
             for q in range(groups):
                 lane = q * _EIGHT
-                margins, count = _lanes_curvature(
+                margins, count = lanes_curvature(
                     scores, at + lane, shift, value, square, sums, lane, curvature, lane
                 )
                 total += margins
@@ -330,7 +161,7 @@ def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain,
             if width > _EIGHT and k + _AHEAD < stop:
                 coming = (first + np.uint64(indices[k + _AHEAD])) * width
                 for line in range(np.uint64(0), width, _SIXTEEN):
-                    _prefetch(scores, coming + line)
+                    prefetch(scores, coming + line)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -339,7 +170,7 @@ def _edges(column, indptr, indices, data, base, scores, labels, row_scale, gain,
             total = number(0)
             for q in range(width // _EIGHT):
                 lane = q * _EIGHT
-                margins, _ = _lanes_curvature(
+                margins, _ = lanes_curvature(
                     scores, i * width + lane, shift, value, square, sums, lane, edges, c * width + lane
                 )
                 total += margins
@@ -377,6 +208,8 @@ def _solve_factored(factor, right):
 def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
     """Fill `new` with the minimiser u of ``g'(u - w) + (u - w)'H(u - w) / 2 + alpha ||u||``.
 
+    A ridge term is part of gradient and Hessian.
+
     With ``b = Hw - g`` it is 0 if ``||b|| <= alpha``, else ``(H + nu I) u = b`` with ``nu = alpha / ||u||``;
     Newton's method on ``1 / ||u(nu)|| = nu / alpha``, kept between bounds, finds nu.
     """
@@ -393,6 +226,10 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
     norm = np.sqrt(norm)
     new[:] = 0.0
     if norm <= alpha:
+        return
+    if alpha == 0.0:
+        new[:size] = right
+        _solve_shifted(hessian, 0.0, factor, new[:size])
         return
     low = 0.0
     high = 2.0 * alpha * largest / (norm - alpha)
@@ -413,7 +250,7 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
             high = nu
         else:
             low = nu
-        if abs(nu * length - alpha) <= 1e-10 * alpha:
+        if abs(nu * length - alpha) <= 1e-4 * alpha:
             return
         nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
 
@@ -439,7 +276,7 @@ def _loss_change(column, indptr, indices, data, base, scores, labels, row_scale,
             total = 0.0
             for q in range(groups):
                 lane = q * _EIGHT
-                total += _lanes_change(scores, at + lane, shift, value, step, lane, step[c])
+                total += lanes_change(scores, at + lane, shift, value, step, lane, step[c])
             change += total * (gain[i] / row_scale[i])
     return change
 
@@ -455,7 +292,7 @@ def _add_step(column, indptr, indices, data, base, scores, row_scale, step):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * row_scale[i]
             for q in range(width // _EIGHT):
-                _lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
+                lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -471,8 +308,8 @@ def _slope(gradient, row, new, alpha):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_norms(
-    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, two_over_n, alpha,
-    factor, slots, coef, norms, violations,
+    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n,
+    alpha, ridge, factor, slots, coef, norms, violations, distances,
 ):  # fmt: skip
     """Norm of the gradient and violation of the optimality conditions of columns ``first`` to ``last``.
 
@@ -487,14 +324,16 @@ def gradient_norms(
     gain : array of shape (n_samples,)
         Row scale times sample weight.
     column_scale : float64 array of shape (columns of the block,)
-    two_over_n, alpha : float
+    n_classes : int
+    two_over_n, alpha, ridge : float
     factor : array of shape (n_classes, width), or of no rows
         Factors of the margins that make the dual feasible for the intercept, see `solvers.intercept`.
     slots : int64 array of shape (columns of the block,)
         Row of `coef` of each column, -1 where its weights are zero.
     coef : float64 array of shape (n_nonzero, width)
-    norms, violations : float64 arrays of shape (columns of the block,)
-        Filled from `first` to `last`.
+    norms, violations, distances : float64 arrays of shape (columns of the block,)
+        Filled from `first` to `last`: norms of the gradients of the losses, violations, and, with a ridge,
+        squared distances of these gradients to the ball of radius alpha.
     """
     width = scores.shape[1]
     sums = np.empty(width, np.float64)
@@ -511,6 +350,7 @@ def gradient_norms(
             total += sums[r] * sums[r]
         norm = np.sqrt(total)
         norms[j] = norm
+        distances[j] = max(norm - alpha, 0.0) ** 2 if ridge > 0.0 else 0.0
         if slots[j] < 0:
             violations[j] = max(norm - alpha, 0.0)
             continue
@@ -518,7 +358,9 @@ def gradient_norms(
         length = 0.0
         for r in range(width):
             length += row[r] * row[r]
-        shrink = alpha / np.sqrt(length)
+        shrink = ridge
+        if length > 0.0:  # without a penalty weights can be so small that their squares vanish
+            shrink += alpha / np.sqrt(length)
         total = 0.0
         for r in range(width):
             total += (sums[r] + shrink * row[r]) ** 2
@@ -528,7 +370,7 @@ def gradient_norms(
 @njit(cache=True, nogil=True, fastmath=False)
 def sweep(
     order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes,
-    two_over_n, alpha, line_search, negligible, coef, violations,
+    two_over_n, alpha, ridge, line_search, negligible, coef, violations,
 ):  # fmt: skip
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -544,7 +386,7 @@ def sweep(
         Positions in `columns` to visit.
     columns : int64 array of shape (n_columns,)
         Column of the block of each position.
-    indptr, indices, data, base, labels, gain, two_over_n, alpha
+    indptr, indices, data, base, labels, gain, two_over_n, alpha, ridge
         As in `gradient_norms`.
     scores : float array of shape (n_samples, width)
         Kept equal to the product of samples and weights.
@@ -584,7 +426,7 @@ def sweep(
             _gradient(j, indptr, indices, data, base, scores, labels, gain, sums, own)
             norm = 0.0
             for r in range(width):
-                shrunk = alpha * row[r] / length if length > 0.0 else 0.0
+                shrunk = alpha * row[r] / length + ridge * row[r] if length > 0.0 else 0.0
                 norm += (scale * (sums[r] - own[r]) + shrunk) ** 2
             violations[p] = np.sqrt(norm) if length > 0.0 else max(np.sqrt(norm) - alpha, 0.0)
             if violations[p] <= negligible:
@@ -607,13 +449,14 @@ def sweep(
             curvature[:] = 0.0
             for r in range(n_classes):
                 curvature[r] = hessian[r, r] / curve if curve > 0.0 else 0.0
+                hessian[r, r] += ridge
         else:
             _curvature(
                 j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, curvature, squares
             )
         first = second = total = largest = violation = 0.0
         for r in range(width):
-            sums[r] = scale * (sums[r] - own[r])
+            sums[r] = scale * (sums[r] - own[r]) + ridge * row[r]
             total += squares[r]
             largest = max(largest, curvature[r])
             if squares[r] > first:
@@ -625,11 +468,11 @@ def sweep(
                 violation += (sums[r] + alpha * row[r] / length) ** 2
         if length > 0.0:
             violations[p] = np.sqrt(violation)
-        bound = scale * column_scale[p] * (total + (n_classes - 1) * first + second)
+        bound = scale * column_scale[p] * (total + (n_classes - 1) * first + second) + ridge
         if not line_search:
             largest = max(bound, _SMALLEST_CURVATURE)
         else:
-            largest = max(scale * column_scale[p] * largest, _SMALLEST_CURVATURE)
+            largest = max(scale * column_scale[p] * largest + ridge, _SMALLEST_CURVATURE)
 
         slope = 0.0
         if model:
@@ -646,9 +489,10 @@ def sweep(
             for r in range(width):
                 new[r] *= shrink
             slope = _slope(sums, row, new, alpha)
-        distance = 0.0
+        distance = along = 0.0
         for r in range(width):
             distance += (new[r] - row[r]) ** 2
+            along += row[r] * (new[r] - row[r])
 
         part = 1.0
         # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
@@ -667,6 +511,7 @@ def sweep(
                 * two_over_n
                 * _loss_change(j, indptr, indices, data, base, scores, labels, row_scale, gain, trial)
             )
+            change += ridge * part * (along + 0.5 * part * distance)
             if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
                 break
             part *= _OMEGA

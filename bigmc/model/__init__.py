@@ -5,6 +5,7 @@ from bigmc.model.boosted import BoostedModel
 from bigmc.model.boosted_scoring import Trees
 from bigmc.model.kinds import KINDS, load_model, verify_model
 from bigmc.model.linear import LinearModel
+from bigmc.model.minimax import MinimaxModel
 from bigmc.model.record import Model
 from bigmc.model.room import divide
 from bigmc.model.scoring import LinearScorer, Scorer
@@ -15,6 +16,7 @@ __all__ = [
     "BoostedModel",
     "LinearModel",
     "LinearScorer",
+    "MinimaxModel",
     "Model",
     "Scorer",
     "Trees",

@@ -9,12 +9,13 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import check_archive, read_archive
 from bigmc.model.boosted import BoostedModel
 from bigmc.model.linear import LinearModel
+from bigmc.model.minimax import MinimaxModel
 from bigmc.model.names import names_from_arrays
 from bigmc.model.record import Model
 from bigmc.store.weighting import Weighting
 
 #: What the model of each learner is.
-KINDS: dict[str, type[Model]] = {"sparse": LinearModel, "boost": BoostedModel}
+KINDS: dict[str, type[Model]] = {"sparse": LinearModel, "boost": BoostedModel, "mrc": MinimaxModel}
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:

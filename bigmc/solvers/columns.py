@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,16 @@ class Columns:
         return cls(
             number, positions + block.lo, positions, block.indptr, block.indices, block.data, block.base, nnz
         )
+
+    def nnz_of(self, chosen: NDArray[np.int64]) -> int:
+        """Return the number of entries of some of the columns."""
+        positions = self.positions[chosen]
+        return int((self.indptr[:, positions + 1] - self.indptr[:, positions]).sum())
+
+    def choose(self, chosen: NDArray[np.int64]) -> Columns:
+        """Return some of the columns, without copying entries."""
+        nnz = self.nnz_of(chosen)
+        return replace(self, features=self.features[chosen], positions=self.positions[chosen], nnz=nnz)
 
     def gathered(self) -> Columns:
         """Return a copy that holds the chosen columns only."""

@@ -11,6 +11,7 @@ from bigmc.errors import DataError
 from bigmc.solvers.coefficients import Coefficients
 from bigmc.solvers.columns import Columns
 from bigmc.solvers.intercept import improve_intercept
+from bigmc.solvers.newton import Support
 from bigmc.solvers.problem import Problem
 
 #: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
@@ -20,6 +21,13 @@ _NEGLIGIBLE_OF_ALPHA = 0.1
 #: Aiming at less than this share of alpha, as gaps of 1e-6 and below need, every column is moved: there
 #: the steps are near the rounding error, and leaving some out was measured to stall ill-conditioned data.
 _FINEST_OF_ALPHA = 1e-4
+#: Products with the Hessian a Newton step may take after the first sweep, how many more after each further
+#: one, and at most: far from the optimum the model is not worth more.
+_PRODUCTS = 20
+_MORE_PRODUCTS = 5
+_MOST_PRODUCTS = 100
+#: With fewer entries a sweep costs less than what a Newton step begins with.
+_NEWTON_ENTRIES = 10_000
 
 
 class Sweeper:
@@ -37,11 +45,20 @@ class Sweeper:
         Take a Newton step of the intercept before every sweep.
     most_visits : int
         `sweep_until` ends after looking at this many entries.
+    newton_bytes : int
+        Room for the samples in row order; where they do not fit there are no Newton steps.
     """
 
     def __init__(
-        self, problem: Problem, line_search: bool, seed: int, fit_intercept: bool, most_visits: int
+        self,
+        problem: Problem,
+        line_search: bool,
+        seed: int,
+        fit_intercept: bool,
+        most_visits: int,
+        newton_bytes: int,
     ) -> None:
+        self._newton_bytes = newton_bytes if line_search and problem.objective.specialised else 0
         self._problem = problem
         self._line_search = line_search
         self._seed = seed
@@ -60,6 +77,7 @@ class Sweeper:
         violations: NDArray[np.float64],
         chosen: NDArray[np.int64],
         sweep: int,
+        alpha: float,
         negligible: float = 0.0,
     ) -> float:
         """Take a step for each of the chosen columns.
@@ -75,6 +93,8 @@ class Sweeper:
             Positions in `columns`.
         sweep : int
             Number of the sweep, for its shuffle.
+        alpha : float
+            Weight of the penalty.
         negligible : float, optional
             Columns with at most this violation are left as they are.
 
@@ -85,11 +105,11 @@ class Sweeper:
         """
         problem = self._problem
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
-        problem.objective.loss.sweep(
+        problem.objective.sweep(
             generator.permutation(chosen), columns.positions, columns.indptr, columns.indices, columns.data,
             columns.base, problem.scores, problem.labels, problem.row_scale, problem.gain,
-            problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, problem.alpha,
-            self._line_search, negligible, rows, violations,
+            problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, alpha,
+            problem.objective.ridge, self._line_search, negligible, rows, violations,
         )  # fmt: skip
         largest = float(violations[chosen].max(initial=0.0))
         if not np.isfinite(largest):
@@ -101,6 +121,7 @@ class Sweeper:
         held: list[Columns],
         coef: Coefficients,
         intercept: NDArray[np.float64],
+        alpha: float,
         target: float,
         most: int,
         n_iter: int,
@@ -108,7 +129,8 @@ class Sweeper:
         """Sweep over columns in memory until none violates optimality by more than `target`.
 
         A sweep over all columns is followed by sweeps over those that have weights or violated at their
-        last visit; when these are done, all are looked at again.
+        last visit; when these are done, all are looked at again. Between two sweeps there is a Newton step
+        over the columns with weights.
 
         Returns
         -------
@@ -120,22 +142,24 @@ class Sweeper:
         violations = [np.zeros(len(r)) for r in rows]
         everything = [np.arange(len(r)) for r in rows]
         active = everything
-        alpha = self._problem.alpha
         negligible = min(_NEGLIGIBLE * target, _NEGLIGIBLE_OF_ALPHA * alpha)
         if target < _FINEST_OF_ALPHA * alpha:
             negligible = 0.0
-        visits = 0
-        for k in range(most):
-            if visits > self._most_visits:
-                return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], k
+        visits = n_sweeps = 0
+        while n_sweeps < most and visits <= self._most_visits:
             visits += sum(columns.nnz for columns in held)
             if self.fit_intercept:
                 improve_intercept(self._problem, intercept, 1)
             largest = 0.0
-            for b in self.shuffled(range(len(held)), n_iter + k):
-                visited = self.sweep(held[b], rows[b], violations[b], active[b], n_iter + k, negligible)
+            for b in self.shuffled(range(len(held)), n_iter + n_sweeps):
+                visited = self.sweep(
+                    held[b], rows[b], violations[b], active[b], n_iter + n_sweeps, alpha, negligible
+                )
                 largest = max(largest, visited)
+            n_sweeps += 1
             if largest > target:
+                products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
+                self._newton_step(held, rows, alpha, products)
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
                 ]
@@ -143,4 +167,23 @@ class Sweeper:
                 break
             else:
                 active = everything
-        return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], k + 1
+        return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], n_sweeps
+
+    def _newton_step(
+        self, held: list[Columns], rows: list[NDArray[np.float64]], alpha: float, products: int
+    ) -> None:
+        """Take a Newton step over the columns with weights, if there is room for it."""
+        problem = self._problem
+        chosen = [np.flatnonzero(r.any(axis=1)) for r in rows]
+        n_columns = sum(len(c) for c in chosen)
+        nnz = sum(columns.nnz_of(c) for columns, c in zip(held, chosen, strict=True))
+        needed = Support.memory(nnz, held[0].data.itemsize, problem.n_samples, n_columns, problem.width)
+        if nnz < _NEWTON_ENTRIES or needed > self._newton_bytes:
+            return
+        together = np.concatenate([r[c] for r, c in zip(rows, chosen, strict=True)])
+        if not Support(problem, held, chosen).newton_step(together, alpha, products):
+            return
+        start = 0
+        for r, c in zip(rows, chosen, strict=True):
+            r[c] = together[start : start + len(c)]
+            start += len(c)

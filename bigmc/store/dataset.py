@@ -6,13 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bigmc.errors import DataError
+from bigmc.errors import DataError, StoreError
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.chunks import ByteCounter
@@ -21,7 +22,7 @@ from bigmc.store.layout import GROUP, MANIFEST, STATISTICS, Manifest, canonical_
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
 from bigmc.store.statistics import block_statistics, read_statistic
-from bigmc.store.stored import open_shard
+from bigmc.store.stored import StoredShard, open_shard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
@@ -82,6 +83,7 @@ class Dataset:
         weighting: Weighting,
         features: Mapping[str, Any],
         stored: Stored | None = None,
+        column_scale: NDArray[np.float32] | None = None,
     ) -> None:
         self.shards = list(shards)
         self.classes = classes
@@ -96,6 +98,7 @@ class Dataset:
         common = common_dtype([s.dtype for s in self.shards])
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
         self._stored = stored
+        self._column_scale = column_scale
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
 
@@ -196,6 +199,13 @@ class Dataset:
         chosen = [self.shards[s] for s in shards]
         return Dataset(chosen, self.classes, self.n_features, self.weighting, self.features, self._stored)
 
+    def __reduce__(self) -> Any:
+        """Send the path and which shards: another process opens them itself, once."""
+        if self._stored is None:
+            raise DataError("a dataset in memory stays in its process", "ingest it for a cluster to read")
+        names = tuple(shard.folder.name for shard in self.shards if isinstance(shard, StoredShard))
+        return _opened, (str(self._stored.path.resolve()), self._stored.manifest.signature, names)
+
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample."""
         return self._row_column("label", np.int32)
@@ -227,10 +237,13 @@ class Dataset:
     def column_scale(self) -> NDArray[np.float32] | None:
         """Return the idf of every feature over these samples, or None without idf weighting.
 
-        ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``.
+        ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``. Samples drawn
+        from others keep the scale of these.
         """
         if not self.weighting.idf:
             return None
+        if self._column_scale is not None:
+            return self._column_scale
         scale = np.log((1 + self.n_samples) / (1 + self.column_nnz())) + 1
         return np.asarray(scale, np.float32)
 
@@ -331,3 +344,13 @@ class Dataset:
             "splits": self.splits,
             "bytes": stored,
         }
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str, signature: str, names: tuple[str, ...]) -> Dataset:
+    """Return some shards of a dataset on disk, kept open for the next part."""
+    manifest = read_manifest(Path(path))
+    if manifest.signature != signature:
+        raise StoreError(f"{path} is not the dataset it was", "leave it in place until the run has ended")
+    number = {entry.name: s for s, entry in enumerate(manifest.shards)}
+    return Dataset.open(path).subset([number[name] for name in names])

@@ -33,15 +33,28 @@ _SMALL_PART = 1 / 32
 _Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def block_statistics(dataset: Dataset, block: Block, labels: NDArray[np.int32]) -> _Pair:
-    """Return sum and sum of squares of a block's columns, of shape (hi - lo, n_classes)."""
+def block_statistics(
+    dataset: Dataset,
+    block: Block,
+    labels: NDArray[np.int32],
+    row_scale: NDArray[np.float32] | None = None,
+) -> _Pair:
+    """Return sum and sum of squares of a block's columns, of shape (hi - lo, n_classes).
+
+    The values are raw, or times the scale of their rows where that is given, shape (n_samples,).
+    """
     if labels.size and not 0 <= labels.min() <= labels.max() < dataset.n_classes:
         raise DataError(f"labels outside the {dataset.n_classes} classes", "statistics need labelled samples")
     sums = np.zeros((block.hi - block.lo, dataset.n_classes))
     squares = np.zeros_like(sums)
     for s in range(dataset.n_shards):
-        rows = labels[block.base[s] : block.base[s + 1]]
-        add_class_statistics(block.indptr[s], block.indices, block.data, rows, sums, squares)
+        here = slice(block.base[s], block.base[s + 1])
+        offsets, indices, values = block.indptr[s], block.indices, block.data
+        if row_scale is not None:
+            first, last = offsets[0], offsets[-1]
+            offsets, indices = offsets - first, indices[first:last]
+            values = values[first:last] * row_scale[here].astype(np.float64)[indices]
+        add_class_statistics(offsets, indices, values, labels[here], sums, squares)
     return sums, squares
 
 

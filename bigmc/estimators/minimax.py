@@ -1,0 +1,249 @@
+"""The minimax risk classifier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from bigmc.engine import Engine
+from bigmc.errors import BigmcError, DataError
+from bigmc.estimators.arrays import is_lazy
+from bigmc.estimators.base import Classifier
+from bigmc.estimators.linear import LinearMixin
+from bigmc.estimators.run import Run
+from bigmc.model import MinimaxModel, Model
+from bigmc.solvers import solve_minimax
+from bigmc.store.dataset import Dataset
+from bigmc.store.feature_map import FeatureMap, Moments, check_fourier
+
+
+class MinimaxRiskClassifier(LinearMixin, Classifier):
+    """Multiclass classifier of least worst-case error probability, with a bound of its error.
+
+    Minimises ``1 − τᵀμ + φ(μ) + λᵀ|μ|``, the largest error probability over all distributions whose
+    expectations of ``Φ(x, y) = e_y ⊗ ψ(x)`` are within ``λ = lambda0 s`` of their means τ over the training
+    samples, s being their standard deviations (Bondugula, Mazuelas and Pérez, "Efficient large-scale
+    learning of minimax risk classifiers"). The features ψ of a dataset are used as they were ingested,
+    where `bigmc.ingest` has the same options ``standardize``, ``fourier`` and ``gamma``.
+
+    Parameters
+    ----------
+    lambda0 : float, default=0.01
+        Regularisation, not negative; larger is a larger set of distributions, a larger bound, fewer weights.
+    fit_intercept : bool, default=True
+        ψ has a component that is always 1.
+    tol : float, default=1e-3
+        Stop when the difference of the bounds, a probability, is this small.
+    eps1, eps2 : float, default=1e-2 and 1e-5
+        Violation from which a constraint, or a component of the feature mapping, is taken into the linear
+        program; tightened when nothing exceeds them while the gap is above `tol`.
+    n_max, m_max : int, default=400
+        Most constraints and components taken in at once.
+    k_max : int, default=1000
+        Most iterations.
+    time_limit : float or None, default=None
+        Seconds after which the best model so far is the result, which then depends on the machine.
+    standardize : bool, default=False
+        Dense arrays: features become ``(x − mean) / deviation``.
+    fourier : int, default=0
+        Dense arrays: features, standardised, become so many random Fourier features.
+    gamma : float or None, default=None
+        Of the kernel they approximate; None is 1 / number of features.
+    deterministic : bool, default=True
+        `predict` answers the class with the largest score; otherwise it draws from `predict_proba`.
+    random_state : int, RandomState or None, default=0
+        Of the first working set, and of the draws.
+    memory_limit : int, str or None, default=None
+        Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
+        half of what the container may use.
+    engine : Engine or None, default=None
+        Scans the shards; None is threads, one per processor. Equal models with any number of workers.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Labels that occur.
+    coef_ : scipy.sparse.csr_array of shape (n_classes, n_features)
+        μ, made anew on every access.
+    intercept_ : array of shape (n_classes,)
+    objective_ : float
+        Worst-case error probability of `coef_`.
+    certificate_ : Certificate
+        ``lower <= optimum <= upper`` and their difference ``gap``; ``upper`` bounds the error probability
+        of the rule for every distribution in the uncertainty set.
+    n_iter_ : int
+        Iterations.
+    n_passes_ : float
+        Scans of the samples.
+    history_ : list of dict
+        Figures of every iteration.
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
+        Only when the data was a frame whose column names are all strings.
+    model_ : MinimaxModel
+        What `save` writes.
+    """
+
+    kind = "mrc"
+    limits = ("k_max", "time_limit")
+
+    def __init__(
+        self,
+        lambda0: float = 0.01,
+        *,
+        fit_intercept: bool = True,
+        tol: float = 1e-3,
+        eps1: float = 1e-2,
+        eps2: float = 1e-5,
+        n_max: int = 400,
+        m_max: int = 400,
+        k_max: int = 1000,
+        time_limit: float | None = None,
+        standardize: bool = False,
+        fourier: int = 0,
+        gamma: float | None = None,
+        deterministic: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+        memory_limit: int | str | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.lambda0 = lambda0
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.eps1 = eps1
+        self.eps2 = eps2
+        self.n_max = n_max
+        self.m_max = m_max
+        self.k_max = k_max
+        self.time_limit = time_limit
+        self.standardize = standardize
+        self.fourier = fourier
+        self.gamma = gamma
+        self.deterministic = deterministic
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.engine = engine
+
+    def check_params(self) -> None:
+        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
+        super().check_params()
+        self._check_positive("eps1", "eps2")
+        self._check_count("n_max", "m_max", "k_max")
+        lambda0: Any = self.lambda0
+        if not isinstance(lambda0, Real) or not 0 <= float(lambda0) < math.inf:
+            raise BigmcError(f"lambda0 is {self.lambda0!r}", "give a finite number of at least 0")
+        if self.time_limit is not None:
+            self._check_positive("time_limit")
+        check_fourier(self.fourier, self.gamma)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each sample: of the largest score, or drawn if not `deterministic`.
+
+        Parameters
+        ----------
+        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            As for `Classifier.predict`.
+        """
+        if self.deterministic:
+            return super().predict(X)
+        probabilities = self.predict_proba(X)
+        draws = check_random_state(self.random_state).random_sample((len(probabilities), 1))
+        codes = (np.cumsum(probabilities, axis=1) <= draws).sum(axis=1)
+        return self._labels(np.minimum(codes, probabilities.shape[1] - 1))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return with which probability the randomised minimax rule answers each class.
+
+        Parameters
+        ----------
+        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            As for `predict`.
+
+        Returns
+        -------
+        float64 array of shape (n_samples, n_classes)
+        """
+        scores = self._scores(X)
+        model: MinimaxModel = self.model_
+        return model.probabilities(scores)
+
+    def _dataset(self, X: Any, y: Any) -> Dataset:
+        """Return the dataset that arrays make, their features mapped."""
+        if not (self.standardize or self.fourier):
+            return super()._dataset(X, y)
+        self.check_params()
+        if is_lazy(X):
+            raise DataError("a dask array is mapped by ingest", "call bigmc.ingest(X, label=y, …)")
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        map = FeatureMap.fit(Moments.of(X), self.fourier, self.gamma, self._seed())
+        return Dataset.from_arrays(map.transform(X), y, features={"map": map.to_dict()})
+
+    def _labelled(self, X: Any, y: Any) -> Dataset:
+        if isinstance(X, Dataset) and (self.standardize or self.fourier):
+            raise DataError(
+                "the features of a dataset are made by ingest",
+                "give standardize and fourier to bigmc.ingest, and not here",
+            )
+        return super()._labelled(X, y)
+
+    def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
+        map = None if first else self._map
+        for chunk in super()._checked_chunks(X, first):
+            yield chunk if map is None else map.transform(chunk)
+
+    def _accept_sparse(self) -> str | bool:
+        return False if self.standardize or self.fourier else "csr"
+
+    @property
+    def _map(self) -> FeatureMap | None:
+        spec = self.model_.feature_spec
+        return FeatureMap.from_dict(spec["map"]) if "map" in spec else None
+
+    def _take(self, model: Model) -> Self:
+        super()._take(model)
+        if self._map is not None:
+            self.n_features_in_ = len(self._map.mean)
+        return self
+
+    def _solve(self, dataset: Dataset, run: Run) -> MinimaxModel:
+        solution = solve_minimax(
+            dataset,
+            lambda0=float(self.lambda0),
+            fit_intercept=bool(self.fit_intercept),
+            tol=float(self.tol),
+            eps1=float(self.eps1),
+            eps2=float(self.eps2),
+            n_max=int(self.n_max),
+            m_max=int(self.m_max),
+            k_max=int(self.k_max),
+            time_limit=None if self.time_limit is None else float(self.time_limit),
+            seed=run.seed,
+            memory_limit=run.memory_limit,
+            engine=run.engine,
+            checkpoint=run.checkpoint,
+            progress=run.progress,
+        )
+        bounds, weights = solution.certificate, solution.weights
+        record = dict(run.record) | {"classes": dataset.classes[solution.classes]}
+        return MinimaxModel(
+            **record,
+            features=weights.features,
+            coef=weights.coef,
+            intercept=weights.intercept,
+            column_scale=dataset.column_scale(),
+            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
+            objective=bounds.upper,
+            n_iter=max(1, solution.n_iter),
+            n_passes=solution.n_scans,
+            history=solution.history,
+            phi=solution.phi,
+        )

@@ -1,0 +1,58 @@
+"""The model of a minimax risk classifier: a linear one that also knows the probabilities of its rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import ModelError
+from bigmc.model.linear import LinearModel
+
+
+@dataclass(frozen=True, eq=False)
+class MinimaxModel(LinearModel):
+    """A minimax risk classifier; see `LinearModel` for the other fields.
+
+    Attributes
+    ----------
+    phi : float
+        φ(μ), the largest ``(Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|`` over the training samples and label subsets.
+    """
+
+    phi: float = math.nan
+
+    def _check(self) -> None:
+        super()._check()
+        if not math.isfinite(self.phi):
+            raise ModelError(f"φ of the model is {self.phi}", "train again")
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return features, weights, intercepts and φ."""
+        return super().to_arrays() | {"phi": np.array([self.phi])}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
+        """Return the model of `to_arrays` and the fields that all kinds have."""
+        return super().from_arrays(arrays, **record, phi=float(arrays["phi"][0]))
+
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return with which probability the randomised minimax rule answers each class.
+
+        ``h(y|x) ∝ max(Φ(x, y)ᵀμ − φ, 0)``, each class alike where all are 0. On the training samples the
+        sum of these is at most 1 by the definition of φ, so that ``h(y|x) ≥ Φ(x, y)ᵀμ − φ``, which is what
+        the bound of the error rests on.
+
+        Parameters
+        ----------
+        scores : float64 array of shape (n_rows, n_classes)
+        """
+        above = np.maximum(scores - self.phi, 0.0)
+        total = above.sum(axis=1, keepdims=True)
+        alike = np.full_like(above, 1.0 / scores.shape[1])
+        rule: NDArray[np.float64] = np.divide(above, total, out=alike, where=total > 0)
+        return rule

@@ -1,0 +1,95 @@
+"""How a run of the minimax learner divides its memory limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bigmc.budget import Plan
+
+#: Compiled kernels, the linear programming library, stacks of threads, chunks being decoded.
+_FIXED = 16 << 20
+#: Arrays of the shape of μ: expectations, steps, sums, anchors, products and the best one.
+_COEF_ARRAYS = 20
+#: Arrays of a row of p: steps, sums, anchors, scores and temporaries.
+_DUAL_ARRAYS = 14
+#: Bytes of a worker's decoded columns.
+_LEAST_ROOM, _MOST_ROOM = 1 << 20, 64 << 20
+#: Rows that any problem may start with.
+_FEW_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class MinimaxPlan:
+    """What a run keeps in memory.
+
+    Attributes
+    ----------
+    memory : Plan
+    room : int
+        Bytes each worker may take to read a shard, beside its scores.
+    block_bytes : int
+        Bytes of a block where expectations are computed.
+    max_rows : int
+        Most samples in the working set.
+    program_bytes : int
+        Most bytes of the linear program.
+    """
+
+    memory: Plan
+    room: int
+    block_bytes: int
+    max_rows: int
+    program_bytes: int
+
+
+def plan_memory(
+    *,
+    n_samples: int,
+    n_psi: int,
+    n_classes: int,
+    row_entries: float,
+    dense: bool,
+    shard_rows: int,
+    n_workers: int,
+    limit: int,
+) -> MinimaxPlan:
+    """Divide the memory limit.
+
+    Parameters
+    ----------
+    n_samples, n_psi, n_classes : int
+        Samples, features in use with the intercept, and classes.
+    row_entries : float
+        Stored values of a sample, on average.
+    dense : bool
+        Whether rows are kept as dense arrays.
+    shard_rows : int
+        Rows of the largest shard.
+    n_workers : int
+        Workers that scan at once in this process.
+    limit : int
+        Bytes.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit cannot work, with every item and the limit that would.
+    """
+    room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // (8 * n_workers)))
+    # A row in double and in single precision, its transpose not being copied, and while rows are added.
+    row_bytes = 20 * n_psi if dense else int(44 * (row_entries + 1))
+    row_bytes += 8 * _DUAL_ARRAYS * n_classes
+    few = min(n_samples, _FEW_ROWS) + n_classes
+    items = [
+        ("code and buffers", _FIXED),
+        ("labels and row scale", 12 * n_samples),
+        ("expectations and coefficients", 8 * _COEF_ARRAYS * n_psi * n_classes),
+        ("scores of the shards", n_workers * shard_rows * 8 * (n_classes + 4)),
+        ("columns being read", n_workers * room),
+        ("centroids", 0 if dense else 44 * n_psi * n_classes),
+        ("fewest rows of the working set", few * row_bytes),
+    ]
+    memory = Plan.of(limit, items).check("training")
+    program_bytes = memory.free // 2
+    max_rows = min(n_samples, few + memory.free // 2 // row_bytes) + n_classes
+    return MinimaxPlan(memory, room, room, max_rows, program_bytes)

@@ -1,0 +1,97 @@
+"""The samples in the working set, with their feature vectors in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.solvers.mrc.expectations import Expectations
+from bigmc.solvers.mrc.scan import Matrix, gather_samples, is_dense, with_constant
+from bigmc.store.dataset import Dataset
+
+
+class WorkingRows:
+    """Samples of the working set, and before them the centroid of every class, section III-E.
+
+    The centroid of class c, ``τ_c / share_c``, is numbered ``c − n_classes``. It is the mean of training
+    samples, so its constraints follow from theirs, and mass on it is mass on them: bounds are not changed.
+    With the centroids alone the distribution that puts the share of each class on its centroid is in the
+    uncertainty set, so that no restricted problem is unbounded.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    expectations : Expectations
+    row_scale : float32 array of shape (n_samples,)
+    room : int
+        Bytes a worker may take to read.
+    engine : Engine
+
+    Attributes
+    ----------
+    samples : int64 array of shape (n_rows,)
+        Number of each row's sample, increasing.
+    matrix : array or csr_array of shape (n_rows, n_psi)
+        ψ of each row.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        expectations: Expectations,
+        row_scale: NDArray[np.float32],
+        room: int,
+        engine: Engine,
+    ) -> None:
+        self._dataset = dataset
+        self._expectations = expectations
+        self._row_scale = row_scale
+        self._room = room
+        self._engine = engine
+        n_classes = len(expectations.shares)
+        self.samples = np.arange(-n_classes, 0)
+        n_used = len(expectations.features)
+        centroids = scipy.sparse.csr_array((expectations.tau[:n_used] / expectations.shares).T)
+        self.matrix = with_constant(centroids, expectations.intercept, is_dense(dataset))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def set(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hold these samples and the centroids, reading those not there yet.
+
+        Parameters
+        ----------
+        samples : int64 array
+            Increasing; centroids may be left out.
+
+        Returns
+        -------
+        int64 array of shape (old number of rows,)
+            New place of each row, -1 if it is gone.
+        """
+        wanted = np.union1d(self.samples[self.samples < 0], samples)
+        kept = np.isin(self.samples, wanted)
+        new = np.setdiff1d(wanted, self.samples)
+        read = gather_samples(
+            self._dataset, new, self._expectations, self._row_scale, self._room, self._engine
+        )
+        order = np.argsort(np.concatenate([self.samples[kept], new]), kind="stable")
+        self.matrix = stack_rows(self.matrix[kept], read)[order]
+        places = np.full(len(self.samples), -1)
+        places[kept] = np.searchsorted(wanted, self.samples[kept])
+        self.samples = wanted
+        return places
+
+    def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Fᵀα in the form ``Σ_x p_xy ψ(x)``, shape (n_psi, n_classes), for p over the rows."""
+        return np.asarray(self.matrix.T @ dual)
+
+
+def stack_rows(above: Matrix, below: Matrix) -> Matrix:
+    """Put the rows of one matrix under those of another of the same form."""
+    if scipy.sparse.issparse(above):
+        return scipy.sparse.vstack([above, below], format="csr")
+    return np.concatenate([above, below])

@@ -1,0 +1,224 @@
+import numpy as np
+import pytest
+import scipy.sparse
+from minimax_instances import REFERENCES, digits, standardised, whole_program
+from sklearn.datasets import load_iris
+
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError
+from bigmc.kernels.minimax import subset_values
+from bigmc.solvers.mrc import ccg, solve_minimax
+from bigmc.solvers.mrc.ccg import sample_by_hash
+from bigmc.store.checkpoint import FileCheckpoint
+from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
+
+LIMIT = 400_000_000
+
+
+def solve(X, y, intercept=True, shard_rows=65_536, weighting=None, **options):
+    dataset = Dataset.from_arrays(X, y, shard_rows=shard_rows, weighting=weighting)
+    return solve_minimax(dataset, fit_intercept=intercept, **{"memory_limit": LIMIT, "tol": 1e-7, **options})
+
+
+def objective(X, y, lambda0, intercept, solution):
+    """Compute (3) at the solution, from its definition."""
+    coef = np.zeros((X.shape[1], len(solution.classes)))
+    coef[solution.weights.features] = solution.weights.coef
+    psi, mu = np.asarray(X, float), coef
+    if intercept:
+        psi, mu = np.column_stack([psi, np.ones(len(psi))]), np.vstack([coef, solution.weights.intercept])
+    values = np.empty(len(psi))
+    subset_values(psi @ mu, np.ones(1), values, np.empty(1))
+    codes = np.unique(y, return_inverse=True)[1]
+    components = np.stack([psi * (codes == c)[:, np.newaxis] for c in range(mu.shape[1])], axis=2)
+    tau, deviation = components.mean(axis=0), components.std(axis=0)
+    return 1 - np.sum(tau * mu) + values.max() + lambda0 * np.sum(deviation * np.abs(mu))
+
+
+@pytest.mark.parametrize("name", list(REFERENCES))
+def test_references(name):
+    X, y, intercept, optimum = REFERENCES[name]()
+    solution = solve(X, y, intercept)
+    assert solution.converged
+    assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
+    assert solution.certificate.lower == pytest.approx(optimum, abs=1e-7)
+    assert objective(X, y, 0.01, intercept, solution) == pytest.approx(solution.certificate.upper, abs=1e-9)
+
+
+@pytest.mark.parametrize("lambda0", [0.0, 0.001, 0.1, 1.0])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_optimum_is_that_of_the_whole_program(lambda0, n_classes):
+    rng = np.random.default_rng(n_classes)
+    y = rng.integers(n_classes, size=60)
+    X = rng.normal(size=(60, 4)) + np.eye(n_classes, 4)[y]
+    X[:, 3] = 7.0  # constant
+    X[:, 2] = X[:, 1]  # twice the same
+    solution = solve(X, y, lambda0=lambda0, shard_rows=17)
+    assert solution.certificate.upper == pytest.approx(whole_program(X, y, lambda0, True), abs=1e-6)
+    assert solution.converged
+
+
+def test_bounds_hold_when_it_is_stopped_early():
+    X, y, intercept, optimum = REFERENCES["digits"]()
+    for k_max in (1, 2, 5):
+        solution = solve(X, y, intercept, k_max=k_max)
+        assert not solution.converged
+        assert solution.certificate.lower <= optimum <= solution.certificate.upper
+        assert objective(X, y, 0.01, intercept, solution) == pytest.approx(solution.certificate.upper)
+
+
+def test_bounds_of_first_order_steps_alone(monkeypatch):
+    monkeypatch.setattr(ccg._Loop, "_program_is_cheaper", lambda self, tol: False)
+    X, y, intercept, optimum = REFERENCES["iris"]()
+    solution = solve(X, y, intercept, tol=1e-4)
+    assert solution.converged
+    assert solution.certificate.lower <= optimum <= solution.certificate.upper
+
+
+def test_the_linear_program_alone(monkeypatch):
+    monkeypatch.setattr(ccg, "_QUICK", np.inf)
+    X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
+    solution = solve(X, y, intercept, tol=1e-6, n_max=100, m_max=20)
+    assert solution.certificate.upper == pytest.approx(optimum, abs=1e-6)
+    assert solution.certificate.gap <= 1e-6
+
+
+def test_sparse_and_dense_data_have_the_same_optimum():
+    X, y = digits(200, 4)
+    X[X < 0.5] = 0
+    dense = solve(X, y, tol=1e-8)
+    sparse = solve(scipy.sparse.csr_array(np.hstack([X, np.zeros((200, 900))])), y, tol=1e-8)
+    assert sparse.certificate.upper == pytest.approx(dense.certificate.upper, abs=1e-7)
+    assert (sparse.weights.features < 64).all()
+
+
+def test_unit_rows_are_those_of_the_values_divided_by_their_norm():
+    X, y = digits(150, 3)
+    weighted = solve(X, y, weighting=Weighting(l2=True))
+    by_hand = solve(X / np.linalg.norm(X, axis=1, keepdims=True), y)
+    # The store keeps norms in single precision.
+    assert weighted.certificate.upper == pytest.approx(by_hand.certificate.upper, abs=1e-5)
+
+
+def test_working_features_grow_to_the_optimum(monkeypatch):
+    monkeypatch.setattr(ccg, "_FIRST_COMPONENTS", 20)
+    X, y, intercept, optimum = REFERENCES["wine"]()
+    solution = solve(X, y, intercept, m_max=3)
+    assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
+
+
+def test_a_class_that_does_not_occur_is_left_out():
+    X, y, _, optimum = REFERENCES["iris"]()
+    dataset = Dataset.from_arrays(X, y)
+    dataset.classes = np.arange(5)
+    dataset.n_classes = 5
+    solution = solve_minimax(dataset, memory_limit=LIMIT, tol=1e-7)
+    assert solution.classes.tolist() == [0, 1, 2]
+    assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
+
+
+def test_a_class_of_one_sample():
+    X, y = load_iris(return_X_y=True)
+    X = standardised(X)
+    y = np.where(np.arange(150) == 7, 3, y)
+    solution = solve(X, y)
+    assert solution.certificate.upper == pytest.approx(whole_program(X, y, 0.01, True), abs=1e-6)
+
+
+def test_many_classes():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(70), 5)
+    X = rng.normal(size=(70, 12))[y] + 0.1 * rng.normal(size=(350, 12))
+    solution = solve(X, y, tol=1e-3)
+    assert solution.converged
+    assert 0 < solution.certificate.upper < 1 - 1 / 70
+    assert objective(X, y, 0.01, True, solution) == pytest.approx(solution.certificate.upper, abs=1e-9)
+
+
+class Stop(Exception):
+    pass
+
+
+class StoppingCheckpoint(FileCheckpoint):
+    """Is killed after so many saves."""
+
+    def __init__(self, folder, saves):
+        super().__init__(folder)
+        self.saves = saves
+
+    def save(self, meta, arrays):
+        super().save(meta, arrays)
+        self.saves -= 1
+        if not self.saves:
+            raise Stop
+
+
+@pytest.mark.parametrize("saves", [1, 2, 5, 9])
+def test_going_on_gives_the_same_bits(tmp_path, saves):
+    X, y, intercept, _ = REFERENCES["digits"]()
+    whole = solve(X, y, intercept, shard_rows=100)
+    with pytest.raises(Stop):
+        solve(X, y, intercept, shard_rows=100, checkpoint=StoppingCheckpoint(tmp_path, saves))
+    resumed = solve(X, y, intercept, shard_rows=100, checkpoint=FileCheckpoint(tmp_path))
+    assert resumed.certificate == whole.certificate
+    assert resumed.history == whole.history
+    assert resumed.weights.coef.tobytes() == whole.weights.coef.tobytes()
+    assert resumed.phi == whole.phi
+
+
+def test_any_number_of_workers_gives_the_same_bits():
+    X, y, intercept, _ = REFERENCES["digits, 5 classes"]()
+    one, three = (solve(X, y, intercept, shard_rows=40, engine=ThreadEngine(n)) for n in (1, 3))
+    assert one.weights.coef.tobytes() == three.weights.coef.tobytes()
+    assert one.history == three.history
+
+
+def test_a_time_limit_ends_with_a_valid_model():
+    X, y, intercept, optimum = REFERENCES["digits"]()
+    solution = solve(X, y, intercept, time_limit=0.05)
+    assert solution.certificate.lower <= optimum <= solution.certificate.upper
+    assert objective(X, y, 0.01, intercept, solution) == pytest.approx(solution.certificate.upper)
+
+
+def test_a_linear_program_beyond_the_memory_limit_is_not_begun(monkeypatch):
+    monkeypatch.setattr(ccg, "ENTRY_BYTES", 1e9)
+    X, y, intercept, optimum = REFERENCES["iris"]()
+    solution = solve(X, y, intercept, tol=1e-4)
+    assert solution.history[-1]["n_constraints"] == 0
+    assert solution.certificate.lower <= optimum <= solution.certificate.upper
+
+
+def test_a_memory_limit_that_cannot_work_is_refused_with_figures():
+    rng = np.random.default_rng(0)
+    with pytest.raises(MemoryLimitError, match=r"expectations and coefficients .* give --memory"):
+        solve(rng.normal(size=(300, 2000)), np.arange(300) % 100, memory_limit=33_000_000)
+
+
+def test_values_that_are_not_finite_are_refused():
+    X, y, *_ = REFERENCES["iris"]()
+    X[3, 2] = np.nan
+    with pytest.raises(DataError, match="not finite"):
+        solve(X, y)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(DataError, match="at least 2 classes"):
+        solve(np.eye(4), np.zeros(4))
+
+
+def test_all_zero_features_are_refused_without_an_intercept():
+    with pytest.raises(DataError, match="every feature is zero"):
+        solve(np.zeros((4, 2)), [0, 1, 0, 1], intercept=False)
+    # With one only the shares of the classes are known: the error of always guessing.
+    assert solve(np.zeros((4, 2)), [0, 1, 0, 1]).certificate.upper == pytest.approx(0.5, abs=0.01)
+
+
+def test_samples_are_chosen_by_hash():
+    first = sample_by_hash(10_000, 1000, seed=3)
+    assert len(np.unique(first)) == 1000
+    assert (np.diff(first) > 0).all()
+    assert abs(np.mean(first) - 5000) < 300
+    assert not np.array_equal(first, sample_by_hash(10_000, 1000, seed=4))
+    assert sample_by_hash(10, 20, seed=0).tolist() == list(range(10))

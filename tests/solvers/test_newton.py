@@ -1,0 +1,127 @@
+"""The Newton step against the same formulas in dense numpy, and against sweeps alone."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+from instances import loss_and_gradient
+from sklearn.datasets import load_digits
+
+from bigmc.engine import ThreadEngine
+from bigmc.objectives import objective
+from bigmc.solvers import solve
+from bigmc.solvers.coefficients import Coefficients
+from bigmc.solvers.columns import BlockSource, Columns
+from bigmc.solvers.newton import Support
+from bigmc.solvers.problem import Problem
+from bigmc.store.dataset import Dataset
+
+ALPHA = 1e-6
+
+
+def made(n_classes, dtype=np.float64, n_workers=1, weights=None, seed=0):
+    """A random sparse problem, its columns, weights for some of them, and the scores they give."""
+    generator = np.random.default_rng(seed)
+    X = scipy.sparse.random(300, 40, 0.2, format="csr", rng=generator)
+    X.data = generator.integers(1, 5, X.nnz).astype(np.int8)
+    y = np.arange(300) % n_classes
+    dataset = Dataset.from_arrays(X, y)
+    engine = ThreadEngine(n_workers)
+    problem = Problem(dataset, objective("squared_hinge", "l1/l2"), ALPHA, weights, np.dtype(dtype), engine)
+    (_, block), *_ = BlockSource(dataset, [(0, 40)], keep=True).stream([0])
+    held = [Columns.of(0, block, np.arange(0, 20)), Columns.of(1, block, np.arange(20, 40))]
+    features = np.array([1, 2, 5, 11, 19, 20, 33, 39])
+    rows = np.zeros((len(features), problem.width))
+    rows[:, :n_classes] = 0.3 * generator.standard_normal((len(features), n_classes))
+    problem.rebuild_scores(Coefficients(features, rows), np.zeros(n_classes), held)
+    chosen = [features[features < 20], features[features >= 20] - 20]
+    return X.toarray().astype(float), y, problem, Support(problem, held, chosen), features, rows, held
+
+
+def value(X, y, W, weights=None):
+    weights = np.ones(len(y)) if weights is None else weights
+    return loss_and_gradient(X, y, W, 0, weights)[0] + ALPHA * np.linalg.norm(W, axis=1).sum()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 9, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weighted):
+    weights = np.random.default_rng(1).integers(0, 3, 300).astype(float) if weighted else None
+    X, y, problem, support, features, rows, _ = made(n_classes, weights=weights)
+    weights = np.ones(300) if weights is None else weights
+    gradient, diagonal = support._gradient()
+    W = np.zeros((40, n_classes))
+    W[features] = rows[:, :n_classes]
+    assert np.allclose(gradient[:, :n_classes], loss_and_gradient(X, y, W, 0, weights)[1][features])
+    direction = np.zeros_like(rows)
+    direction[:, :n_classes] = np.random.default_rng(2).standard_normal((len(features), n_classes))
+    small = 1e-7
+    moved = [W.copy(), W.copy()]
+    for sign, there in zip((1, -1), moved, strict=True):
+        there[features] += sign * small * direction[:, :n_classes]
+    ahead, behind = (loss_and_gradient(X, y, there, 0, weights)[1][features] for there in moved)
+    product = problem.two_over_n * support._product(direction)
+    assert np.allclose(product[:, :n_classes], (ahead - behind) / (2 * small), rtol=1e-4, atol=1e-6)
+    unit = np.zeros_like(rows)
+    unit[3, 1] = 1.0
+    assert np.isclose((problem.two_over_n * support._product(unit))[3, 1], diagonal[3, 1])
+    assert not product[:, n_classes:].any()
+
+
+@pytest.mark.parametrize("n_classes", [3, 40])
+def test_a_step_moves_weights_and_scores_alike_and_gets_lower(n_classes):
+    X, y, problem, support, features, rows, _ = made(n_classes)
+    W = np.zeros((40, n_classes))
+    W[features] = rows[:, :n_classes]
+    before = value(X, y, W)
+    assert support.newton_step(rows, ALPHA, 50)
+    W[features] = rows[:, :n_classes]
+    assert value(X, y, W) < before
+    assert np.allclose(problem.scores[:, :n_classes], X @ W)
+
+
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_steps_reach_the_minimum_that_scipy_finds(n_classes):
+    X, y, problem, support, features, rows, held = made(n_classes)
+
+    def restricted(flat):
+        W = np.zeros((40, n_classes))
+        W[features] = flat.reshape(len(features), n_classes)
+        lengths = np.linalg.norm(W[features], axis=1, keepdims=True)
+        _, gradient, _ = loss_and_gradient(X, y, W, 0, np.ones(len(y)))
+        return value(X, y, W), (gradient[features] + ALPHA * W[features] / lengths).ravel()
+
+    start = rows[:, :n_classes].ravel()
+    options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-12}
+    best = scipy.optimize.minimize(restricted, start, jac=True, method="L-BFGS-B", options=options)
+    near = best.x.reshape(len(features), n_classes)
+    near = near * (1 + 0.2 * np.random.default_rng(3).random(near.shape))
+    rows[:, :n_classes] = near
+    coef = Coefficients(features, rows)
+    problem.rebuild_scores(coef, np.zeros(n_classes), held)
+    steps = 0
+    while steps < 30 and support.newton_step(rows, ALPHA, 200):
+        steps += 1
+    assert steps < 30
+    assert abs(restricted(rows[:, :n_classes].ravel())[0] - best.fun) < 1e-9
+
+
+def test_any_number_of_workers_gives_the_same_bits():
+    outcomes = []
+    for n_workers in (1, 3):
+        *_, support, _, rows, _ = made(9, np.float32, n_workers)
+        support.newton_step(rows, ALPHA, 30)
+        outcomes.append(rows)
+    assert (outcomes[0] == outcomes[1]).all()
+
+
+def test_sweeps_with_and_without_newton_steps_meet_at_the_optimum():
+    data = load_digits()
+    dataset = Dataset.from_arrays(data.data / 16, data.target)
+    with_steps = solve(dataset, alpha=1e-2, memory_limit=1 << 30, tol=1e-9, max_passes=1000)
+    without = solve(dataset, alpha=1e-2, memory_limit=1 << 30, tol=1e-9, max_passes=1000, step="constant")
+    assert with_steps.converged
+    assert without.converged
+    assert abs(with_steps.objective - without.objective) < 1e-8
+    assert (with_steps.features == without.features).all()
+    assert with_steps.n_iter < without.n_iter
