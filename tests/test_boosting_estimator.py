@@ -22,7 +22,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators import MultiBoostClassifier
 from bigmc.model import BoostedModel, load_model
-from bigmc.solvers.boosting import rounds
+from bigmc.solvers.boosting import held_out
+from bigmc.solvers.boosting.state import State
 from bigmc.store.dataset import Dataset
 
 TOO_EXACT = "weights and repetitions lead to the same optimum, which a gap of 1e-3 does not fix to 1e-7"
@@ -164,7 +165,7 @@ def test_held_out_samples_choose_the_stage(digits):
     errors = [entry["held_error"] for entry in fitted.history_]
     assert fitted.model_.stage == int(np.argmin(errors))
     assert len(errors) <= fitted.model_.stage + 4
-    held = rounds.held_out(np.arange(len(y)), 0.3, 0)
+    held = held_out(np.arange(len(y)), 0.3, 0)
     assert 0.25 < held.mean() < 0.35
     assert np.mean(fitted.predict(X[held]) != y[held]) == pytest.approx(min(errors))
     assert len(list(fitted.staged_predict(X[:3]))) == fitted.model_.n_stages - 1
@@ -303,7 +304,7 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, tmp_p
         return api.train("boost", stored / data, to, **arguments, **options)
 
     def die_after(saves):
-        save = rounds.State.save
+        save = State.save
 
         def fatal(self, *arguments):
             nonlocal saves
@@ -312,7 +313,7 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, tmp_p
             if not saves:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        rounds.State.save = fatal
+        State.save = fatal
 
     train(tmp_path / "whole")
     for lives in (1, 3):

@@ -1,5 +1,6 @@
 """MultiBoost^cw against reference values, L-BFGS-B, brute force, and itself cut into other blocks."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -367,6 +368,16 @@ def test_shallow_data_is_certified_at_once():
     assert perfect.objective == pytest.approx(np.log(10.0) + 1, rel=1e-3)
 
 
+class Elsewhere:
+    """Workers in other processes get copies of what is shared."""
+
+    n_workers = 1
+
+    def map(self, fn, parts, *shared):
+        for part in parts:
+            yield part, fn(part, *copy.deepcopy(shared))
+
+
 def test_what_cannot_work_is_refused():
     X, y = random_problem(7)
     dataset = Dataset.from_arrays(X, y)
@@ -380,5 +391,7 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)
+    with pytest.raises(BigmcError, match="runs on threads of one process"):
+        solve(dataset, C=1.0, memory_limit=LIMIT, engine=Elsewhere())
     with pytest.raises(MemoryLimitError, match="training the boosted learner needs"):
         solve(dataset, C=1.0, memory_limit=10**6)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting_cuts import LANES
-from bigmc.kernels.boosting_descent import add_ray, fold, gather, weigh
+from bigmc.kernels.boosting_duals import add_ray, fold, gather, weigh
 from bigmc.solvers.boosting.responses import Responses
 
 #: Rows whose scores are worked out together; whole words.
