@@ -165,7 +165,7 @@ def solve(
     if len(np.unique(labels[weight > 0])) < 2:
         raise DataError("the samples to train on have one class only", "hold out fewer samples")
     source = BinnedSource(dataset, plan.ranges, plan.keep_blocks, max_bins, weight > 0, engine)
-    responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes)
+    responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes, plan.memory.free)
     master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed)
     search: Search
     if max_depth == 1:

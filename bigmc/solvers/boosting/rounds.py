@@ -124,6 +124,7 @@ class Rounds:
                 return certificate
             self._take(found)
             violation = max(found.sigma - 1.0, 0.0)
+            del found  # the answers are kept now; these are free for those of the next pass
             master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps, self._engine)
             state.n_sweeps = master.n_sweeps
             master.prune()
