@@ -20,6 +20,8 @@ _SMALL_WEIGHTS = 4 << 20
 _LARGEST_BLOCK = 64 << 20
 #: Most columns of a block: what is kept of each while it is worked on is small beside the block.
 _BLOCK_COLUMNS = 1 << 16
+#: Rays of a class that a pass brings, for an estimate of their length.
+_SEVERAL = 20
 #: Histograms and stack of a worker.
 _WORKER = 3 << 20
 #: Compiled kernels, chunks being decoded, tables of the learners found.
@@ -121,7 +123,13 @@ def plan_memory(
     if depth > 1:
         items.append(("dual weights by class", n * n_classes * dtype.itemsize))
     longest = int(column_nnz.max(initial=0))
-    answer = 8 * longest if rays else n // 8 + 64
+    if rays:
+        # A pass brings different columns: as many as are in a pool, the longest ones at worst.
+        several = min(n_features, n_classes * _SEVERAL)
+        answer = 4 * int(np.partition(column_nnz, -several)[-several:].mean()) + 64
+        items.append(("the constant learner", 8 * n))
+    else:
+        answer = n // 8 + 64
     # A tree is kept as the node of every sample, twice, while it grows.
     learner = 2 * answer + (3 * n if depth > 1 else 0)
     columns = min(n_features, _BLOCK_COLUMNS)
