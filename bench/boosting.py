@@ -82,6 +82,9 @@ def methods(names: list[str] | None) -> dict[str, Callable[[], Any]]:
         ),
         "bigmc trees of 2, 20 rounds": lambda: boost(n_rounds=20, max_depth=2),
         "bigmc trees of 4, 20 rounds": lambda: boost(n_rounds=20, max_depth=4),
+        "bigmc trees of 4, stage-wise, 200 rounds of one": lambda: boost(
+            C=1e8, n_rounds=200, max_depth=4, pool=1, max_sweeps=1, inner_rounds=1
+        ),
     }
     if importlib.util.find_spec("xgboost"):
         from xgboost import XGBClassifier

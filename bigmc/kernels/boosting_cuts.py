@@ -67,12 +67,15 @@ def column_sums(u, labels, totals, own):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_histograms(lo, hi, indptr, rows, codes, base, u, labels, firsts, with_own, hist, own):
-    """Add the rows of `u` to the histogram of each column ``lo`` to ``hi``, by code.
+def add_histograms(
+    columns, indptr, rows, codes, base, u, labels, firsts, with_own, hist, own
+):  # fmt: skip
+    """Add the rows of `u` to the histogram of each of some columns, by code.
 
     Parameters
     ----------
-    lo, hi : int
+    columns : int64 array of shape (n_chosen,)
+        Columns of the block.
     indptr : int64 array of shape (n_shards, n_columns + 1)
     rows : uint16 array
     codes : uint8 array
@@ -80,19 +83,20 @@ def add_histograms(lo, hi, indptr, rows, codes, base, u, labels, firsts, with_ow
     u : float array of shape (n_samples, width)
         C-contiguous.
     labels : int32 array of shape (n_samples,)
-    firsts : int64 array of shape (hi - lo,)
+    firsts : int64 array of shape (n_chosen,)
         First row of each column in `hist`.
     with_own : bool
         Fill `own` too.
-    hist, own : float64 arrays of shape (n_bins, width)
+    hist, own : float64 arrays of shape (sum of n_bins, width)
         All rows of `u`, and their elements at the own class only.
     """
     flat, flat_hist = u.ravel(), hist.ravel()
     width = u.shape[1]
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for j in range(lo, hi):
-            at = firsts[j - lo]
+        for p in range(columns.shape[0]):
+            j = columns[p]
+            at = firsts[p]
             here = rows[indptr[s, j] : indptr[s, j + 1]]
             bins = codes[indptr[s, j] : indptr[s, j + 1]]
             for k in range(here.shape[0]):
@@ -139,28 +143,28 @@ def merge_best(values, scores, places, into_values, into_scores, into_places):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def find_cuts(
-    lo, hi, first_feature, n_edges, zero, missing, has_zeros, firsts, totals, own_totals, n_classes, rays,
-    gini, hist, own, values, scores, places,
+    columns, first_feature, n_bins, zero, missing, has_zeros, firsts, totals, own_totals, n_classes, gini,
+    hist, own, values, scores, places,
 ):  # fmt: skip
-    """Offer the cuts of columns ``lo`` to ``hi`` whose value is a local maximum among its neighbours.
+    """Offer the stumps of some columns whose value is a local maximum among its neighbours.
 
     Neighbouring cuts are nearly the same learner, so a peak stands for its slope.
 
     Parameters
     ----------
-    lo, hi, first_feature : int
-        Columns of a block, and the feature of its first column.
-    n_edges, zero : int64 arrays of shape (n_columns,)
-        Edges of each column and the code of 0 in it.
+    columns : int64 array of shape (n_chosen,)
+        Columns of a block that have something to cut.
+    first_feature : int
+        Feature of the block's first column.
+    n_bins, zero : int64 arrays of shape (n_columns,)
+        Codes of each column and the code of 0 in it.
     missing, has_zeros : bool arrays of shape (n_columns,)
-        Whether the column has NaN, and samples without an entry.
+        Whether the column has NaN, whose code is the last, and samples without an entry.
     firsts, hist, own
         See `add_histograms`; overwritten.
     totals, own_totals : float64 arrays of shape (width,)
         Sums over all samples.
     n_classes : int
-    rays : bool
-        Look for rays instead of stumps.
     gini : bool
         Order by the impurity left by the cut instead of by the score, as the root of a tree needs:
         ``G_l²/W_l + G_r²/W_r`` with the sums G of u and W of ``|u|``.
@@ -169,41 +173,30 @@ def find_cuts(
     places : int64 array of shape (n_classes, n_best, 3)
         Feature, cut, kind.
     """
-    for j in range(lo, hi):
-        m = n_edges[j]
-        if m == 0 and not missing[j]:
-            continue
-        h = hist[firsts[j - lo] : firsts[j - lo] + m + 2]
-        o = own[firsts[j - lo] : firsts[j - lo] + m + 2] if gini else own
+    for p in range(columns.shape[0]):
+        j = columns[p]
+        n = n_bins[j]
+        h = hist[firsts[p] : firsts[p] + n]
+        o = own[firsts[p] : firsts[p] + n] if gini else own
         if has_zeros[j]:
             for c in range(n_classes):
                 rest = totals[c]
-                for b in range(m + 2):
+                for b in range(n):
                     rest -= h[b, c]
                 h[zero[j], c] += rest
                 if gini:
                     rest = own_totals[c]
-                    for b in range(m + 2):
+                    for b in range(n):
                         rest -= o[b, c]
                     o[zero[j], c] += rest
         feature = first_feature + j
         for c in range(n_classes):
-            if rays:
-                mass = 0.0
-                for b in range(min(zero[j], m)):
-                    mass += h[b, c]
-                    _offer(c, abs(mass), mass, feature, b, BELOW, values, scores, places)
-                mass = 0.0
-                for b in range(m - 1, zero[j] - 1, -1):
-                    mass += h[b + 1, c]
-                    _offer(c, abs(mass), mass, feature, b, ABOVE, values, scores, places)
-                continue
             for kind in range(2 if missing[j] else 1):
-                below = h[m + 1, c] if kind == MISSING_BELOW else 0.0
-                own_below = o[m + 1, c] if gini and kind == MISSING_BELOW else 0.0
+                below = h[n - 1, c] if kind == MISSING_BELOW else 0.0
+                own_below = o[n - 1, c] if gini and kind == MISSING_BELOW else 0.0
                 before, last, last_score = -1.0, -1.0, 0.0
                 # With missing values the cut above all edges separates them from the rest.
-                stop = m + 1 if kind == MISSING_ABOVE and missing[j] else m
+                stop = n - 2 if kind == MISSING_BELOW else n - 1
                 for b in range(stop):
                     below += h[b, c]
                     score = totals[c] - 2.0 * below
@@ -216,6 +209,48 @@ def find_cuts(
                     before, last, last_score = last, value, score
                 if stop and last >= before:
                     _offer(c, last, last_score, feature, stop - 1, kind, values, scores, places)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _offer_masses(masses, feature, cut, kind, worst, values, scores, places):
+    """Offer one ray to every class; `worst` has the value each must exceed."""
+    hit = False
+    for c in range(worst.shape[0]):
+        hit |= abs(masses[c]) > worst[c]
+    if hit:
+        for c in range(worst.shape[0]):
+            if abs(masses[c]) > worst[c]:
+                _offer(c, abs(masses[c]), masses[c], feature, cut, kind, values, scores, places)
+                worst[c] = values[c, values.shape[1] - 1]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def find_rays(columns, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places):
+    """Offer all rays of some columns; the samples without an entry have no part in them.
+
+    Parameters
+    ----------
+    columns, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places
+        See `find_cuts`.
+    """
+    width = hist.shape[1]
+    masses = np.empty(width)
+    worst = values[:, values.shape[1] - 1].copy()
+    for p in range(columns.shape[0]):
+        j = columns[p]
+        n = n_bins[j]
+        h = hist[firsts[p] : firsts[p] + n]
+        last = n - 2 if missing[j] else n - 1
+        masses[:] = 0.0
+        for b in range(min(zero[j], last)):
+            for c in range(width):
+                masses[c] += h[b, c]
+            _offer_masses(masses, first_feature + j, b, BELOW, worst, values, scores, places)
+        masses[:] = 0.0
+        for b in range(last, zero[j], -1):
+            for c in range(width):
+                masses[c] += h[b, c]
+            _offer_masses(masses, first_feature + j, b - 1, ABOVE, worst, values, scores, places)
 
 
 @njit(cache=True, nogil=True, fastmath=False)

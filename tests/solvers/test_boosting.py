@@ -1,5 +1,6 @@
 """MultiBoost^cw against reference values, L-BFGS-B, brute force, and itself cut into other blocks."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -116,8 +117,12 @@ def test_master_reaches_the_reference_values_on_digits(C, value):
     both = np.array([s * h for h in columns for s in (1, -1)]).T
     point, master = optimum([both] * 10, y, C)
     assert point.objective == pytest.approx(value, abs=1e-9)
-    # The bound at the optimum of a family that is the pool itself: nothing violates by more than rounding.
-    assert point.lower_bound(1.0 + 1e-11) == pytest.approx(value, abs=1e-7)
+    # The family is the pool itself, so that its largest score bounds the optimum.
+    rows = np.arange(len(y))
+    sigma = master.r * max((both.T @ master.u[:, c]).max() for c in range(10))
+    assert sigma == pytest.approx(1.0, abs=1e-6)
+    assert value - 1e-3 < point.lower_bound(sigma) <= value + 1e-9
+    assert master.u[rows, y].sum() == pytest.approx(-(master.u.sum() - master.u[rows, y].sum()))
     assert all((own.weights >= 0).all() for own in master.classes)
 
 
@@ -363,6 +368,16 @@ def test_shallow_data_is_certified_at_once():
     assert perfect.objective == pytest.approx(np.log(10.0) + 1, rel=1e-3)
 
 
+class Elsewhere:
+    """Workers in other processes get copies of what is shared."""
+
+    n_workers = 1
+
+    def map(self, fn, parts, *shared):
+        for part in parts:
+            yield part, fn(part, *copy.deepcopy(shared))
+
+
 def test_what_cannot_work_is_refused():
     X, y = random_problem(7)
     dataset = Dataset.from_arrays(X, y)
@@ -376,5 +391,7 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)
+    with pytest.raises(BigmcError, match="runs on threads of one process"):
+        solve(dataset, C=1.0, memory_limit=LIMIT, engine=Elsewhere())
     with pytest.raises(MemoryLimitError, match="training the boosted learner needs"):
         solve(dataset, C=1.0, memory_limit=10**6)

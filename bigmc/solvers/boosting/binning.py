@@ -30,6 +30,12 @@ class Bins:
         Number of edges, and the code of 0.
     missing, has_zeros : bool arrays of shape (n_columns,)
         Whether there are NaN, and samples without an entry.
+    n_bins : int64 array of shape (n_columns,)
+        Codes of each column, missing values included.
+    columns : int64 array of shape (n_cut,)
+        Columns with something to cut.
+    parts : list of (lo, hi)
+        Ranges of `columns` of about equal work.
     """
 
     starts: NDArray[np.int64]
@@ -38,6 +44,9 @@ class Bins:
     zero: NDArray[np.int64]
     missing: NDArray[np.bool_]
     has_zeros: NDArray[np.bool_]
+    n_bins: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    parts: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,6 @@ class CodedBlock:
     def nbytes(self) -> int:
         """Bytes of indices and codes."""
         return self.indptr.nbytes + self.rows.nbytes + self.codes.nbytes
-
-    def parts(self) -> list[tuple[int, int]]:
-        """Cut the columns into parts of about equal work."""
-        work = (self.indptr[:, 1:] - self.indptr[:, :-1]).sum(axis=0) + self.bins.n_edges + 1
-        return equal_parts(work, _PARTS)
 
 
 class BinnedSource:
@@ -170,11 +174,16 @@ class BinnedSource:
         pack_edges(room, n_edges, found, starts, edges)
         zero = np.empty(n_columns, np.int64)
         zero_codes(starts, edges, zero)
-        return Bins(starts, edges, n_edges, zero, missing, entries < n_samples)
+        n_bins = n_edges + 1 + missing
+        columns = np.flatnonzero(n_bins > 1)
+        cut = equal_parts(entries[columns] + n_bins[columns], _PARTS)
+        return Bins(starts, edges, n_edges, zero, missing, entries < n_samples, n_bins, columns, cut)
 
 
 def equal_parts(work: NDArray[np.int64], n_parts: int) -> list[tuple[int, int]]:
     """Cut columns into at most so many ranges of about equal work."""
+    if not len(work):
+        return []
     total = np.cumsum(work)
     cuts = np.searchsorted(total, np.linspace(0, total[-1], n_parts + 1)[1:-1])
     edges = np.unique([0, *cuts.tolist(), len(work)])

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting_cuts import LANES
-from bigmc.kernels.boosting_descent import add_ray, fold, gather, weigh
+from bigmc.kernels.boosting_duals import add_ray, fold, gather, weigh
 from bigmc.solvers.boosting.responses import Responses
 
 #: Rows whose scores are worked out together; whole words.
-_TILE_ROWS = 8192
+TILE_ROWS = 8192
 #: Rounds of the descent between two joint steps; the longest of those and how many lengths are tried.
 _JOINT_EVERY = 5
 _LONGEST = 1e3
@@ -169,7 +169,7 @@ class Master:
 
     def _tiles(self) -> list[tuple[int, int]]:
         n = len(self.labels)
-        return [(first, min(first + _TILE_ROWS, n)) for first in range(0, n, _TILE_ROWS)]
+        return [(first, min(first + TILE_ROWS, n)) for first in range(0, n, TILE_ROWS)]
 
     def rebuild(self, engine: Engine) -> Point:
         """Make u of the weights, and add up what the bounds need, all in float64."""

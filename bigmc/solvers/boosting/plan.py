@@ -10,6 +10,7 @@ import numpy as np
 from bigmc.budget import MemoryLimitError, Plan, format_bytes
 from bigmc.kernels.boosting_bins import MAX_EDGES
 from bigmc.kernels.boosting_cuts import LANES
+from bigmc.solvers.boosting.master import TILE_ROWS
 from bigmc.store.dataset import Dataset
 
 #: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.
@@ -19,10 +20,12 @@ _SMALL_WEIGHTS = 4 << 20
 _LARGEST_BLOCK = 64 << 20
 #: Most columns of a block: what is kept of each while it is worked on is small beside the block.
 _BLOCK_COLUMNS = 1 << 16
-#: Histograms, tiles of scores and stacks of a worker.
-_WORKER = 6 << 20
-#: Tables of the learners found, and what Python keeps.
-_WORKSPACE = 8 << 20
+#: Rays of a class that a pass brings, for an estimate of their length.
+_SEVERAL = 20
+#: Histograms and stack of a worker.
+_WORKER = 3 << 20
+#: Compiled kernels, chunks being decoded, tables of the learners found.
+_WORKSPACE = 18 << 20
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class BoostingPlan:
             If there is no room for one.
         """
         each = self.learner_bytes * n_classes
-        room = self.memory.free - 2 * in_use  # arrays of answers grow by copying
+        room = self.memory.free - in_use
         if room < each:
-            free, enough = self.memory.free, self.memory.total + 4 * in_use + 4 * each
+            free, enough = self.memory.free, self.memory.total + 2 * in_use + 4 * each
             raise MemoryLimitError(
                 f"the answers of the learners with weight take {format_bytes(in_use)}, and one more for "
                 f"every class {format_bytes(each)}, where the memory limit leaves {format_bytes(free)}",
@@ -107,20 +110,26 @@ def plan_memory(
     double = tol < _SINGLE_PRECISION_TOL or n * width * 8 <= _SMALL_WEIGHTS
     dtype = np.dtype(np.float64 if double else np.float32)
     entry = 2 + dataset.dtype.itemsize
-    edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 34 * n_features
+    edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features
     items = [
         ("labels and weights", 12 * n),
         ("dual weights", n * (width + 2) * dtype.itemsize),
         ("classes as bits", n_classes * n // 8),
         ("entries per feature", 8 * n_features),
         ("edges of the bins", edges),
-        ("workers", n_workers * (_WORKER + 8 * n_classes * 8192 + (n if depth > 1 else 0))),
+        ("workers", n_workers * (_WORKER + 16 * n_classes * TILE_ROWS + (n if depth > 1 else 0))),
         ("workspace", _WORKSPACE),
     ]
     if depth > 1:
         items.append(("dual weights by class", n * n_classes * dtype.itemsize))
     longest = int(column_nnz.max(initial=0))
-    answer = 8 * longest if rays else n // 8 + 64
+    if rays:
+        # A pass brings different columns: as many as are in a pool, the longest ones at worst.
+        several = min(n_features, n_classes * _SEVERAL)
+        answer = 4 * int(np.partition(column_nnz, -several)[-several:].mean()) + 64
+        items.append(("the constant learner", 8 * n))
+    else:
+        answer = n // 8 + 64
     # A tree is kept as the node of every sample, twice, while it grows.
     learner = 2 * answer + (3 * n if depth > 1 else 0)
     columns = min(n_features, _BLOCK_COLUMNS)
@@ -132,7 +141,7 @@ def plan_memory(
         return BoostingPlan(in_memory, dtype, True, ranges, learner)
     smallest = _smallest(dataset, longest, entry)
     if block_bytes is None:
-        block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 8)
+        block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 5)
     block_bytes = max(block_bytes, smallest)
     blocks = 2 * block_bytes + block_bytes // entry + 64 * columns
     plan = Plan.of(limit, [*items, ("two blocks", blocks)])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.budget import MemoryLimitError
 from bigmc.kernels.boosting_descent import (
     WORD,
     add_bit_learners,
@@ -23,6 +24,10 @@ from bigmc.solvers.boosting.binning import CodedBlock
 
 Range = tuple[int, int]
 
+#: Bytes of answers, and their number, where nothing else is said.
+_ROOM = 1 << 28
+_SLOTS = 1 << 20
+
 
 class Responses(ABC):
     """Answers of learners; each has a key, and a slot that is freed when no learner needs it.
@@ -31,6 +36,8 @@ class Responses(ABC):
     ----------
     labels : int32 array of shape (n_samples,)
     n_classes : int
+    room : int, optional
+        Bytes the answers may take; the system gives memory only for what is written.
 
     Attributes
     ----------
@@ -38,7 +45,7 @@ class Responses(ABC):
         Samples rounded up to whole words: the length of t.
     """
 
-    def __init__(self, labels: NDArray[np.int32], n_classes: int) -> None:
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
         self.labels = labels
         self.n_samples = len(labels)
         self.n_words = -(-self.n_samples // WORD)
@@ -50,7 +57,7 @@ class Responses(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of the answers in use."""
+        """Bytes of the answers in use, without room to spare."""
 
     def find(self, key: bytes) -> int | None:
         """Return the slot of a key, if it has one."""
@@ -79,6 +86,13 @@ class Responses(ABC):
                 del self._slots[key]
                 self._free.append(slot)
         self._free.sort(reverse=True)
+
+    def _check_room(self, fits: bool) -> None:
+        if not fits:
+            raise MemoryLimitError(
+                "the answers of the learners do not fit into the memory limit",
+                "raise it, or give a smaller C",
+            )
 
     @abstractmethod
     def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
@@ -127,9 +141,10 @@ class Responses(ABC):
 class BitResponses(Responses):
     """One bit per sample: set for +1, clear for -1."""
 
-    def __init__(self, labels: NDArray[np.int32], n_classes: int) -> None:
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
         super().__init__(labels, n_classes)
-        self._words = np.empty((0, self.n_words), np.uint64)
+        n_slots = min(_SLOTS, room // (8 * self.n_words))
+        self._words = np.empty((n_slots, self.n_words), np.uint64)
         self._codes = np.empty(self.n_samples, np.uint8)
         self._own = np.empty((n_classes, self.n_words), np.uint64)
         leaf = np.zeros(256, np.int8)
@@ -139,14 +154,11 @@ class BitResponses(Responses):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the answers in use."""
+        """Bytes of the answers in use, without room to spare."""
         return 8 * self.n_words * len(self._slots)
 
     def _store(self, slot: int, answer: NDArray[Any]) -> None:
-        if slot >= len(self._words):
-            grown = np.empty((max(64, 2 * len(self._words)), self.n_words), np.uint64)
-            grown[: len(self._words)] = self._words
-            self._words = grown
+        self._check_room(slot < len(self._words))
         self._words[slot] = answer
 
     def everywhere(self) -> NDArray[Any]:
@@ -211,15 +223,15 @@ class BitResponses(Responses):
 class RowResponses(Responses):
     """The samples where a learner is 1, in order; elsewhere it abstains."""
 
-    def __init__(self, labels: NDArray[np.int32], n_classes: int) -> None:
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
         super().__init__(labels, n_classes)
-        self._rows = np.empty(0, np.int32)
+        self._rows = np.empty(room // 4, np.int32)
         self._end = 0
-        self._starts = np.zeros((0, 2), np.int64)
+        self._starts = np.zeros((_SLOTS, 2), np.int64)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the answers in use."""
+        """Bytes of the answers in use, without room to spare."""
         used = self._starts[list(self._slots.values())]
         return int(4 * (used[:, 1] - used[:, 0]).sum()) + 16 * len(used)
 
@@ -235,15 +247,8 @@ class RowResponses(Responses):
             self._end += stop - start
 
     def _store(self, slot: int, answer: NDArray[Any]) -> None:
-        if slot >= len(self._starts):
-            grown = np.zeros((max(64, 2 * len(self._starts)), 2), np.int64)
-            grown[: len(self._starts)] = self._starts
-            self._starts = grown
         stop = self._end + len(answer)
-        if stop > len(self._rows):
-            longer = np.empty(max(stop, 3 * len(self._rows) // 2), np.int32)
-            longer[: self._end] = self._rows[: self._end]
-            self._rows = longer
+        self._check_room(slot < _SLOTS and stop <= len(self._rows))
         self._rows[self._end : stop] = answer
         self._starts[slot] = self._end, stop
         self._end = stop

@@ -17,6 +17,7 @@ from bigmc.kernels.boosting_cuts import (
     add_histograms,
     column_sums,
     find_cuts,
+    find_rays,
     merge_best,
 )
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
@@ -135,35 +136,43 @@ def scan_cuts(
         See `sums_of`.
     shape : (n_classes, n_best)
     engine : Engine
-    rays, gini : bool
+    rays : bool
+        Rays instead of stumps.
+    gini : bool
         See `bigmc.kernels.boosting_cuts.find_cuts`.
     """
     bins = block.bins
-    room = bins.n_edges + 2
     most = max(1, _HISTOGRAM // u.shape[1])
 
     def work(part: tuple[int, int]) -> Best:
         best = Best.none(*shape)
         lo, stop = part
-        ends = np.cumsum(room[lo:stop])
+        ends = np.cumsum(bins.n_bins[bins.columns[lo:stop]])
+        done = 0
         while lo < stop:
-            done = ends[lo - part[0]] - room[lo]
             hi = max(lo + 1, part[0] + int(np.searchsorted(ends, done + most, side="right")))
-            firsts = ends[lo - part[0] : hi - part[0]] - room[lo:hi] - done
-            hist = np.zeros((int(room[lo:hi].sum()), u.shape[1]))
+            columns = bins.columns[lo:hi]
+            here = ends[lo - part[0] : hi - part[0]]
+            firsts = here - bins.n_bins[columns] - done
+            hist = np.zeros((int(here[-1]) - done, u.shape[1]))
             own = np.zeros_like(hist) if gini else hist[:0]
             add_histograms(
-                lo, hi, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
+                columns, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
             )
-            find_cuts(
-                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0],
-                totals[1], shape[0], rays, gini, hist, own, best.values, best.scores, best.places,
-            )  # fmt: skip
+            kept = best.values, best.scores, best.places
+            if rays:
+                find_rays(columns, block.lo, bins.n_bins, bins.zero, bins.missing, firsts, hist, *kept)
+            else:
+                find_cuts(
+                    columns, block.lo, bins.n_bins, bins.zero, bins.missing, bins.has_zeros, firsts,
+                    totals[0], totals[1], shape[0], gini, hist, own, *kept,
+                )  # fmt: skip
+            done = int(here[-1])
             lo = hi
         return best
 
     best = Best.none(*shape)
-    for _, found in engine.map(work, block.parts()):
+    for _, found in engine.map(work, bins.parts):
         best.merge(found)
     return best
 

@@ -207,9 +207,7 @@ class TreeSearch:
                 found = start.copy()
                 codes = np.empty(nodes.shape[1], np.uint8)
                 hist = np.empty((n_nodes, 256, 2))
-                for j in range(*part):
-                    if block.bins.n_edges[j] == 0 and not block.bins.missing[j]:
-                        continue
+                for j in block.bins.columns[slice(*part)].tolist():
                     _spread(block, j, codes)
                     split_nodes(
                         block.lo + j, codes, block.bins.n_edges[j], block.bins.missing[j], classes, nodes,
@@ -217,7 +215,7 @@ class TreeSearch:
                     )  # fmt: skip
                 return found
 
-            for _, found in self._engine.map(work, block.parts()):
+            for _, found in self._engine.map(work, block.bins.parts):
                 best.merge(found)
             _route(block, best.cuts, nodes, above, spread)
         for tree in range(len(classes)):
