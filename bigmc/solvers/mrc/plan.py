@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bigmc.budget import Plan
 
-#: Compiled kernels, the linear programming library, stacks of threads, chunks being decoded.
-_FIXED = 16 << 20
+#: Compiled kernels and what runs them, the linear programming library, stacks of threads: measured.
+_FIXED = 52 << 20
 #: Arrays of the shape of μ: expectations, steps, sums, anchors, products and the best one.
 _COEF_ARRAYS = 20
 #: Arrays of a row of p: steps, sums, anchors, scores and temporaries.
@@ -15,7 +15,7 @@ _DUAL_ARRAYS = 14
 #: Bytes of a worker's decoded columns.
 _LEAST_ROOM, _MOST_ROOM = 1 << 20, 64 << 20
 #: Rows that any problem may start with.
-_FEW_ROWS = 1000
+_FEW_ROWS = 300
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def plan_memory(
     MemoryLimitError
         If the limit cannot work, with every item and the limit that would.
     """
-    room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // (8 * n_workers)))
+    room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // (16 * n_workers)))
     # A row in double and in single precision, its transpose not being copied, and while rows are added.
     row_bytes = 20 * n_psi if dense else int(44 * (row_entries + 1))
     row_bytes += 8 * _DUAL_ARRAYS * n_classes
@@ -90,6 +90,6 @@ def plan_memory(
         ("fewest rows of the working set", few * row_bytes),
     ]
     memory = Plan.of(limit, items).check("training")
-    program_bytes = memory.free // 2
-    max_rows = min(n_samples, few + memory.free // 2 // row_bytes) + n_classes
+    program_bytes = memory.free // 4
+    max_rows = min(n_samples, few + (memory.free - program_bytes) // row_bytes) + n_classes
     return MinimaxPlan(memory, room, room, max_rows, program_bytes)
