@@ -72,7 +72,7 @@ def main() -> None:
             lines = (COMMON + body + REPORT).splitlines()
             script.write_text("if __name__ == '__main__':\n" + "\n".join("    " + line for line in lines))
             command = [sys.executable, str(script), target, str(options.rows), options.memory, option]
-            found = subprocess.run(command, check=True, capture_output=True, text=True)
+            found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             print(json.dumps(json.loads(found.stdout.splitlines()[-1])), flush=True)
 
 

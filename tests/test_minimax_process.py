@@ -16,7 +16,7 @@ from bigmc.engine import ThreadEngine
 
 MEASURE = """
 import json, sys
-import bigmc.api, bigmc.estimators
+import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.evaluation, bigmc.prediction, bigmc.cli
 from bigmc import budget
 from bigmc.engine import ThreadEngine
 bare = budget.current_memory()

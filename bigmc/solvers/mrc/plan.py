@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bigmc.budget import Plan
 
-#: Compiled kernels and what runs them, the linear programming library, stacks of threads: measured.
-_FIXED = 52 << 20
+#: Compiled kernels, the linear programming library, stacks of threads, chunks being decoded: measured.
+_FIXED = 26 << 20
 #: Arrays of the shape of μ: expectations, steps, sums, anchors, products and the best one.
 _COEF_ARRAYS = 20
 #: Arrays of a row of p: steps, sums, anchors, scores and temporaries.
