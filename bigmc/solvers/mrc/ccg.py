@@ -161,17 +161,17 @@ def solve_minimax(
     classes, labels = np.unique(codes, return_inverse=True)
     if len(classes) < 2:
         raise DataError("training needs at least 2 classes", "check the labels")
-    shard_rows = max(shard.n_rows for shard in dataset.shards)
-
-    def plan_for(n_psi: int) -> MinimaxPlan:
-        return plan_memory(
-            n_samples=dataset.n_samples, n_psi=n_psi, n_classes=len(classes),
-            row_entries=dataset.nnz / dataset.n_samples, dense=is_dense(dataset), shard_rows=shard_rows,
-            n_workers=engine.n_workers, limit=memory_limit,
-        )  # fmt: skip
-
-    n_used = int(np.count_nonzero(dataset.column_nnz()))
-    plan = plan_for(n_used + int(fit_intercept))
+    column_nnz = dataset.column_nnz()
+    offsets = 16 * dataset.n_shards  # of one column: where it begins and ends in each shard
+    plan = plan_memory(
+        n_samples=dataset.n_samples, n_psi=int(np.count_nonzero(column_nnz)) + int(fit_intercept),
+        n_classes=len(classes), row_entries=dataset.nnz / dataset.n_samples, dense=is_dense(dataset),
+        shard_rows=max(shard.n_rows for shard in dataset.shards),
+        column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
+        limit=memory_limit,
+    )  # fmt: skip
+    if isinstance(engine, ThreadEngine) and plan.n_workers < engine.n_workers:
+        engine = ThreadEngine(plan.n_workers)
     expected = expectations(dataset, labels.astype(np.int32), len(classes), fit_intercept, plan.block_bytes)
     run = {
         "lambda0": lambda0, "fit_intercept": fit_intercept, "eps1": eps1, "eps2": eps2, "n_max": n_max,
