@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, train
-    from bigmc.estimators import MinimaxRiskClassifier, SparseClassifier
+    from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, sparse_path, train
+    from bigmc.estimators import MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MinimaxRiskClassifier",
+    "MultiBoostClassifier",
     "SparseClassifier",
     "evaluate",
     "ingest",
@@ -23,6 +24,7 @@ __all__ = [
     "load_model",
     "open_dataset",
     "predict",
+    "sparse_path",
     "train",
 ]
 

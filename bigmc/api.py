@@ -173,6 +173,7 @@ def train(
     to: str | Path,
     *,
     split: str = "train",
+    warm_start: str | Path | None = None,
     memory_limit: Size = None,
     engine: Engine | None = None,
     progress: ProgressCallback = silent,
@@ -193,6 +194,8 @@ def train(
         Model to make; ``TO.wip/`` holds the checkpoint meanwhile.
     split : str, default="train"
         Split to train on.
+    warm_start : path, optional
+        Saved model to start from, such as that of yesterday's data.
     memory_limit, engine, progress
         As for :func:`ingest`.
     **options
@@ -216,6 +219,69 @@ def train(
         _open(dataset),
         Path(to),
         split=split,
+        limit=budget.resolve_limit(memory_limit),
+        engine=engine or ThreadEngine(),
+        progress=progress,
+        options=options,
+        start=None if warm_start is None else Path(warm_start),
+    )
+
+
+def sparse_path(
+    dataset: str | Path | Dataset,
+    to: str | Path,
+    *,
+    n_alphas: int = 10,
+    alpha_ratio: float = 1e-2,
+    alphas: Sequence[float] | None = None,
+    split: str = "train",
+    validation: str = "test",
+    memory_limit: Size = None,
+    engine: Engine | None = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train the sparse learner along falling penalties, each model the start of the next, and choose one.
+
+    Killed at any moment, the same call continues; after success it does nothing.
+
+    Parameters
+    ----------
+    dataset : path or Dataset
+        Data on disk.
+    to : path
+        Folder for the models, ``path.json`` with the table, ``path.png`` with the plot where matplotlib is
+        installed, and ``best.model``.
+    n_alphas : int, default=10
+        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight.
+    alpha_ratio : float, default=0.01
+        The smallest penalty relative to the largest.
+    alphas : sequence of float, optional
+        The penalties themselves, instead.
+    split, validation : str
+        Splits to train on and to choose by.
+    memory_limit, engine, progress
+        As for :func:`ingest`.
+    **options
+        Parameters of the estimator other than ``alpha``.
+
+    Returns
+    -------
+    dict
+        ``table``: for each penalty ``alpha``, ``n_nonzero_features``, ``objective``, ``gap``, ``accuracy``,
+        ``macro_f1``, ``seconds``, ``n_passes`` and ``model``; ``best``: the row with the highest accuracy on
+        the validation split, of equals the one with the fewest features; ``best_model``: its file.
+    """
+    from bigmc import selection
+
+    return selection.sparse_path(
+        _open(dataset),
+        Path(to),
+        n_alphas=n_alphas,
+        alpha_ratio=alpha_ratio,
+        alphas=alphas,
+        split=split,
+        validation=validation,
         limit=budget.resolve_limit(memory_limit),
         engine=engine or ThreadEngine(),
         progress=progress,

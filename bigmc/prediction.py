@@ -34,6 +34,7 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 16 << 20
 """Bounds on the source bytes of a part."""
 
 Predicted = tuple[pa.Table, list[Reject]]
+Scored = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]  # ids, codes, scores if wanted
 
 
 class Predictor:
@@ -141,11 +142,13 @@ class Predictor:
     def _predict_shard(self, shard: int, dataset: Dataset) -> Predicted:
         ids = dataset.shards[shard].table(["row_id"]).column("row_id").to_numpy()
         if self._scores:
-            return self._table(ids, self._model.shard_scores(dataset, shard, self._room)), []
-        return self._labels(ids, self._model.shard_codes(dataset, shard, self._room)), []
+            scores = self._model.shard_scores(dataset, shard, self._room)
+            return self._table(ids, np.argmax(scores, axis=1), scores), []
+        return self._table(ids, self._model.shard_codes(dataset, shard, self._room), self._no_scores), []
 
     def _predict_part(self, part: Part, sources: list[Source], on_bad_row: OnBadRow) -> Predicted:
-        tables: list[pa.Table] = []
+        # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
+        done: list[Scored] = [(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)]
         rejects: list[Reject] = []
         columns, size = self._spec.columns or None, self._batch_bytes
         for batch in read(part, columns, sources=sources, batch_bytes=size, on_bad_row=on_bad_row):
@@ -153,43 +156,47 @@ class Predictor:
             good, found = set_aside(batch, bad, part, on_bad_row)
             rejects += [*batch.rejects, *found]
             if good.n_rows:
-                tables += self._predict_rows(good.row, self._rows(good))
-        return pa.concat_tables(tables) if tables else self._empty(), rejects
+                done += self._predict_rows(good.row, self._rows(good))
+        ids, codes, scores = zip(*done, strict=True)
+        return self._table(np.concatenate(ids), np.concatenate(codes), np.concatenate(scores)), rejects
 
-    def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[pa.Table]:
+    def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
         """Predict some rows at a time, so that scores of many classes fit as well."""
         step = max(1, self._room // 8 // (8 * self._model.n_classes))
         for lo in range(0, len(ids), step):
             indptr = rows.indptr[lo : lo + step + 1]
             here = slice(int(indptr[0]), int(indptr[-1]))
             some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
-            yield self._table(ids[lo : lo + step], self._model.scores(some))
+            scores = self._model.scores(some)
+            codes = np.argmax(scores, axis=1)
+            yield ids[lo : lo + step], codes, scores if self._scores else self._no_scores
 
     def _rows(self, batch: Batch) -> Rows:
         if batch.matrix is not None:
             return _as_rows(self._spec.mapped(batch.matrix), self._model.n_features)
         return _as_rows(self._spec.transform(batch.table), self._model.n_features)
 
-    def _empty(self) -> pa.Table:
-        return self._table(np.empty(0, np.int64), np.empty((0, self._model.n_classes)))
+    @property
+    def _no_scores(self) -> NDArray[np.float64]:
+        return np.empty((0, self._model.n_classes))
 
-    def _labels(self, ids: NDArray[np.int64], codes: NDArray[Any]) -> pa.Table:
-        known = pa.array(self._model.classes.tolist())
-        return pa.table({"row_id": pa.array(ids, pa.int64()), "predicted_label": known.take(pa.array(codes))})
-
-    def _table(self, ids: NDArray[np.int64], scores: NDArray[Any]) -> pa.Table:
-        table = self._labels(ids, np.argmax(scores, axis=1))
+    def _table(self, ids: NDArray[np.int64], codes: NDArray[Any], scores: NDArray[np.float64]) -> pa.Table:
+        labels = self._model.classes.tolist()
+        table = {
+            "row_id": pa.array(ids, pa.int64()),
+            "predicted_label": pa.array(labels).take(pa.array(codes)),
+        }
         if self._scores:
-            for c, label in enumerate(self._model.classes.tolist()):
-                table = table.append_column(f"score_{label}", pa.array(scores[:, c]))
-        return table
+            table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
+        return pa.table(table)
 
     def _write(self, results: Iterable[Predicted], n_rows: int) -> dict[str, int]:
         n_rejects = done = 0
         aside = self._to.with_name(self._to.name + ".rejects.parquet")
+        empty = self._table(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)
         with ExitStack() as files:
             file = files.enter_context(replacing(self._to))
-            writer = files.enter_context(pq.ParquetWriter(file, self._empty().schema))
+            writer = files.enter_context(pq.ParquetWriter(file, empty.schema))
             rejects: pq.ParquetWriter | None = None
             for table, found in results:
                 writer.write_table(table)

@@ -139,6 +139,18 @@ def show_features(result: Mapping[str, Any]) -> None:
             print(f"  {feature['weight'] * first['sign']:+9.4f}  {first['name']}{count}{also}")
 
 
+def show_path(result: Mapping[str, Any]) -> None:
+    """Write the table of a regularisation path, the chosen model marked."""
+    print(f"  {'alpha':>10}  {'features':>9}  {'accuracy':>8}  {'macro F1':>8}  {'gap':>8}  {'passes':>6}")
+    for row in result["table"]:
+        mark = "*" if row["alpha"] == result["best"]["alpha"] else " "
+        print(
+            f"{mark} {row['alpha']:>10.3g}  {row['n_nonzero_features']:>9,}  {row['accuracy']:>8.4f}  "
+            f"{row['macro_f1']:>8.4f}  {row['gap']:>8.1e}  {row['n_passes']:>6.3g}"
+        )
+    print(f"the chosen model is {result['best_model']}")
+
+
 def _lines(value: Mapping[str, object], indent: int) -> list[str]:
     width = max((len(str(key)) for key in value), default=0)
     lines: list[str] = []

@@ -48,6 +48,7 @@ def train(
     engine: Engine,
     progress: ProgressCallback,
     options: Mapping[str, Any],
+    start: Path | None = None,
 ) -> dict[str, Any]:
     """Train, or go on training, or find the model there; see :func:`bigmc.api.train`."""
     started = time.monotonic()
@@ -56,7 +57,9 @@ def train(
     estimator = LEARNERS[learner](**options, memory_limit=limit, engine=engine)
     estimator.check_params()
     samples = data[split]
-    params = estimator.recorded_params() | {"learner": learner, "dataset": _identity(data), "split": split}
+    params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    if start is not None:
+        params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
     work = target.with_name(target.name + ".wip")
     if target.is_dir():
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
@@ -69,8 +72,9 @@ def train(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
-                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work
-                    )
+                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
+                        start=None if start is None else load_model(start),
+                    )  # fmt: skip
                 names = _names(data, estimator.model_.used_features, limit // 16)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)
@@ -90,7 +94,7 @@ def train(
     }
 
 
-def _identity(dataset: Dataset) -> str:
+def identity(dataset: Dataset) -> str:
     """Return a digest of a dataset on disk: of its manifest, which has a digest of every file."""
     if dataset.path is None:
         raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")

@@ -24,11 +24,13 @@ ALLOWED = {
     "ingestion": {"store", "engine", "kernels"},
     "prediction": {"ingestion", "store", "engine", "model"},
     "training": {"estimators", "ingestion", "model", "store", "engine"},
+    "selection": {"training", "evaluation", "estimators", "solvers", "model", "store", "engine"},
     "report": {"store", "model"},
     "api": {
         "estimators",
         "evaluation",
         "prediction",
+        "selection",
         "training",
         "ingestion",
         "report",

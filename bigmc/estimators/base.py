@@ -48,10 +48,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     kind : str
         The name of the learner, and of its models (class attribute).
+    warm_starts : bool
+        Training can start from a model.
     limits : tuple of str
         Parameters that stop training before ``tol`` is reached, for the message (class attribute).
-    takes_sparse : bool
-        Whether scipy sparse matrices are accepted (class attribute).
+    takes_sparse, takes_missing : bool
+        Whether scipy sparse matrices, and NaN as missing values, are accepted (class attributes).
     classes_ : array of shape (n_classes,)
     objective_ : float
     certificate_ : Certificate
@@ -71,6 +73,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]]
     takes_sparse: ClassVar[bool] = True
+    warm_starts: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
 
     tol: float
     random_state: int | np.random.RandomState | None
@@ -82,7 +86,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the model of labelled samples of at least two classes.
 
         It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
-        ``tol`` is for.
+        ``tol`` is for; infinite where there is no certificate.
         """
 
     def check_params(self) -> None:
@@ -101,6 +105,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
+
+    def _check_not_negative(self, *names: str) -> None:
+        """Refuse parameters of these names that are no finite numbers from 0 on."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
 
     def _check_count(self, *names: str) -> None:
         """Refuse parameters of these names that are no whole numbers of at least 1."""
@@ -146,6 +157,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: Checkpoint | None = None,
         progress: ProgressCallback = silent,
         scratch: Path | None = None,
+        start: Model | None = None,
     ) -> Self:
         """Train on a dataset, with what a long run needs beside `fit`.
 
@@ -159,8 +171,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Called with a `Progress` after every pass.
         scratch : Path, optional
             Folder for scores that do not fit into memory; by default the system's for temporary files.
+        start : Model, optional
+            A model of the same kind and features to start from.
         """
-        return self._train(dataset, None, None, checkpoint, progress, scratch)
+        return self._train(dataset, None, None, checkpoint, progress, scratch, start)
 
     def _train(
         self,
@@ -170,8 +184,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: Checkpoint | None,
         progress: ProgressCallback,
         scratch: Path | None,
+        start: Model | None,
     ) -> Self:
         self.check_params()
+        if start is not None:
+            self._check_start(start, dataset)
         labels = dataset.labels()
         if len(labels) == 0 or labels.min() < 0:
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
@@ -187,9 +204,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "params": self.recorded_params() | {"random_state": seed},
         }
         limit, engine = resolve_limit(self.memory_limit), self._workers()
-        model = self._solve(dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, record))
+        model = self._solve(
+            dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
+        )
         gap = model.certificate["gap"]
-        if not gap <= self.tol:
+        if math.isfinite(gap) and gap > self.tol:  # an infinite gap: nothing is certified
             limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
             warnings.warn(
                 f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
@@ -198,6 +217,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         return self._take(model)
+
+    def _check_start(self, start: Model, dataset: Dataset) -> None:
+        """Refuse a model that training cannot start from."""
+        if not self.warm_starts or start.kind != self.kind:
+            raise ModelError(
+                f"training {self.kind} cannot start from a model of kind {start.kind}",
+                "leave the warm start out" if not self.warm_starts else "give a model of the same learner",
+            )
+        start.check_features(dataset)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each sample: the first of the classes with the largest score.
@@ -271,6 +299,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.takes_sparse
+        tags.input_tags.allow_nan = self.takes_missing
         return tags
 
     def _take(self, model: Model) -> Self:
@@ -299,7 +328,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _dataset(self, X: Any, y: Any) -> Dataset:
         """Return the dataset that arrays make, after scikit-learn's checks."""
         if not is_lazy(X):
-            X, y = validate_data(self, X, y, accept_sparse=self._accept_sparse())
+            X, y = validate_data(self, X, y, **self._accepted())
             check_classification_targets(y)
             return Dataset.from_arrays(X, y, features=self._columns())
         labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
@@ -310,7 +339,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
         for chunk in row_chunks(X) if is_lazy(X) else [X]:
-            yield validate_data(self, chunk, accept_sparse=self._accept_sparse(), reset=first)
+            yield validate_data(self, chunk, **self._accepted(), reset=first)
             first = False
 
     def _columns(self) -> dict[str, Any]:
@@ -322,8 +351,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for rows in row_batches(chunk):
                 yield self.model_.scores(rows)
 
-    def _accept_sparse(self) -> str | bool:
-        return "csr" if self.takes_sparse else False
+    def _accepted(self) -> dict[str, Any]:
+        """Return what arrays may be like, for scikit-learn's checks."""
+        return {
+            "accept_sparse": "csr" if self.takes_sparse else False,
+            "ensure_all_finite": "allow-nan" if self.takes_missing else True,
+        }
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return the score of every class, shape (n_samples, n_classes)."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.model import Model
 from bigmc.progress import ProgressCallback
 from bigmc.solvers import Checkpoint
 
@@ -32,6 +33,8 @@ class Run:
         Folder for what does not fit into memory; by default the system's for temporary files.
     weights : float64 array of shape (n_samples,) or None
         Weight of every sample; None if all are 1.
+    start : Model or None
+        A model to start from.
     record : dict
         The fields of the model that do not depend on the learner: ``kind``, ``classes``, ``n_features``,
         ``weighting``, ``feature_spec`` and ``params``.
@@ -44,4 +47,5 @@ class Run:
     progress: ProgressCallback
     scratch: Path | None
     weights: NDArray[np.float64] | None
+    start: Model | None
     record: Mapping[str, Any]

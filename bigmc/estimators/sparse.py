@@ -12,26 +12,36 @@ from bigmc.errors import BigmcError
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.model import LinearModel
+from bigmc.model import LinearModel, Model
 from bigmc.objectives import objective
-from bigmc.solvers import solve
+from bigmc.solvers import Start, solve
 from bigmc.store.dataset import Dataset
 
 
 class SparseClassifier(LinearMixin, WeightedClassifier):
     """Multiclass linear classifier that selects features for all classes at once.
 
-    Minimises ``F(W) = (1/n) Σ_i Σ_{r≠y_i} max(1 - (s_{y_i} - s_r), 0)² + alpha Σ_j ‖W_j‖₂`` with
-    ``s = Wᵀx_i`` by block coordinate descent and proves how close it came (Blondel, Seki and Uehara,
-    "Block coordinate descent algorithms for large-scale sparse multiclass classification", Machine
-    Learning 93, 2013). With weights on the samples the mean of the losses is the weighted one.
+    Minimises ``F(W) = (1/n) Σ_i loss(Wᵀx_i, y_i) + alpha Σ_j penalty(W_j) + ridge/2 ‖W‖²`` by block
+    coordinate descent and proves how close it came (Blondel, Seki and Uehara, "Block coordinate descent
+    algorithms for large-scale sparse multiclass classification", Machine Learning 93, 2013). With weights
+    on the samples the mean of the losses is the weighted one.
 
     Parameters
     ----------
     alpha : float, default=1e-4
-        Strength of the penalty, above 0; larger means fewer features.
-    loss : {"squared_hinge"}, default="squared_hinge"
-    penalty : {"l1/l2"}, default="l1/l2"
+        Strength of the penalty; larger means fewer features. It may be 0 if `ridge` is not.
+    loss : {"squared_hinge", "multitask_squared_hinge", "log_loss"}, default="squared_hinge"
+        With scores ``s``: ``Σ_{r≠y} max(1 - s_y + s_r, 0)²``, every class against every other;
+        ``max(1 - s_y, 0)² + Σ_{r≠y} max(1 + s_r, 0)²``, every class against the rest;
+        ``log Σ_r exp(s_r - s_y)``, multinomial logistic regression.
+    penalty : {"l1/l2", "l1", "l1/linf", "sparse_group"}, default="l1/l2"
+        Of the weights ``W_j`` that a feature has for the classes: ``‖W_j‖₂`` keeps a feature for all
+        classes or none, ``‖W_j‖₁`` every weight for itself, ``‖W_j‖_∞`` is as the first with weights of
+        one size, ``l1_ratio ‖W_j‖₁ + (1 - l1_ratio) ‖W_j‖₂`` keeps few features, each for few classes.
+    l1_ratio : float or None, default=None
+        From 0 to 1, for the penalty ``"sparse_group"`` only; None is 0.5 there.
+    ridge : float, default=0.0
+        Strength of the squared norm of the weights, which shrinks them and removes none.
     fit_intercept : bool, default=False
         Add an unpenalised constant for every class.
     tol : float, default=1e-3
@@ -74,6 +84,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
 
     kind = "sparse"
     limits = ("max_passes",)
+    warm_starts = True
 
     def __init__(
         self,
@@ -81,6 +92,8 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         *,
         loss: str = "squared_hinge",
         penalty: str = "l1/l2",
+        l1_ratio: float | None = None,
+        ridge: float = 0.0,
         fit_intercept: bool = False,
         tol: float = 1e-3,
         max_passes: int = 100,
@@ -93,6 +106,8 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         self.alpha = alpha
         self.loss = loss
         self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_passes = max_passes
@@ -104,18 +119,25 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
 
     def check_params(self) -> None:
         """Refuse parameters that cannot be used; see `Classifier.check_params`."""
-        self._check_positive("alpha", "tol")
+        self._check_positive("tol")
+        self._check_not_negative("alpha", "ridge")
+        if not self.alpha + self.ridge > 0:
+            raise BigmcError(f"alpha is {self.alpha!r}", "give a finite number above 0, or 0 with a ridge")
         self._check_count("max_passes")
         if self.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {self.step!r}", 'use "line_search" or "constant"')
         super().check_params()
-        objective(self.loss, self.penalty)
+        if self.l1_ratio is not None:
+            self._check_not_negative("l1_ratio")
+        objective(self.loss, self.penalty, self.l1_ratio, float(self.ridge))
 
     def _solve(self, dataset: Dataset, run: Run) -> LinearModel:
         solution = solve(
             dataset,
             loss=self.loss,
             penalty=self.penalty,
+            l1_ratio=self.l1_ratio,
+            ridge=float(self.ridge),
             alpha=float(self.alpha),
             fit_intercept=bool(self.fit_intercept),
             tol=float(self.tol),
@@ -128,6 +150,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
             checkpoint=run.checkpoint,
             progress=run.progress,
             scratch=run.scratch,
+            start=None if run.start is None else _start(run.start, dataset),
         )
         bounds = solution.certificate
         return LinearModel(
@@ -149,3 +172,15 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
         tags.classifier_tags.poor_score = not self.fit_intercept
         return tags
+
+
+def _start(model: Model, dataset: Dataset) -> Start:
+    """Return the weights of a linear model for the classes of a dataset; those new to it have none."""
+    assert isinstance(model, LinearModel)
+    place = {label: c for c, label in enumerate(model.classes.tolist())}
+    known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]
+    here, there = np.array(known, np.int64).reshape(-1, 2).T
+    coef = np.zeros((len(model.features), dataset.n_classes))
+    intercept = np.zeros(dataset.n_classes)
+    coef[:, here], intercept[here] = model.coef[:, there], model.intercept[there]
+    return Start(model.features, coef, intercept)

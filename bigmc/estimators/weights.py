@@ -72,6 +72,7 @@ class WeightedClassifier(Classifier):
         checkpoint: Checkpoint | None = None,
         progress: ProgressCallback = silent,
         scratch: Path | None = None,
+        start: Model | None = None,
     ) -> Self:
         """Train on a dataset, with what a long run needs beside `fit`.
 
@@ -87,5 +88,7 @@ class WeightedClassifier(Classifier):
             Called with a `Progress` after every pass.
         scratch : Path, optional
             Folder for scores that do not fit into memory; by default the system's for temporary files.
+        start : Model, optional
+            A model of the same kind and features to start from.
         """
-        return self._train(dataset, sample_weight, self.class_weight, checkpoint, progress, scratch)
+        return self._train(dataset, sample_weight, self.class_weight, checkpoint, progress, scratch, start)

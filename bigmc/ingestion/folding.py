@@ -1,4 +1,4 @@
-"""Arrow strings before folding: tables, pieces, and the documents that only Python can lower-case."""
+"""Arrow strings before folding: what Python knows of Unicode, pieces, and the capital sigma."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels import hashing_fold as folding
+from bigmc.kernels import hashing_sigma as sigma
+from bigmc.kernels import hashing_words as wording
 
 Nulls = Literal["refuse", "empty"]
 
-# str.lower makes two code points of the first and looks around the second (final sigma).
+# The capital I with a dot, which becomes two code points, and the capital sigma, which has two lower cases.
 SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 
 PIECE_BYTES = 4 << 20  # text looked at in one go
+PLANE = 1 << 16  # code points folded in one go
 
 
 @functools.cache
@@ -35,25 +38,55 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
     Returns
     -------
     uint32 array of shape (0x110000,)
-        The folded code point in the low 21 bits, and whether that is a word character (``\w``) or white space
-        (``\s``) in the flags `bigmc.kernels.hashing_fold.IS_WORD` and ``IS_SPACE``. Of the two special code
-        points, which never reach the table when it lower-cases, only the flags are right.
+        The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
+        `bigmc.kernels.hashing_words.IS_WORD`) or white space (``\s``, ``hashing_fold.IS_SPACE``). If letters
+        are lower-cased also flags of the code point itself, those of `bigmc.kernels.hashing_sigma`; and
+        the capital I with a dot becomes ``i``, its dot is left to the kernels.
     """
     table = np.arange(0x110000, dtype=np.uint32)
-    surrogates = slice(0xD800, 0xE000)
-    plain = np.delete(table, np.r_[surrogates, list(SPECIAL_CODE_POINTS)])
-    if lowercase:
-        lowered = plain.astype("<u4").tobytes().decode("utf-32-le").lower()
-        table[plain] = np.frombuffer(lowered.encode("utf-32-le"), "<u4")
-    flags = np.zeros(len(table), np.uint32)
-    # Not by chr(): a million strings of one character would take 90 MB for a moment.
-    everything = np.arange(0x110000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    for pattern, flag in ((r"\w+", folding.IS_WORD), (r"\s+", folding.IS_SPACE)):
-        for run in re.finditer(pattern, everything):
-            flags[run.start() : run.end()] |= flag
-    table |= flags[table]
+    for start in range(0, len(table), PLANE):  # all at once would take 30 MB for a moment
+        _fold_plane(table[start : start + PLANE], lowercase)
     table.setflags(write=False)
     return table
+
+
+def _fold_plane(table: NDArray[np.uint32], lowercase: bool) -> None:
+    """Fold the code points in a plane of the table."""
+    points = table.copy()
+    if lowercase:
+        special = np.isin(points, SPECIAL_CODE_POINTS) | (points >= 0xD800) & (points < 0xE000)
+        table[~special] = _lowered(points[~special])
+        table[points == 0x130], table[points == 0x3A3] = 0x69, 0x3C3
+    flags = np.zeros(len(table), np.uint32)
+    folded = table.tobytes().decode("utf-32-le", "surrogatepass")
+    for pattern, flag in ((r"\w+", wording.IS_WORD), (r"\s+", folding.IS_SPACE)):
+        for run in re.finditer(pattern, folded):
+            flags[run.start() : run.end()] |= flag
+    table |= flags
+    if lowercase:
+        table[~special] |= _case_flags(points[~special])
+        table[special & (points < 0xD800)] |= sigma.IS_CASED
+
+
+def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return flags of code points that matter to a sigma beside them, asked of `str.lower`."""
+    # A sigma is final after A and before what has no case, looking through what is ignorable.
+    trial = np.empty((len(points), 4), np.uint32)
+    trial[:] = 0x41, 0x3A3, 0x20, 0x20
+    trial[:, 2] = points
+    sees_case = _lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3
+    trial[:, 3] = 0x41
+    sees_through = (_lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3) & ~sees_case
+    flags = np.zeros(len(points), np.uint32)
+    flags[sees_case] = sigma.IS_CASED
+    flags[sees_through] = sigma.IS_IGNORABLE
+    return flags
+
+
+def _lowered(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return what `str.lower` makes of the text of these code points, none of them two."""
+    lowered = points.astype("<u4").tobytes().decode("utf-32-le").lower().encode("utf-32-le")
+    return np.frombuffer(lowered, "<u4")
 
 
 def string_pieces(
@@ -117,19 +150,23 @@ def string_pieces(
         first += len(chunk)
 
 
-def lower_special(
-    piece: pa.Array, offsets: NDArray[np.int64], text: NDArray[np.uint8]
+def lower_sigmas(
+    offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets and bytes in which Python has lower-cased the documents that no table can.
-
-    The two arrays given are returned where there is none of them, which is the rule.
-    """
-    special = np.empty(len(piece), np.bool_)
-    if folding.special_rows(offsets, text, special) == 0:
+    """Offsets and bytes in which every capital sigma is lower-cased; those given if there is none."""
+    first, last = offsets[0], offsets[-1]
+    if not sigma.has_sigma(text[first:last]):
         return offsets, text
-    mask = pa.array(special)
-    piece = piece.cast(pa.large_string())
-    documents = [document.lower() for document in piece.filter(mask).to_pylist()]
-    piece = pc.replace_with_mask(piece, mask, pa.array(documents, pa.large_string()))
-    [(_, _, offsets, text)] = string_pieces(piece, piece_bytes=1 << 62)
+    offsets, text = offsets - first, text[first:last].copy()
+    sigma.lower_sigmas(offsets, text, table)
     return offsets, text
+
+
+def first_broken(offsets: NDArray[np.int64], text: NDArray[np.uint8], row: int) -> int:
+    """Return the first document from ``row`` on that is not UTF-8."""
+    while True:
+        try:
+            text[offsets[row] : offsets[row + 1]].tobytes().decode()
+        except UnicodeDecodeError:
+            return row
+        row += 1

@@ -13,7 +13,6 @@ Weinberger, Dasgupta, Langford, Smola, Attenberg: Feature hashing for large scal
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -23,7 +22,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.folding import Nulls, fold_table, lower_special, string_pieces
+from bigmc.ingestion.counting import RowBuilder
+from bigmc.ingestion.folding import Nulls, first_broken, fold_table, lower_sigmas, string_pieces
+from bigmc.ingestion.scratch import scratch
 from bigmc.kernels import hashing as kernel
 from bigmc.kernels import hashing_fold as folding
 from bigmc.kernels import hashing_words as wording
@@ -33,92 +34,6 @@ Analyzer = Literal["word", "char", "char_wb"]
 
 ANALYZERS: dict[str, int] = {"word": folding.WORD, "char": folding.CHAR, "char_wb": folding.CHAR_WB}
 MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
-
-PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
-FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
-FOLD_ROWS = 1 << 12  # documents folded in one go
-KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
-
-
-class Scratch(threading.local):
-    """Buffers of one thread, used again from call to call: fresh pages would cost as much as hashing.
-
-    Attributes
-    ----------
-    folded, bound, units : arrays
-        Folded documents, as `bigmc.kernels.hashing_fold` describes them.
-    hashes : uint32 array
-        Scratch, or the hash of every unit of the folded documents.
-    """
-
-    def __init__(self) -> None:
-        self.folded = np.empty(0, np.uint8)
-        self.bound = np.empty(0, np.uint32)
-        self.units = np.empty(FOLD_ROWS + 1, np.int64)
-        self.reach = np.empty(0, np.uint32)
-        self.parts = np.empty((5, kernel.TILE), np.uint32)
-        self.hashes = np.empty(kernel.TILE, np.uint32)
-        self.table = np.zeros(1 << 14, np.int64)  # all zero between calls of the kernel
-        self.indices = np.empty(PIECE_ENTRIES, np.int32)
-        self.values = np.empty(PIECE_ENTRIES, np.int32)
-        # Words: the documents with their marks, and what finding words in them needs.
-        self.begins = np.empty(FOLD_ROWS + 1, np.int64)
-        self.lowered = np.empty(0, np.uint8)
-        self.marks = np.empty(0, np.uint8)
-        self.bits = np.empty(0, np.uint64)
-        self.rank = np.empty(0, np.uint32)
-        self.starts = np.empty(0, np.uint32)
-        self.sizes = np.empty(0, np.uint32)
-        self.kept = np.empty(0, np.uint32)
-
-    def fit_document(self, n_bytes: int) -> None:
-        """Make room for a document of this size, its characters folded."""
-        size = max(n_bytes, FOLD_BYTES)
-        self.folded = _at_least(self.folded, size + size // 2 + 4 + kernel.PADDING)
-        self.bound = _at_least(self.bound, size + 4)
-        self.reach = _at_least(self.reach, size + 4)
-
-    def fit_words(self, n_bytes: int, join: bool) -> None:
-        """Make room for the words of a document of this size, and for joining them."""
-        size = (max(n_bytes, FOLD_BYTES) * 3 // 2 + 8 + folding.MARGIN) | 63
-        # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
-        size = max(size, len(self.lowered) - 1)
-        self.lowered = _at_least(self.lowered, size + 1)
-        self.marks = _at_least(self.marks, size + 1)
-        self.bits = _at_least(self.bits, size // 64 + 1)
-        self.rank = _at_least(self.rank, size // 64 + 1)
-        # Between two runs of word characters in a document is a byte at least.
-        n_runs = size // 3 + FOLD_ROWS + 2
-        self.starts = _at_least(self.starts, n_runs)
-        self.sizes = _at_least(self.sizes, n_runs)
-        self.kept = _at_least(self.kept, n_runs)
-        if join:
-            self.folded = _at_least(self.folded, size + FOLD_ROWS + 2 * kernel.PADDING)
-            self.bound = _at_least(self.bound, n_runs)
-        else:
-            self.hashes = _at_least(self.hashes, n_runs)
-
-    def widen_table(self) -> None:
-        """Make the counting table twice as large."""
-        self.table = np.zeros(2 * len(self.table), np.int64)
-
-    def widen_output(self) -> None:
-        """Make room for a row with more entries."""
-        self.indices = np.empty(2 * len(self.indices), np.int32)
-        self.values = np.empty(2 * len(self.values), np.int32)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held now."""
-        return sum(array.nbytes for array in vars(self).values())
-
-    def trim(self) -> None:
-        """Give back what only an unusually long document needed."""
-        if self.nbytes > KEEP_BYTES:
-            self.__init__()  # type: ignore[misc]
-
-
-scratch = Scratch()
 
 
 @dataclass(frozen=True)
@@ -206,7 +121,7 @@ class TextHasher:
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
             if self.lowercase:
-                offsets, text = lower_special(piece, offsets, text)
+                offsets, text = lower_sigmas(offsets, text, table)
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
@@ -217,10 +132,14 @@ class TextHasher:
             row = 0
             while row < len(piece):
                 if code == folding.WORD:
-                    n_rows, broken = folding.mark_rows(
-                        row, offsets, text, table, scratch.lowered, scratch.marks, scratch.begins
-                    )
-                    _find_words(n_rows, join)
+                    n_rows, status = _find_words(row, offsets, text, table, join)
+                    broken = status == wording.BROKEN
+                    if status == wording.CHANGED and n_rows == 0:
+                        # Rare letters of which the kernel could not write the lower case in their place.
+                        document = piece[row].as_py().lower().encode()
+                        scratch.fit_words(len(document), join)
+                        ends = np.array([0, len(document)])
+                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, join)
                 else:
                     n_rows, broken = folding.fold_rows(
                         row, offsets, text, table, code, scratch.folded[: -kernel.PADDING],
@@ -230,6 +149,7 @@ class TextHasher:
                     yield first + row, n_rows
                 row += n_rows
                 if broken:
+                    row = first_broken(offsets, text, row)
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
     def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
@@ -252,33 +172,43 @@ class TextHasher:
         DataError
             For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
         """
-        indptr = np.zeros(len(texts) + 1, np.int64)
-        indices: list[NDArray[np.int32]] = []
-        values: list[NDArray[Any]] = []
-        moved = 0  # entries no longer in the scratch buffers
-        for first, n_rows in self._fold(texts, nulls, join=self.ngrams[1] > 1):
-            row = 0
-            while row < n_rows:
-                status, row = kernel.hash_rows(
-                    row, n_rows, scratch.units, scratch.folded, scratch.bound,
-                    ANALYZERS[self.analyzer], *self.ngrams, self.hash_bits,
-                    scratch.reach, scratch.parts, scratch.hashes, scratch.table,
-                    moved, indptr[first : first + n_rows + 1], scratch.indices, scratch.values,
-                )  # fmt: skip
-                held = int(indptr[first + row]) - moved
-                if status == kernel.MORE_TABLE:
-                    scratch.widen_table()
-                elif status == kernel.MORE_OUTPUT:
-                    if held == 0:
-                        scratch.widen_output()
-                    moved += _move(scratch, held, indices, values)
-        moved += _move(scratch, int(indptr[-1]) - moved, indices, values)
+        rows = RowBuilder(len(texts), self.hash_bits)
+        single = self.analyzer == "word" and self.ngrams[1] == 1
+        for _, n_rows in self._fold(texts, nulls, join=not single):
+            if single:
+                rows.add(scratch.units[: n_rows + 1], scratch.hashes)
+            else:
+                self._add_ngrams(n_rows, rows)
+        result = rows.finish()
         scratch.trim()
-        return Rows(indptr, np.concatenate(indices), np.concatenate(values), self.n_features)
+        return result
+
+    def _add_ngrams(self, n_rows: int, rows: RowBuilder) -> None:
+        """Hash and count the n-grams of the folded documents."""
+        place = np.zeros(3, np.int64)
+        while place[0] < n_rows:
+            row, inside = place[0], place[1] > 0
+            n_hashes = kernel.hash_ngrams(
+                place, n_rows, scratch.units, scratch.folded, scratch.bound, ANALYZERS[self.analyzer],
+                *self.ngrams, scratch.reach, scratch.parts, scratch.offsets, scratch.hashes,
+            )  # fmt: skip
+            n_done = place[0] - row
+            if not inside:
+                rows.add(scratch.offsets[: n_done + 1], scratch.hashes)
+            if inside or place[1] > 0:
+                rows.count(scratch.hashes[:n_hashes])
+            if inside and n_done:
+                rows.end_counting()
 
 
-def _find_words(n_rows: int, join: bool) -> None:
-    """From marked documents in the scratch buffers to words joined, or to the hash of every word."""
+def _find_words(
+    row: int, offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32], join: bool
+) -> tuple[int, int]:
+    """Find the words of documents from ``row`` on, join them or hash each; as `hashing_words.mark_rows`."""
+    n_rows, status = wording.mark_rows(
+        row, offsets, text, table, scratch.lowered, scratch.lowered.view(np.uint64), scratch.marks,
+        scratch.begins,
+    )  # fmt: skip
     wording.find_words(
         n_rows, scratch.lowered, scratch.marks.view(np.uint64), scratch.begins, scratch.bits, scratch.rank,
         scratch.starts, scratch.sizes, scratch.kept, scratch.units,
@@ -289,22 +219,7 @@ def _find_words(n_rows: int, join: bool) -> None:
         wording.join_words(*words, scratch.folded, scratch.bound)
     else:
         kernel.hash_words(*words, scratch.parts, scratch.hashes)
-
-
-def _at_least(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Give the array, or a new one if it is too short."""
-    return array if len(array) >= size else np.empty(size, array.dtype)
-
-
-def _move(
-    buffers: Scratch, n_entries: int, indices: list[NDArray[np.int32]], values: list[NDArray[Any]]
-) -> int:
-    """Copy entries out of the buffers, as int16 if every value fits; their number."""
-    data = buffers.values[:n_entries]
-    fits = n_entries == 0 or (data.min() >= -(2**15) and data.max() < 2**15)
-    indices.append(buffers.indices[:n_entries].copy())
-    values.append(data.astype(np.int16) if fits else data.copy())
-    return n_entries
+    return n_rows, status
 
 
 def hash_categories(
@@ -358,14 +273,22 @@ def _hash_strings(
 ) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     if not 1 <= hash_bits <= MAX_HASH_BITS:
         raise DataError(f"hash_bits {hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
-    indices = np.empty(len(strings), np.int32)
-    signs = np.empty(len(strings), np.int8)
+    hashes = np.empty(len(strings), np.uint32)
     for first, piece, offsets, text in string_pieces(strings, nulls):
         buffer = np.empty(len(prefix) + int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)
         buffer[: len(prefix)] = np.frombuffer(prefix, np.uint8)
-        rows = slice(first, first + len(piece))
-        kernel.hash_strings(offsets, text, buffer, len(prefix), hash_bits, indices[rows], signs[rows])
-    return indices, signs
+        kernel.hash_strings(offsets, text, buffer, len(prefix), hashes[first : first + len(piece)])
+    return features_of(hashes, hash_bits)
+
+
+def features_of(hashes: NDArray[np.uint32], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Feature index ``abs(int32(h)) % n_features`` and sign of each hash.
+
+    The hash -2**31, whose absolute value is no int32, is index 0 as in scikit-learn.
+    """
+    signed = hashes.view(np.int32).astype(np.int64)
+    indices = (np.abs(signed) & ((1 << hash_bits) - 1)).astype(np.int32)
+    return indices, np.where(signed >= 0, 1, -1).astype(np.int8)
 
 
 def _is_int(n: object) -> bool:

@@ -320,7 +320,7 @@ class Job:
             for shard in shards:
                 _recode_labels(shard)
                 sources.append(SparseShard(shard.folder, _with_table(shard), n_features, counter))
-            entry = merge_shards(target, sources, memory=(self.limit - FIXED_COST) * 2 // 3)
+            entry = merge_shards(target, sources, memory=(self.limit - FIXED_COST) // 3)
             write_atomic(receipt, json.dumps(entry.to_dict()).encode())
         for shard in shards:
             shutil.rmtree(shard.folder, ignore_errors=True)

@@ -18,6 +18,7 @@ from numba.core.registry import cpu_target
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.ingestion.part import Shares
 from bigmc.ingestion.source import Part
+from bigmc.kernels.cold import compile_elsewhere
 
 # Numba imports 116 modules (52 MB) at the first call of a kernel, pyarrow imports pandas (37 MB, where it
 # is installed) at the first conversion. They are imported libraries like the others, so they are loaded
@@ -104,10 +105,13 @@ def refuse_large_chunks(parts: Sequence[Part], share: int) -> None:
 def prompt_release() -> Iterator[None]:
     """Let freed memory go back to the system at once, so that the peak is that of what is in use.
 
+    Kernels that are not in numba's cache are compiled by another process meanwhile.
+
     By default each thread of glibc's malloc keeps a heap of its own and raises the size from which
     blocks are returned, and Arrow's allocator keeps what it has; together they held three times what was
     in use.
     """
+    compile_elsewhere()
     pool = pa.default_memory_pool()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc; musl returns freed memory anyway

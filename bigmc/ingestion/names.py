@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.folding import Nulls
-from bigmc.ingestion.hashing import ANALYZERS, TextHasher, scratch
+from bigmc.ingestion.hashing import ANALYZERS, TextHasher, features_of
+from bigmc.ingestion.scratch import scratch
 from bigmc.kernels import hashing as hashing_kernel
 from bigmc.kernels import hashing_spell as spelling
 from bigmc.kernels import names as kernel
@@ -57,7 +58,7 @@ class NameCounter:
         self._rank = np.zeros(capacity, np.int64)
         self._lengths = np.zeros(capacity, np.uint32)
         self._names = np.zeros((capacity, NAME_BYTES), np.uint8)
-        self._hashes = np.empty(LIST_LENGTH, np.uint32)
+        self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
         self._starts = np.empty(LIST_LENGTH, np.uint32)
         self._sizes = np.empty(LIST_LENGTH, np.uint32)
         self._n_documents = 0
@@ -122,12 +123,12 @@ class NameCounter:
             (int8) and ``count`` (int64, at most `max_error` too low).
         """
         slots = np.flatnonzero(self._seen)
-        signed = self._keys[slots].view(np.int32).astype(np.int64)
+        buckets, signs = features_of(self._keys[slots], self.hasher.hash_bits)
         table = pa.table(
             [
-                pa.array((np.abs(signed) & (self.hasher.n_features - 1)).astype(np.int32)),
+                pa.array(buckets),
                 pa.array([self._name(slot) for slot in slots.tolist()], pa.string()),
-                pa.array(np.where(signed >= 0, 1, -1).astype(np.int8)),
+                pa.array(signs),
                 pa.array(self._seen[slots]),
             ],
             schema=SCHEMA,

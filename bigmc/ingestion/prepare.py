@@ -19,6 +19,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import OnBadRow
 from bigmc.ingestion.source import Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
+from bigmc.kernels.cold import compile_elsewhere
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
 
@@ -65,6 +66,7 @@ def make_job(
     DataError
         If a parameter, a column or a source cannot be used.
     """
+    compile_elsewhere()  # the first bytes are read below
     if on_bad_row not in get_args(OnBadRow):
         raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
     names_column = isinstance(label, str)

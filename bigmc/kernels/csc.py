@@ -188,3 +188,41 @@ def merge_columns(
                 indices_out[at] = rows[k] + first_rows[s]
                 data_out[at] = values[k]
                 at += 1
+
+
+@njit(cache=True, nogil=True)
+def select_rows(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    place: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    indices_out: NDArray[np.uint16],
+    data_out: NDArray[Any],
+) -> int:
+    """Copy the entries of some rows, column by column; returns their number.
+
+    Parameters
+    ----------
+    indptr : int64 array of shape (n_columns + 1,)
+    indices, data : array
+        Entries of the columns.
+    place : int32 array of shape (n_rows,)
+        New number of each row, -1 for those left out.
+    counts : int32 array of shape (n_columns,)
+        Filled: entries copied of each column.
+    indices_out, data_out : array
+        Take as many entries as there are.
+    """
+    at = 0
+    for j in range(indptr.shape[0] - 1):
+        before = at
+        rows = indices[indptr[j] : indptr[j + 1]]
+        values = data[indptr[j] : indptr[j + 1]]
+        for k in range(rows.shape[0]):
+            i = place[rows[k]]
+            indices_out[at] = i
+            data_out[at] = values[k]
+            at += i >= 0
+        counts[j] = at - before
+    return at

@@ -1,11 +1,7 @@
-"""From folded text to hashed n-grams: MurmurHash3 and counting.
+"""Hashes of n-grams: MurmurHash3 of ranges of bytes.
 
-Documents come folded (`bigmc.kernels.hashing_fold`): every n-gram is one contiguous range of bytes. Counting
-hashes those ranges into a table whose slot is the leading bits of the feature index, with linear probing. As
-MurmurHash spreads evenly, the table read from end to end is sorted but for neighbours, so that one insertion
-sort with hardly any moves gives the sorted row of a CSR matrix.
-
-Nothing here allocates: a kernel that finds a buffer of its caller too small says so and is called again.
+Documents come folded (`bigmc.kernels.hashing_fold`): every n-gram is one contiguous range of bytes. What
+becomes of the hashes is the business of `bigmc.kernels.hashing_rows`.
 """
 
 from __future__ import annotations
@@ -21,24 +17,17 @@ Int = Any
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
 Longs = NDArray[np.int64]
-Ints = NDArray[np.int32]
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
-DONE, MORE_OUTPUT, MORE_TABLE = 0, 1, 2
-
-# Hashes computed before they are counted.
+# N-grams hashed in one go.
 TILE = 512
 
-# Documents of so many words are sorted instead of counted in a table.
-FEW = 16
+# Hashes are computed in multiples of this, those too many in vain: vectors have no remainder then.
+WIDTH = 32
 
 # Spare bytes behind the folded document: hashing reads ahead.
-PADDING = 16
-
-# An entry of the counting table is (index + 1) << 32 | (count + BIAS); 0 is an empty slot.
-BIAS = 1 << 31
-LOW = (1 << 32) - 1
+PADDING = 64
 
 _C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -98,42 +87,29 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
-    """Feature index ``abs(int32(h)) % n_features`` and sign of a hash, ``mask = n_features - 1``.
-
-    The hash -2**31, whose absolute value is no int32, is index 0 as in scikit-learn.
-    """
-    signed = np.int64(np.int32(h))
-    if signed >= 0:
-        return signed & mask, np.int64(1)
-    return -signed & mask, np.int64(-1)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
 def _measure_reach(
     folded: Bytes, bound: Words, first: Int, last: Int, narrow: bool,
     reach: Words,
-) -> Int:  # fmt: skip
-    """Length of the piece from each character of a padded text to the next space; the number of words."""
+) -> None:  # fmt: skip
+    """Measure the piece from each character of a padded text to the next space, this included."""
     start = np.int64(bound[first])
-    n_spaces = 0
     end = last - first - 1
     for i in range(end, -1, -1):
         reach[i] = end - i + 1
         space = folded[start + i if narrow else np.int64(bound[first + i])] == 0x20
-        n_spaces += space
         end = i if space else end
-    return n_spaces - 1
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
-    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch.
+    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch, ``hashes`` has room for more.
 
     Its words are picked up first, then mixed in a loop that runs on vectors and chooses instead of branching:
     nobody can guess how long the next feature is. Ranges of 16 bytes or more are done again.
     """
-    one, two, three, last = parts[0, :n], parts[1, :n], parts[2, :n], parts[3, :n]
+    n_wide = (n + WIDTH - 1) & -WIDTH
+    one, two, three, last = parts[0, :n_wide], parts[1, :n_wide], parts[2, :n_wide], parts[3, :n_wide]
+    size_of = parts[4, :n_wide]
     longest = np.uint32(0)
     for i in range(n):
         start = np.int64(starts[i])
@@ -142,9 +118,10 @@ def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words,
         two[i] = _word32(data, start + 4)
         three[i] = _word32(data, start + 8)
         last[i] = _word32(data, start + (size & ~3)) & np.uint32((1 << (8 * (size & 3))) - 1)
+        size_of[i] = sizes[i]
         longest = max(longest, sizes[i])
-    size_of, out = sizes[:n], hashes[:n]
-    for i in range(n):
+    out = hashes[:n_wide]
+    for i in range(n_wide):
         size = size_of[i]
         h1 = _block(np.uint32(0), one[i])
         h2 = _block(h1, two[i])
@@ -161,7 +138,7 @@ def _hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words,
 
 @njit(cache=True, nogil=True)
 def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
-    """Hash any number of ranges."""
+    """Hash any number of ranges; ``hashes`` has room for `WIDTH` more."""
     for lo in range(0, n_words, TILE):
         n = min(TILE, n_words - lo)
         _hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])
@@ -176,17 +153,17 @@ def _hash_tile(
     if not narrow:
         starts = bound[first + lo : first + hi]
         stops = bound[first + lo + n : first + hi + n]
-        sizes = parts[4]
+        sizes = parts[5]
         for i in range(hi - lo):
             sizes[i] = stops[i] - starts[i] - np.uint32(gap)
         _hash_ranges(folded, starts, sizes, hi - lo, parts, hashes)
         return
     # One byte per character: block by block over the whole tile, in loops that run on vectors.
-    out = hashes[: hi - lo]
+    out = hashes[: (hi - lo + WIDTH - 1) & -WIDTH]
     out[:] = 0
     start = np.int64(bound[first])
     lo += start
-    hi += start
+    hi = lo + out.shape[0]
     for k in range(0, n - 3, 4):
         text = folded[lo + k : hi + k + 4]
         for i in range(out.shape[0]):
@@ -198,200 +175,102 @@ def _hash_tile(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _count(hashes: Words, n_hashes: Int, table: Longs, shift: Int, mask: Int) -> Int:
-    """Count hashes in the table; the number of features that are new."""
-    fresh = 0
-    for h in hashes[:n_hashes]:
-        index, sign = feature(h, mask)
-        slot = index >> shift
-        while True:
-            entry = table[slot]
-            if entry >> 32 == index + 1:
-                table[slot] = entry + sign
-                break
-            if entry == 0:
-                table[slot] = ((index + 1) << 32) + BIAS + sign
-                fresh += 1
-                break
-            slot += 1
-    return fresh
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _count_document(
-    folded: Bytes, bound: Words, first: Int, reach: Words,
-    n_units: Int, n_words: Int, analyzer: Int, narrow: bool, n_min: Int, n_max: Int, parts:
-    Words, hashes: Words, table: Longs, shift: Int, mask: Int, room: Int,
+def _hash_words_whole(
+    folded: Bytes, bound: Words, narrow: bool, first: Int, lo: Int, hi: Int, n: Int, reach: Words,
+    parts: Words, hashes: Words,
 ) -> Int:  # fmt: skip
-    """Count all n-grams of a folded document; the number of features, or more than ``room`` if it gave up."""
-    gap = 1 if analyzer == WORD else 0
-    nnz = 0
-    for n in range(n_min, min(n_max, n_units) + 1):
-        for lo in range(0, n_units - n + 1, TILE):
-            hi = min(lo + TILE, n_units - n + 1)
-            _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, parts, hashes)
-            kept = hi - lo
-            if analyzer == CHAR_WB and n > 2:
-                kept = 0
-                for i in range(lo, hi):
-                    hashes[kept] = hashes[i - lo]
-                    kept += reach[i] >= n
-            nnz += _count(hashes, kept, table, shift, mask)
-            if nnz > room:
-                return nnz
-    if analyzer == CHAR_WB:
-        # The space between two words is stored once and counts for both.
-        if n_min == 1:
-            hashes[0] = murmur3(folded, np.int64(bound[first]), 1)
-            for _ in range(n_words - 1):
-                nnz += _count(hashes, 1, table, shift, mask)
-        # A padded word shorter than the smallest n counts once, as it is.
-        if n_min > 3:
-            for i in range(n_units - 1):
-                start = np.int64(bound[first]) + i if narrow else np.int64(bound[first + i])
-                if folded[start] == 0x20 and reach[i] < n_min:
-                    stop = start + reach[i] if narrow else np.int64(bound[first + i + reach[i]])
-                    hashes[0] = murmur3(folded, start, stop - start)
-                    nnz += _count(hashes, 1, table, shift, mask)
-                    if nnz > room:
-                        return nnz
-    return nnz
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _take_row(table: Longs, n_slots: Int, begin: Int, indices: Ints, values: Ints) -> Int:
-    """Empty the table into a sorted row from ``begin`` on, with room for one entry more; the end of it."""
-    n = begin
-    stop = n_slots
-    while table[stop] != 0:
-        stop += 1
-    for slot in range(stop):
-        entry = table[slot]
-        table[slot] = 0
-        indices[n] = (entry >> 32) - 1
-        values[n] = (entry & LOW) - BIAS
-        n += entry != 0
-    for i in range(begin + 1, n):
-        index = indices[i]
-        if indices[i - 1] > index:
-            value = values[i]
-            k = i
-            while k > begin and indices[k - 1] > index:
-                indices[k] = indices[k - 1]
-                values[k] = values[k - 1]
-                k -= 1
-            indices[k] = index
-            values[k] = value
-    return n
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _sort_few(hashes: Words, mask: Int, begin: Int, indices: Ints, values: Ints) -> Int:
-    """Sort the features of a few hashes into a row from ``begin`` on, quicker than a table; the end of it."""
-    n = begin
-    for h in hashes:
-        index, sign = feature(h, mask)
-        k = n
-        while k > begin and indices[k - 1] > index:
-            indices[k] = indices[k - 1]
-            values[k] = values[k - 1]
-            k -= 1
-        if k > begin and indices[k - 1] == index:
-            values[k - 1] += sign
-            for i in range(k, n):
-                indices[i] = indices[i + 1]
-                values[i] = values[i + 1]
-        else:
-            indices[k] = index
-            values[k] = sign
-            n += 1
-    return n
+    """Hashes of the n-grams inside padded words, and of words shorter than ``n`` as they are; how many."""
+    starts, sizes = parts[5], parts[6]
+    start = np.int64(bound[first])
+    kept = 0
+    for i in range(lo, hi):
+        at = start + i if narrow else np.int64(bound[first + i])
+        if reach[i] >= n or folded[at] == 0x20:
+            length = min(n, np.int64(reach[i]))
+            starts[kept] = at
+            sizes[kept] = length if narrow else np.int64(bound[first + i + length]) - at
+            kept += 1
+    _hash_ranges(folded, starts, sizes, kept, parts, hashes)
+    return kept
 
 
 @njit(cache=True, nogil=True)
-def hash_rows(
-    start: Int, n_rows: Int, units: Longs, folded: Bytes, bound:
-    Words, analyzer: Int, n_min: Int, n_max: Int, hash_bits: Int, reach:
-    Words, parts: Words, hashes: Words, table: Longs, base: Int, indptr:
-    Longs, indices: NDArray[np.int32], values: NDArray[np.int32],
-) -> tuple[int, int]:  # fmt: skip
-    """Hash the folded documents ``start .. n_rows`` into rows, until done or until a buffer is too small.
+def hash_ngrams(
+    place: Longs, n_rows: Int, units: Longs, folded: Bytes, bound: Words, analyzer: Int, n_min: Int,
+    n_max: Int, reach: Words, parts: Words, offsets: Longs, hashes: Words,
+) -> Int:  # fmt: skip
+    """List the hashes of the n-grams of folded documents; how many there are.
 
-    For single words (WORD, ``n_max`` 1) ``hashes`` holds those of all units, else it is scratch. Entry
-    ``indptr[start]``, which is given, goes to ``indptr[start] - base`` of ``indices`` and ``values``.
-    Returns a status and, with MORE_OUTPUT or MORE_TABLE, the document to go on with.
+    Goes on from ``place``, the document, n and unit to come next (n is 0 before a document), with as many
+    documents as surely fit; the hashes of the k-th are ``offsets[k] .. offsets[k + 1]``. A document with more
+    n-grams than fit comes alone and in pieces: ``place`` stays inside it until its last.
     """
-    mask = (np.int64(1) << hash_bits) - 1
-    density = 1.0  # features per n-gram of the document before: a guess at the next one's
-    for row in range(start, n_rows):
-        first = units[row]
-        n_units = units[row + 1] - first
-        if n_units == 0:
-            indptr[row + 1] = indptr[row]
-            continue
-        single = analyzer == WORD and n_max == 1
-        if single and n_units <= FEW:
-            begin = indptr[row] - base
-            if indices.shape[0] - begin <= n_units:
-                return MORE_OUTPUT, row
-            end = _sort_few(hashes[first : first + n_units], mask, begin, indices, values)
-            indptr[row + 1] = base + end
-            continue
+    gap = 1 if analyzer == WORD else 0
+    room = hashes.shape[0] - 2 * TILE
+    begun = place[0]
+    resumed = place[1] != 0
+    n_listed = 0
+    offsets[0] = 0
+    while place[0] < n_rows:
+        first = units[place[0]]
+        n_units = units[place[0] + 1] - first
         narrow = False
-        n_words = 0
         if analyzer != WORD:
             narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
-            if analyzer == CHAR_WB:
-                n_words = _measure_reach(folded, bound, first, first + n_units, narrow, reach)
-        n_grams = (n_max - n_min + 1) * n_units
-        guess = 2.2 * density * n_grams
-        table_bits = 4
-        while (1 << table_bits) < guess and table_bits < hash_bits:
-            table_bits += 1
-        while True:
-            table_bits = min(table_bits, hash_bits)
-            n_slots = np.int64(1) << table_bits
-            # With a slot for every feature nothing collides; else a table is at most half full.
-            room = n_slots if table_bits == hash_bits else n_slots >> 1
-            used = n_slots + room + TILE + 2
-            if table.shape[0] < used:
-                return MORE_TABLE, row
-            shift = hash_bits - table_bits
-            nnz = 0
-            if single:
-                for lo in range(first, first + n_units, TILE):
-                    nnz += _count(hashes[lo:], min(TILE, first + n_units - lo), table, shift, mask)
-                    if nnz > room:
-                        break
-            else:
-                nnz = _count_document(
-                    folded, bound, first, reach, n_units, n_words, analyzer, narrow, n_min, n_max,
-                    parts, hashes, table, shift, mask, room,
-                )  # fmt: skip
-            if nnz <= room:
-                break
-            table[:used] = 0
-            table_bits += 1
-        density = (nnz + 1.0) / (n_grams + 1.0)
-        begin = indptr[row] - base
-        if indices.shape[0] - begin <= nnz:
-            table[:used] = 0
-            return MORE_OUTPUT, row
-        indptr[row + 1] = base + _take_row(table, n_slots, begin, indices, values)
-    return DONE, n_rows
+        if place[1] == 0:
+            if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > room:
+                return n_listed
+            if analyzer == CHAR_WB and n_units > 0:
+                _measure_reach(folded, bound, first, first + n_units, narrow, reach)
+            place[1] = n_min
+        while place[1] <= n_max:
+            n = place[1]
+            # In char_wb a padded word shorter than the smallest n counts as it is.
+            whole = analyzer == CHAR_WB and n == n_min and n > 3
+            n_starts = n_units - 1 if whole else n_units - n + 1
+            while place[2] < n_starts:
+                if n_listed > room:
+                    return n_listed
+                lo = place[2]
+                hi = min(lo + TILE, n_starts)
+                place[2] = hi
+                out = hashes[n_listed : n_listed + 2 * TILE]
+                if whole:
+                    n_listed += _hash_words_whole(folded, bound, narrow, first, lo, hi, n, reach, parts, out)
+                    continue
+                _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, parts, out)
+                kept = hi - lo
+                if analyzer == CHAR_WB and n == 1:
+                    # The space between two words is stored once and counts for both.
+                    space = murmur3(folded, np.int64(bound[first]), 1)
+                    before = reach[max(lo, 1) - 1 : min(hi, n_units - 1) - 1]
+                    n_spaces = 0
+                    for i in range(before.shape[0]):
+                        n_spaces += before[i] == 2
+                    out[kept : kept + n_spaces] = space
+                    kept += n_spaces
+                elif analyzer == CHAR_WB and n > 2:
+                    inside = reach[lo:hi]
+                    kept = 0
+                    for i in range(inside.shape[0]):
+                        out[kept] = out[i]
+                        kept += inside[i] >= n
+                n_listed += kept
+            place[1] += 1
+            place[2] = 0
+        place[0] += 1
+        place[1] = 0
+        offsets[place[0] - begun] = n_listed
+        if resumed:
+            break
+    return n_listed
 
 
 @njit(cache=True, nogil=True)
-def hash_strings(
-    offsets: Longs, text: Bytes, buffer: Bytes, prefix_size:
-    Int, hash_bits: Int, indices: NDArray[np.int32], signs: NDArray[np.int8],
-) -> None:  # fmt: skip
-    """Feature and sign of each string behind the prefix that ``buffer`` begins with."""
-    mask = (np.int64(1) << hash_bits) - 1
+def hash_strings(offsets: Longs, text: Bytes, buffer: Bytes, prefix_size: Int, hashes: Words) -> None:
+    """Hash each string behind the prefix that ``buffer`` begins with."""
     for row in range(offsets.shape[0] - 1):
         value = text[offsets[row] : offsets[row + 1]]
         for i in range(value.shape[0]):
             buffer[prefix_size + i] = value[i]
-        index, sign = feature(murmur3(buffer, 0, prefix_size + value.shape[0]), mask)
-        indices[row] = index
-        signs[row] = sign
+        hashes[row] = murmur3(buffer, 0, prefix_size + value.shape[0])

@@ -9,8 +9,8 @@ char_wb   ``␠word1␠word2␠``                   the same, inside one padded 
 ========  ==================================  =======================================
 
 The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
-or white space (see `bigmc.ingestion.folding.fold_table`). Words are only marked here;
-`bigmc.kernels.hashing_words` finds and joins them.
+or white space (see `bigmc.ingestion.folding.fold_table`). Characters are folded here, words by
+`bigmc.kernels.hashing_words`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ Words = NDArray[np.uint32]
 Longs = NDArray[np.int64]
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
-IS_WORD = 1 << 24
 IS_SPACE = 1 << 25
 CODE_POINT = (1 << 21) - 1
 
-# Spare bytes behind marked documents.
-MARGIN = 256
+# The only letter that becomes two: i and a dot above.
+CAPITAL_I_DOT, SMALL_I, DOT_ABOVE = 0x130, 0x69, 0x307
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -102,98 +101,6 @@ def _is_ascii(text: Bytes) -> bool:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> None:
-    """Lower-case ASCII by adding ``case`` to capitals and mark letters, digits and ``_``; runs on vectors."""
-    for i in range(text.shape[0]):
-        b = text[i]
-        capital = np.uint8(np.uint8(b - np.uint8(0x41)) < np.uint8(26))
-        letter = np.uint8(np.uint8((b | np.uint8(0x20)) - np.uint8(0x61)) < np.uint8(26))
-        digit = np.uint8(np.uint8(b - np.uint8(0x30)) < np.uint8(10))
-        folded[i] = np.uint8(b + np.uint8(capital * case))
-        marks[i] = letter | digit | np.uint8(b == np.uint8(0x5F))
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _mark_any(text: Bytes, fold: Words, folded: Bytes, marks: Bytes, pos: Int) -> Int:
-    """Lower-case UTF-8 to ``pos`` and mark the bytes of word characters; the position behind, or -1."""
-    i = 0
-    while i < text.shape[0]:
-        b = text[i]
-        if b < 0x80:
-            entry = fold[b]
-            folded[pos] = entry & 0x7F
-            marks[pos] = (entry >> 24) & 1
-            pos += 1
-            i += 1
-            continue
-        cp, length = _decode(text, i)
-        if length == 0:
-            return -1
-        entry = fold[cp]
-        mark = np.uint8((entry >> 24) & 1)
-        lower = np.int64(entry & CODE_POINT)
-        end = pos + length
-        if lower == cp:
-            # Most letters: no need to encode them again.
-            while pos < end:
-                folded[pos] = text[i]
-                marks[pos] = mark
-                pos += 1
-                i += 1
-            continue
-        i += length
-        end = _encode(lower, folded, pos)
-        while pos < end:
-            marks[pos] = mark
-            pos += 1
-    return pos
-
-
-@njit(cache=True, nogil=True)
-def mark_rows(
-    first: Int, offsets: Longs, text: Bytes, fold: Words, folded: Bytes, marks:
-    Bytes, begins: Longs,
-) -> tuple[int, bool]:  # fmt: skip
-    """Lower-case documents from ``first`` on and mark the bytes of word characters with 1, others with 0.
-
-    Document ``first + k`` goes to ``begins[k] .. begins[k + 1]``; 128 marks behind the last are 0. Takes as
-    many documents as surely fit, lower-casing adds at most half of a document's bytes; returns their number,
-    and whether it stopped at bytes that are not UTF-8.
-    """
-    origin = offsets[first]
-    n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
-    most = (folded.shape[0] - MARGIN) // 3 * 2
-    while n > 0 and offsets[first + n] - origin > most:
-        # Halve what is too much, then creep.
-        half = n >> 1
-        n = half if offsets[first + half] - origin > most else n - 1
-    case = np.uint8((fold[0x41] & 0x7F) - 0x41)
-    pos = np.int64(0)
-    done = n
-    if _is_ascii(text[origin : offsets[first + n]]):
-        _mark_ascii(text[origin : offsets[first + n]], folded, marks, case)
-        for k in range(n + 1):
-            begins[k] = offsets[first + k] - origin
-        pos = begins[n]
-    else:
-        begins[0] = 0
-        for k in range(n):
-            document = text[offsets[first + k] : offsets[first + k + 1]]
-            if _is_ascii(document):
-                _mark_ascii(document, folded[pos:], marks[pos:], case)
-                pos += document.shape[0]
-            else:
-                end = _mark_any(document, fold, folded, marks, pos)
-                if end < 0:
-                    done = k
-                    break
-                pos = end
-            begins[k + 1] = pos
-    marks[pos : pos + 128] = 0
-    return done, done < n
-
-
-@njit(cache=True, nogil=True, forceinline=True)
 def _fold_chars(
     text: Bytes, fold: Words, padded: Int, narrow: bool, folded:
     Bytes, bound: Words, pos: Int, first: Int,
@@ -249,6 +156,10 @@ def _fold_chars(
             bound[unit] = pos
             unit += 1
             pos = _encode(entry & CODE_POINT, folded, pos)
+            if cp == CAPITAL_I_DOT and entry & CODE_POINT == SMALL_I:
+                bound[unit] = pos
+                unit += 1
+                pos = _encode(DOT_ABOVE, folded, pos)
     if padded:
         if found == 0:
             bound[first] = start
@@ -288,28 +199,3 @@ def fold_rows(
             return k, True
         units[k + 1] = end
     return n, False
-
-
-@njit(cache=True, nogil=True)
-def _has_special(text: Bytes) -> bool:
-    """Whether the bytes C4 B0 or CE A3 occur; the loop has no branch, so that it runs on vectors."""
-    trail = text[1:]
-    found = np.uint8(0)
-    for i in range(trail.shape[0]):
-        a = text[i]
-        b = trail[i]
-        found |= np.uint8((a == 0xC4) & (b == 0xB0)) | np.uint8((a == 0xCE) & (b == 0xA3))
-    return bool(found != 0)
-
-
-@njit(cache=True, nogil=True)
-def special_rows(offsets: Longs, text: Bytes, special: NDArray[np.bool_]) -> Int:
-    """Mark documents with a code point that no table can lower-case: U+0130 or U+03A3; how many there are."""
-    special[:] = False
-    if not _has_special(text[offsets[0] : offsets[-1]]):
-        return 0
-    n_special = 0
-    for row in range(offsets.shape[0] - 1):
-        special[row] = _has_special(text[offsets[row] : offsets[row + 1]])
-        n_special += special[row]
-    return n_special

@@ -256,11 +256,11 @@ def move_rows(first, last, indptr, slots, values, scores, row_scale, direction, 
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_penalty_curvature(direction, unit, bend, factor, product):
+def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
     """Complete a product with the Hessian, and return the curvature along the direction.
 
-    ``product = factor * product + bend (I - unit unit') direction`` row by row: the Hessian of the norm of
-    a non-zero row w is ``(I - w w' / |w|²) / |w|``, and ``bend = alpha / |w|``.
+    ``product = factor * product + (bend (I - unit unit') + ridge I) direction`` row by row: the Hessian of
+    the norm of a non-zero row w is ``(I - w w' / |w|²) / |w|``, and ``bend = alpha / |w|``.
     """
     curve = 0.0
     for j in range(direction.shape[0]):
@@ -268,7 +268,7 @@ def add_penalty_curvature(direction, unit, bend, factor, product):
         for r in range(direction.shape[1]):
             along += unit[j, r] * direction[j, r]
         for r in range(direction.shape[1]):
-            across = bend[j] * (direction[j, r] - along * unit[j, r])
+            across = bend[j] * (direction[j, r] - along * unit[j, r]) + ridge * direction[j, r]
             product[j, r] = factor[j] * product[j, r] + across
             curve += product[j, r] * direction[j, r]
     return curve

@@ -208,6 +208,8 @@ def _solve_factored(factor, right):
 def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
     """Fill `new` with the minimiser u of ``g'(u - w) + (u - w)'H(u - w) / 2 + alpha ||u||``.
 
+    A ridge term is part of gradient and Hessian.
+
     With ``b = Hw - g`` it is 0 if ``||b|| <= alpha``, else ``(H + nu I) u = b`` with ``nu = alpha / ||u||``;
     Newton's method on ``1 / ||u(nu)|| = nu / alpha``, kept between bounds, finds nu.
     """
@@ -224,6 +226,10 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
     norm = np.sqrt(norm)
     new[:] = 0.0
     if norm <= alpha:
+        return
+    if alpha == 0.0:
+        new[:size] = right
+        _solve_shifted(hessian, 0.0, factor, new[:size])
         return
     low = 0.0
     high = 2.0 * alpha * largest / (norm - alpha)
@@ -302,8 +308,8 @@ def _slope(gradient, row, new, alpha):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_norms(
-    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, two_over_n, alpha,
-    factor, slots, coef, norms, violations,
+    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n,
+    alpha, ridge, factor, slots, coef, norms, violations, distances,
 ):  # fmt: skip
     """Norm of the gradient and violation of the optimality conditions of columns ``first`` to ``last``.
 
@@ -318,14 +324,16 @@ def gradient_norms(
     gain : array of shape (n_samples,)
         Row scale times sample weight.
     column_scale : float64 array of shape (columns of the block,)
-    two_over_n, alpha : float
+    n_classes : int
+    two_over_n, alpha, ridge : float
     factor : array of shape (n_classes, width), or of no rows
         Factors of the margins that make the dual feasible for the intercept, see `solvers.intercept`.
     slots : int64 array of shape (columns of the block,)
         Row of `coef` of each column, -1 where its weights are zero.
     coef : float64 array of shape (n_nonzero, width)
-    norms, violations : float64 arrays of shape (columns of the block,)
-        Filled from `first` to `last`.
+    norms, violations, distances : float64 arrays of shape (columns of the block,)
+        Filled from `first` to `last`: norms of the gradients of the losses, violations, and, with a ridge,
+        squared distances of these gradients to the ball of radius alpha.
     """
     width = scores.shape[1]
     sums = np.empty(width, np.float64)
@@ -342,6 +350,7 @@ def gradient_norms(
             total += sums[r] * sums[r]
         norm = np.sqrt(total)
         norms[j] = norm
+        distances[j] = max(norm - alpha, 0.0) ** 2 if ridge > 0.0 else 0.0
         if slots[j] < 0:
             violations[j] = max(norm - alpha, 0.0)
             continue
@@ -349,7 +358,9 @@ def gradient_norms(
         length = 0.0
         for r in range(width):
             length += row[r] * row[r]
-        shrink = alpha / np.sqrt(length)
+        shrink = ridge
+        if length > 0.0:  # without a penalty weights can be so small that their squares vanish
+            shrink += alpha / np.sqrt(length)
         total = 0.0
         for r in range(width):
             total += (sums[r] + shrink * row[r]) ** 2
@@ -359,7 +370,7 @@ def gradient_norms(
 @njit(cache=True, nogil=True, fastmath=False)
 def sweep(
     order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes,
-    two_over_n, alpha, line_search, negligible, coef, violations,
+    two_over_n, alpha, ridge, line_search, negligible, coef, violations,
 ):  # fmt: skip
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -375,7 +386,7 @@ def sweep(
         Positions in `columns` to visit.
     columns : int64 array of shape (n_columns,)
         Column of the block of each position.
-    indptr, indices, data, base, labels, gain, two_over_n, alpha
+    indptr, indices, data, base, labels, gain, two_over_n, alpha, ridge
         As in `gradient_norms`.
     scores : float array of shape (n_samples, width)
         Kept equal to the product of samples and weights.
@@ -415,7 +426,7 @@ def sweep(
             _gradient(j, indptr, indices, data, base, scores, labels, gain, sums, own)
             norm = 0.0
             for r in range(width):
-                shrunk = alpha * row[r] / length if length > 0.0 else 0.0
+                shrunk = alpha * row[r] / length + ridge * row[r] if length > 0.0 else 0.0
                 norm += (scale * (sums[r] - own[r]) + shrunk) ** 2
             violations[p] = np.sqrt(norm) if length > 0.0 else max(np.sqrt(norm) - alpha, 0.0)
             if violations[p] <= negligible:
@@ -438,13 +449,14 @@ def sweep(
             curvature[:] = 0.0
             for r in range(n_classes):
                 curvature[r] = hessian[r, r] / curve if curve > 0.0 else 0.0
+                hessian[r, r] += ridge
         else:
             _curvature(
                 j, indptr, indices, data, base, scores, labels, row_scale, gain, sums, own, curvature, squares
             )
         first = second = total = largest = violation = 0.0
         for r in range(width):
-            sums[r] = scale * (sums[r] - own[r])
+            sums[r] = scale * (sums[r] - own[r]) + ridge * row[r]
             total += squares[r]
             largest = max(largest, curvature[r])
             if squares[r] > first:
@@ -456,11 +468,11 @@ def sweep(
                 violation += (sums[r] + alpha * row[r] / length) ** 2
         if length > 0.0:
             violations[p] = np.sqrt(violation)
-        bound = scale * column_scale[p] * (total + (n_classes - 1) * first + second)
+        bound = scale * column_scale[p] * (total + (n_classes - 1) * first + second) + ridge
         if not line_search:
             largest = max(bound, _SMALLEST_CURVATURE)
         else:
-            largest = max(scale * column_scale[p] * largest, _SMALLEST_CURVATURE)
+            largest = max(scale * column_scale[p] * largest + ridge, _SMALLEST_CURVATURE)
 
         slope = 0.0
         if model:
@@ -477,9 +489,10 @@ def sweep(
             for r in range(width):
                 new[r] *= shrink
             slope = _slope(sums, row, new, alpha)
-        distance = 0.0
+        distance = along = 0.0
         for r in range(width):
             distance += (new[r] - row[r]) ** 2
+            along += row[r] * (new[r] - row[r])
 
         part = 1.0
         # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
@@ -498,6 +511,7 @@ def sweep(
                 * two_over_n
                 * _loss_change(j, indptr, indices, data, base, scores, labels, row_scale, gain, trial)
             )
+            change += ridge * part * (along + 0.5 * part * distance)
             if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
                 break
             part *= _OMEGA

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bigmc.errors import ModelError
 from bigmc.model.archive import check_archive, read_archive
+from bigmc.model.boosted import BoostedModel
 from bigmc.model.linear import LinearModel
 from bigmc.model.minimax import MinimaxModel
 from bigmc.model.names import names_from_arrays
@@ -14,7 +15,7 @@ from bigmc.model.record import Model
 from bigmc.store.weighting import Weighting
 
 #: What the model of each learner is.
-KINDS: dict[str, type[Model]] = {"sparse": LinearModel, "mrc": MinimaxModel}
+KINDS: dict[str, type[Model]] = {"sparse": LinearModel, "boost": BoostedModel, "mrc": MinimaxModel}
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:

@@ -1,37 +1,83 @@
-"""Which loss goes with which penalty."""
+"""Which loss goes with which penalty, and the kernels that minimise them together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.objectives.losses import LOSSES, SquaredHinge
-from bigmc.objectives.penalties import PENALTIES, GroupLasso
-
-#: The pairs there are kernels for.
-_PAIRS = {(SquaredHinge.name, GroupLasso.name)}
+from bigmc.kernels import composite, squared_hinge
+from bigmc.objectives.losses import LOSSES, Loss, SquaredHinge
+from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss and a penalty that can be minimised together."""
+    """A loss, a penalty and a ridge term, ``ridge / 2 ||W||²``, that are minimised together."""
 
-    loss: SquaredHinge
-    penalty: GroupLasso
+    loss: Loss
+    penalty: Penalty
+    ridge: float = 0.0
+
+    @property
+    def specialised(self) -> bool:
+        """Multiclass squared hinge with l1/l2 has kernels of its own, and Newton steps."""
+        return isinstance(self.loss, SquaredHinge) and self.penalty == GROUP_LASSO
+
+    def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
+        """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""
+        squares = 0.5 * self.ridge * float((coef * coef).sum()) if self.ridge > 0 else 0.0
+        return alpha * self.penalty.value(coef) + squares
+
+    def sweep(self, *columns: Any) -> None:
+        """Take a step for each column; see `bigmc.kernels.squared_hinge.sweep` for the arguments."""
+        if self.specialised:
+            squared_hinge.sweep(*columns)
+        else:
+            composite.sweep(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
+
+    def gradient_norms(self, *columns: Any) -> None:
+        """Measure columns; see `bigmc.kernels.squared_hinge.gradient_norms` for the arguments."""
+        if self.specialised:
+            squared_hinge.gradient_norms(*columns)
+        else:
+            composite.gradient_norms(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
 
 
-def objective(loss: str, penalty: str) -> Objective:
-    """Return the objective with the named loss and penalty.
+def objective(loss: str, penalty: str, l1_ratio: float | None = None, ridge: float = 0.0) -> Objective:
+    """Return the objective with the named loss and penalty; all of them go together.
+
+    Parameters
+    ----------
+    loss, penalty : str
+        Names in `LOSSES` and `PENALTIES`.
+    l1_ratio : float, optional
+        Share of the l1 norm, for the penalty ``"sparse_group"`` only; by default 0.5.
+    ridge : float
+        Weight of the squared norm, at least 0.
 
     Raises
     ------
     BigmcError
-        If a name is unknown or the two do not go together; the message lists what there is.
+        If a name is unknown, the message lists what there is, or a number cannot be used.
     """
-    for kind, name, known in (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES)):
-        if name not in known:
-            raise BigmcError(f"no {kind} is called {name!r}", f"use one of {', '.join(sorted(known))}")
-    if (loss, penalty) not in _PAIRS:
-        pairs = ", ".join(f"{a} with {b}" for a, b in sorted(_PAIRS))
-        raise BigmcError(f"loss {loss} does not go with penalty {penalty}", f"use {pairs}")
-    return Objective(LOSSES[loss](), PENALTIES[penalty]())
+    known: tuple[tuple[str, str, Any], ...] = (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES))
+    for kind, name, names in known:
+        if name not in names:
+            raise BigmcError(f"no {kind} is called {name!r}", f"use one of {', '.join(sorted(names))}")
+    if not (math.isfinite(ridge) and ridge >= 0):
+        raise BigmcError(f"ridge is {ridge}", "give a finite number that is not negative")
+    chosen = PENALTIES[penalty]
+    if l1_ratio is not None:
+        if chosen != SPARSE_GROUP:
+            raise BigmcError(
+                f"l1_ratio does not go with penalty {penalty}", f"leave it out, or use {SPARSE_GROUP.name}"
+            )
+        if not 0 <= l1_ratio <= 1:
+            raise BigmcError(f"l1_ratio is {l1_ratio}", "give a number from 0 to 1")
+        chosen = replace(chosen, l1_ratio=float(l1_ratio))
+    return Objective(LOSSES[loss](), chosen, float(ridge))

@@ -1,74 +1,192 @@
-"""Losses: each one object that knows its name, its value and the kernels that work on it.
+"""Losses: each one object that knows its name, its value, its dual and what an intercept does to it.
 
-A further loss (multinomial logistic, one-vs-rest, ranking) is a further class here with the same
-attributes, named in `LOSSES`.
+All are given by sums over the samples, by own class (row) and other class (column), which the loss's
+`class_sums` adds up: `slopes`, from which its derivatives follow, `values` and `curvatures`.
+A slope is half a derivative, so that ``2 / n`` is the factor of all gradients.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.lanes import LANES
-from bigmc.kernels.scores import class_margins
-from bigmc.kernels.squared_hinge import PAD_SCORE, gradient_norms, sweep
+from bigmc.kernels import composite, lanes, scores, squared_hinge
+from bigmc.objectives.balancing import balance_classes, balance_tasks
+
+Floats = NDArray[np.float64]
 
 
-class SquaredHinge:
-    """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013).
+class Loss(ABC):
+    """What all losses have.
 
     Attributes
     ----------
     name : str
+    code : int
+        Its code in `bigmc.kernels.composite`.
     lanes : int
         The classes of a row of scores are padded to a multiple of this.
     pad_score : float
         Score of the pads, which take part in nothing.
-    sweep, gradient_norms, class_margins : callable
-        Kernels, see `bigmc.kernels.squared_hinge` and `bigmc.kernels.scores`.
     """
 
-    name = "squared_hinge"
-    lanes = LANES
-    pad_score = PAD_SCORE
-    sweep: Callable[..., None] = staticmethod(sweep)
-    gradient_norms: Callable[..., None] = staticmethod(gradient_norms)
-    class_margins: Callable[..., None] = staticmethod(class_margins)
+    name: ClassVar[str]
+    code: ClassVar[int]
+    lanes: ClassVar[int] = lanes.LANES
+    pad_score: ClassVar[float] = squared_hinge.PAD_SCORE
 
-    def value(self, squares: NDArray[np.float64], weight_sum: float) -> float:
-        """Mean loss, of the squares `class_margins` adds up."""
-        return float(squares.sum()) / weight_sum
+    def class_sums(
+        self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
+    ) -> None:
+        """Add to slopes, values and curvatures; see `bigmc.kernels.composite.class_sums`."""
+        composite.class_sums(self.code, scores, labels, weights, *sums)
 
+    def value(self, values: Floats, weight_sum: float) -> float:
+        """Mean loss."""
+        return float(values.sum()) / weight_sum
+
+    @abstractmethod
+    def intercept_slope(self, slopes: Floats) -> Floats:
+        """Return half the derivative of the sum of losses by an intercept, of shape (n_classes,)."""
+
+    @abstractmethod
+    def intercept_curvature(self, curvatures: Floats) -> Floats:
+        """Return half the Hessian of the sum of losses by an intercept, of shape (n_classes, n_classes)."""
+
+    def balance(self, slopes: Floats) -> Floats | None:
+        """Return factors of the slopes that make the dual point feasible for an intercept, or None."""
+        return balance_classes(slopes)
+
+    @abstractmethod
+    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+        """Return the scale of the dual point of these slopes from which on its value does not grow."""
+
+    @abstractmethod
     def dual_value(
         self,
-        margins: NDArray[np.float64],
-        squares: NDArray[np.float64],
+        scale: float,
+        slopes: Floats,
+        values: Floats,
         weight_sum: float,
-        largest_scale: float,
+        entropy: Callable[[float], float],
     ) -> float:
-        """Best dual value on the ray through the dual point that belongs to the margins.
-
-        With ``b_ir = 2 w_i m_ir / n`` the dual is ``sum (b - n b² / (4 w))``; on the ray ``t b`` it is
-        ``t * 2 / n * sum w m - t² / n * sum w m²``.
+        """Return the dual value, without the penalty's part, of the scaled dual point.
 
         Parameters
         ----------
-        margins, squares : float64 arrays
-            ``sum w m`` and ``sum w m²`` by own and other class.
+        scale : float
+            At most `largest_scale`.
+        slopes, values : float64 arrays of shape (n_classes, n_classes)
+            Sums, with the factors of `balance` applied.
         weight_sum : float
             n, the sum of the sample weights.
-        largest_scale : float
-            Largest feasible ``t``.
+        entropy : callable
+            Sum of entropies of the scaled dual point, see `bigmc.kernels.composite.entropy`; it takes a
+            pass over the scores.
         """
-        linear = 2.0 * float(margins.sum()) / weight_sum
-        quadratic = float(squares.sum()) / weight_sum
-        if quadratic == 0.0:
-            return 0.0
-        t = min(largest_scale, linear / (2.0 * quadratic))
-        return t * linear - t * t * quadratic
 
 
-LOSSES: dict[str, Any] = {SquaredHinge.name: SquaredHinge}
+class _Hinge(Loss):
+    """A sum of squares of positive margins ``m``; values are their sums of squares.
+
+    With ``b = 2 w m / n`` the dual is ``sum (b - n b² / (4 w))``; on the ray ``t b`` it is
+    ``t * 2 / n * sum w m - t² / n * sum w m²``.
+    """
+
+    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+        total = float(values.sum())
+        return float(slopes.sum()) / total if total > 0.0 else 0.0
+
+    def dual_value(
+        self,
+        scale: float,
+        slopes: Floats,
+        values: Floats,
+        weight_sum: float,
+        entropy: Callable[[float], float],
+    ) -> float:
+        return scale * (2.0 * float(slopes.sum()) - scale * float(values.sum())) / weight_sum
+
+
+class SquaredHinge(_Hinge):
+    """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013)."""
+
+    name = "squared_hinge"
+    code = composite.SQUARED_HINGE
+
+    def class_sums(
+        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
+    ) -> None:
+        """Add to slopes, values and curvatures; see `bigmc.kernels.scores.class_margins`."""
+        scores.class_margins(scores_, labels, weights, *sums)
+
+    def intercept_slope(self, slopes: Floats) -> Floats:
+        """Return what flows into each class less what flows out."""
+        return np.asarray(slopes.sum(axis=0) - slopes.sum(axis=1))
+
+    def intercept_curvature(self, curvatures: Floats) -> Floats:
+        """Return the weighted Laplacian of the classes' active margins."""
+        edges = curvatures + curvatures.T
+        return np.asarray(np.diag(edges.sum(axis=1)) - edges)
+
+
+class MultitaskSquaredHinge(_Hinge):
+    """``sum over r of max(1 - Y_r s_r, 0)²``, equation (11): every class against the rest."""
+
+    name = "multitask_squared_hinge"
+    code = composite.MULTITASK_SQUARED_HINGE
+
+    def intercept_slope(self, slopes: Floats) -> Floats:
+        """Return the margins of the rest less those of the class."""
+        return np.asarray(slopes.sum(axis=0) - 2.0 * np.diag(slopes))
+
+    def intercept_curvature(self, curvatures: Floats) -> Floats:
+        """Return the diagonal matrix of the active margins of each class and its rest."""
+        return np.diag(curvatures.sum(axis=0))
+
+    def balance(self, slopes: Floats) -> Floats:
+        """Return factors that make the margins of every class and its rest equal."""
+        return balance_tasks(slopes)
+
+
+class LogLoss(Loss):
+    """``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)."""
+
+    name = "log_loss"
+    code = composite.LOG_LOSS
+
+    def intercept_slope(self, slopes: Floats) -> Floats:
+        """Return half of: probabilities of a class for other samples less those its own have elsewhere."""
+        others = slopes - np.diag(np.diag(slopes))
+        return np.asarray(0.5 * (others.sum(axis=0) - others.sum(axis=1)))
+
+    def intercept_curvature(self, curvatures: Floats) -> Floats:
+        """Return half of ``diag(p) - p p'``, summed over the samples."""
+        return np.asarray(0.5 * (np.diag(curvatures.sum(axis=1)) - curvatures))
+
+    def balance(self, slopes: Floats) -> Floats | None:
+        """Return factors of at most 1: what they take goes to the own class."""
+        factors = balance_classes(slopes)
+        return None if factors is None else factors / max(1.0, float(factors.max()))
+
+    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+        """Return 1: probabilities add up to 1."""
+        return 1.0
+
+    def dual_value(
+        self,
+        scale: float,
+        slopes: Floats,
+        values: Floats,
+        weight_sum: float,
+        entropy: Callable[[float], float],
+    ) -> float:
+        """Return the mean entropy."""
+        return entropy(scale) / weight_sum
+
+
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (SquaredHinge, MultitaskSquaredHinge, LogLoss)}

@@ -1,25 +1,49 @@
-"""Penalties: each one object that knows its name and its value.
-
-A further penalty (l1, l1/linf, sparse group) is a further class here, named in `PENALTIES`, with a
-proximal step in the kernels of the losses it goes with.
-"""
+"""Penalties: each one object that knows its name, its value and its code in the kernels."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels import composite
 
-class GroupLasso:
-    """``sum over features of ||W_j||_2``: a feature is kept for all classes or for none."""
 
-    name = "l1/l2"
+@dataclass(frozen=True)
+class Penalty:
+    """A norm of every row of weights, added up over the features; see `bigmc.kernels.composite`.
+
+    Attributes
+    ----------
+    name : str
+    code : int
+        Its code in `bigmc.kernels.composite`.
+    l1_ratio : float
+        Share of the l1 norm in a sparse group.
+    """
+
+    name: str
+    code: int
+    l1_ratio: float = 0.0
 
     def value(self, coef: NDArray[np.float64]) -> float:
         """Penalty of weights of shape (n_features, n_classes), before the factor alpha."""
-        return float(np.sqrt((coef * coef).sum(axis=1)).sum())
+        if self.code == composite.LARGEST:
+            return float(np.abs(coef).max(axis=1, initial=0.0).sum())
+        group = float(np.sqrt((coef * coef).sum(axis=1)).sum()) if self.l1_ratio < 1 else 0.0
+        sparse = float(np.abs(coef).sum()) if self.l1_ratio > 0 else 0.0
+        return (1.0 - self.l1_ratio) * group + self.l1_ratio * sparse
 
 
-PENALTIES: dict[str, Any] = {GroupLasso.name: GroupLasso}
+#: A feature is kept for all classes or for none (group lasso).
+GROUP_LASSO = Penalty("l1/l2", composite.SPARSE_GROUP)
+#: Every weight for itself.
+LASSO = Penalty("l1", composite.SPARSE_GROUP, 1.0)
+#: As the group lasso, with weights of one size.
+LARGEST = Penalty("l1/linf", composite.LARGEST)
+#: Few features, each for few classes (Friedman, Hastie, Tibshirani, "A note on the group lasso and a sparse
+#: group lasso", 2010).
+SPARSE_GROUP = Penalty("sparse_group", composite.SPARSE_GROUP, 0.5)
+
+PENALTIES = {penalty.name: penalty for penalty in (GROUP_LASSO, LASSO, LARGEST, SPARSE_GROUP)}

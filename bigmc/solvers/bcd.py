@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,25 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import objective
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.solvers.certificate import Certificate, balance
+from bigmc.solvers.certificate import Certificate, lower_bound
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.coefficients import Coefficients
 from bigmc.solvers.columns import BlockSource, Columns, cut_ranges
 from bigmc.solvers.gradient import GradientPass, gradient_pass
 from bigmc.solvers.intercept import improve_intercept
-from bigmc.solvers.plan import SolverPlan, plan_memory
+from bigmc.solvers.plan import SolverPlan, plan_memory, sample_share
 from bigmc.solvers.problem import Problem
-from bigmc.solvers.state import State
+from bigmc.solvers.state import Start, State
 from bigmc.solvers.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
 
 STEPS = ("line_search", "constant")
 
-#: Sweeps go on until the violation is this fraction of the one the last pass found.
-_INNER_FRACTION = 0.2
+#: Sweeps go on until the violation is this fraction of the tolerance times alpha, which mostly makes the next
+#: pass the last, but between these fractions of what the last pass found: the working set may miss features.
+_TOLERATED = 0.3
+_SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: Sweeps between two passes at most.
 _INNER_SWEEPS = 1000
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
@@ -52,12 +55,12 @@ _SMALL_VISITS = 20_000_000
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
+#: Gap to reach on a sample: the optimum of all samples is further away than that.
+_SAMPLE_TOL = 1e-2
 #: Sweeps over a loaded block when the working set is streamed.
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20
-#: Share of the feasible dual scale given up for the rounding of the gradient, in units of its precision.
-_ROUNDING = 16.0
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,14 @@ def solve(
     memory_limit: int,
     loss: str = "squared_hinge",
     penalty: str = "l1/l2",
+    l1_ratio: float | None = None,
+    ridge: float = 0.0,
     fit_intercept: bool = False,
     tol: float = 1e-3,
     max_passes: float = 100,
     seed: int = 0,
     step: str = "line_search",
+    start: Start | None = None,
     sample_weight: NDArray[np.float64] | None = None,
     engine: Engine | None = None,
     checkpoint: Checkpoint | None = None,
@@ -121,17 +127,17 @@ def solve(
     scratch: Path | None = None,
     block_bytes: int | None = None,
 ) -> Solution:
-    """Minimise ``1/n sum_i w_i loss_i + alpha * penalty`` with ``n = sum_i w_i``.
+    """Minimise ``1/n sum_i w_i loss_i + alpha * penalty + ridge / 2 ||W||²`` with ``n = sum_i w_i``.
 
     Parameters
     ----------
     dataset : Dataset
         Labelled samples of at least two classes.
     alpha : float
-        Weight of the penalty, positive.
+        Weight of the penalty, positive; with a ridge it may be 0.
     memory_limit : int
         Bytes the run may add to the process.
-    loss, penalty : str
+    loss, penalty, l1_ratio, ridge
         See `bigmc.objectives.objective`.
     fit_intercept : bool
         Add an unpenalised constant per class.
@@ -143,6 +149,8 @@ def solve(
         Of the order of blocks and columns.
     step : {"line_search", "constant"}
         How long a step is, see `bigmc.kernels.squared_hinge.sweep`.
+    start : Start, optional
+        Weights to start from; by default none.
     sample_weight : float64 array of shape (n_samples,), optional
         A weight of 2 is the same as giving the sample twice.
     engine : Engine, optional
@@ -164,37 +172,46 @@ def solve(
     DataError
         If the data lead to numbers that are not finite.
     """
-    _check(dataset, alpha, tol, step)
-    minimised = objective(loss, penalty)
+    minimised = objective(loss, penalty, l1_ratio, ridge)
+    _check(dataset, alpha, ridge, tol, step)
     lanes = minimised.loss.lanes
     column_nnz = dataset.column_nnz()
-    plan = plan_memory(
-        n_samples=dataset.n_samples, n_features=dataset.n_features,
-        width=-(-dataset.n_classes // lanes) * lanes, n_classes=dataset.n_classes, nnz=dataset.nnz,
-        n_shards=dataset.n_shards, widest=int(column_nnz.max(initial=0)), itemsize=dataset.dtype.itemsize,
-        limit=memory_limit, tol=tol, weighted=sample_weight is not None,
-        column_scaled=dataset.weighting.idf, block_bytes=block_bytes,
-    )  # fmt: skip
+    size: dict[str, Any] = {
+        "limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
+        "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
+        "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
+        "column_scaled": dataset.weighting.idf,
+    }  # fmt: skip
+    plan = plan_memory(**size, block_bytes=block_bytes)
+    engine = engine or ThreadEngine()
+    run = {
+        "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
+        "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
+    }  # fmt: skip
+    state = State.load(checkpoint, run, size["width"]) if checkpoint else None
+    if state is None and start is not None:
+        state = State.at(start, size["width"], alpha)
+    share = 0.0 if state or plan.keep_blocks else sample_share(**size)
+    if share:
+        options = {
+            "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
+            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit, "engine": engine, "max_passes": max_passes,
+        }  # fmt: skip
+        state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
     problem = Problem(
-        dataset, minimised, alpha, sample_weight, plan.score_dtype, engine or ThreadEngine(),
+        dataset, minimised, alpha, sample_weight, plan.score_dtype, engine,
         on_disk=plan.scores_on_disk, scratch=scratch,
     )  # fmt: skip
     ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
     source = BlockSource(dataset, ranges, plan.keep_blocks)
-    run = {
-        "alpha": alpha, "loss": loss, "penalty": penalty, "fit_intercept": fit_intercept, "seed": seed,
-        "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
-        "weight_sum": problem.weight_sum,
-    }  # fmt: skip
     try:
-        state = State.load(checkpoint, run, problem.width) if checkpoint else None
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
-        sweeper = Sweeper(
-            problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes
-        )  # fmt: skip
-        rounds = _Rounds(problem, source, plan, sweeper)
-        certificate = rounds.run(state, tol, max_passes, checkpoint, run, progress)
+        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes)
+        rounds = _Rounds(problem, source, plan, sweeper, tol)
+        certificate = rounds.run(state, max_passes, checkpoint, run, progress)
     finally:
         problem.close()
     state = rounds.state
@@ -205,10 +222,51 @@ def solve(
     )  # fmt: skip
 
 
+def _start_on_sample(
+    dataset: Dataset,
+    share: float,
+    sample_weight: NDArray[np.float64] | None,
+    options: dict[str, Any],
+    width: int,
+    progress: ProgressCallback,
+) -> State | None:
+    """Train on a part of the samples that fits into memory; its weights are the start for all of them."""
+    sample, positions = draw_rows(dataset, share, options["seed"], options["engine"])
+    weights = None if sample_weight is None else sample_weight[positions]
+    if weights is not None and not weights.any():
+        return None
+
+    def show(seen: Progress) -> None:
+        progress(replace(seen, stage="train on a sample"))
+
+    found = solve(sample, sample_weight=weights, tol=_SAMPLE_TOL, progress=show, **options)
+    state = State.at(Start(found.features, found.coef, found.intercept), width, options["alpha"])
+    state.n_iter, state.nnz_read = found.n_iter, dataset.nnz
+    return state
+
+
+def largest_alpha(dataset: Dataset, **options: Any) -> float:
+    """Return the smallest weight of the penalty at which all weights are zero; one pass over the data.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    **options
+        Those of `solve`, without `alpha`, `tol`, `max_passes` and `start`.
+    """
+    nothing = Start(np.empty(0, np.int64), np.empty((0, dataset.n_classes)), np.zeros(dataset.n_classes))
+    tiny = float(np.finfo(np.float32).tiny)
+    found = solve(dataset, alpha=tiny, tol=_SAMPLE_TOL, max_passes=1, start=nothing, **options)
+    return found.history[0]["violation"] + tiny
+
+
 class _Rounds:
     """Passes and sweeps in turn; `state` is what a checkpoint holds."""
 
-    def __init__(self, problem: Problem, source: BlockSource, plan: SolverPlan, sweeper: Sweeper) -> None:
+    def __init__(
+        self, problem: Problem, source: BlockSource, plan: SolverPlan, sweeper: Sweeper, tol: float
+    ) -> None:
+        self._tol = tol
         self._problem = problem
         self._source = source
         self._plan = plan
@@ -220,7 +278,6 @@ class _Rounds:
     def run(
         self,
         state: State | None,
-        tol: float,
         max_passes: float,
         checkpoint: Checkpoint | None,
         run: dict[str, Any],
@@ -239,7 +296,7 @@ class _Rounds:
             self.state.bytes_read = read_before + self._source.bytes_read
             self._record(found, certificate, max_passes, progress)
             passes = self.state.nnz_read / self._total_nnz
-            if certificate.gap <= tol or passes >= max_passes:
+            if certificate.gap <= self._tol or passes >= max_passes:
                 return certificate
             self._improve(found, max_passes)
             self.state.bytes_read = read_before + self._source.bytes_read
@@ -322,24 +379,18 @@ class _Rounds:
         factor: NDArray[np.float64] | None = np.empty((0, problem.n_classes))
         if self._sweeper.fit_intercept:
             margins = improve_intercept(problem, state.intercept, _INTERCEPT_STEPS)
-            factor = balance(margins.sums)
+            factor = objective.loss.balance(margins.sums)
         else:
             margins = problem.margins()
         upper = objective.loss.value(margins.squares, problem.weight_sum)
-        upper += problem.alpha * objective.penalty.value(state.coef.rows)
+        upper += objective.regulariser(problem.alpha, state.coef.rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
         used = np.empty((0, problem.n_classes)) if factor is None else factor
         found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz
         if factor is not None:
-            weight = factor if len(factor) else np.ones(1)
-            allowance = 1.0 - _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
-            scale = problem.alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
-            lower = objective.loss.dual_value(
-                margins.sums * weight, margins.squares * weight * weight, problem.weight_sum, scale
-            )
-            state.lower = max(state.lower, lower)
+            state.lower = max(state.lower, lower_bound(problem, margins, factor, found))
         return found, Certificate.of(state.lower, upper)
 
     def _record(
@@ -363,7 +414,9 @@ class _Rounds:
     def _improve(self, found: GradientPass, max_passes: float) -> None:
         """Sweep over the working set: in memory if it fits, else as it streams by."""
         state, source = self.state, self._source
-        alpha, target = self._problem.alpha, _INNER_FRACTION * found.violation
+        alpha = self._problem.alpha
+        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._tol * alpha)
+        target = max(_SMALLEST_FRACTION * found.violation, target)
         held = found.columns
         if held is None:
             held = self._gather(found)
@@ -374,7 +427,7 @@ class _Rounds:
             alpha = self._next_alpha(found.largest_norm, max_passes)
             if alpha > self._problem.alpha:
                 target = _STAGE_FRACTION * alpha
-                held = self._above(found, held, alpha)
+            held = self._above(found, held, alpha)
         changes, n_sweeps = self._sweeper.sweep_until(
             held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter
         )
@@ -386,6 +439,8 @@ class _Rounds:
     def _next_alpha(self, largest_norm: float, max_passes: float) -> float:
         """Return the weight of the penalty of this round: it falls evenly to the one asked for."""
         state, alpha = self.state, self._problem.alpha
+        if alpha == 0.0:
+            return alpha
         state.top = state.top or max(largest_norm, alpha)
         n_stages = math.ceil(math.log(state.top / alpha) / math.log(_STAGE_FACTOR))
         n_stages = min(n_stages, max(0, math.ceil(max_passes) - 2) if np.isfinite(max_passes) else n_stages)
@@ -394,9 +449,13 @@ class _Rounds:
         return alpha * (state.top / alpha) ** (left / n_stages) if left else alpha
 
     def _above(self, found: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
-        """Return the columns of a pass that have weights or get some at a larger penalty."""
-        wanted = self.state.coef.slots(found.features) >= 0
-        wanted |= found.violations > alpha - self._problem.alpha
+        """Return the columns of a pass that have weights or get some at `alpha`, if there is room for all."""
+        weighted = self.state.coef.slots(found.features) >= 0
+        excess = np.where(weighted, np.inf, found.violations - (alpha - self._problem.alpha))
+        wanted = excess > 0
+        if np.count_nonzero(wanted) > self._plan.working_columns:
+            wanted[np.argsort(-excess, kind="stable")[self._plan.working_columns :]] = False
+            wanted |= weighted
         chosen = []
         for columns in held:
             start = int(np.searchsorted(found.features, columns.features[0]))
@@ -427,11 +486,11 @@ class _Rounds:
         return held
 
 
-def _check(dataset: Dataset, alpha: float, tol: float, step: str) -> None:
+def _check(dataset: Dataset, alpha: float, ridge: float, tol: float, step: str) -> None:
     if dataset.n_classes < 2:
         raise DataError("there is only one class", "train on labels of at least two classes")
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise BigmcError(f"alpha is {alpha}", "give a positive number")
+    if not (np.isfinite(alpha) and alpha >= 0 and alpha + ridge > 0):
+        raise BigmcError(f"alpha is {alpha}", "give a positive number, or 0 with a ridge")
     if not tol > 0:
         raise BigmcError(f"tol is {tol}", "give a positive number")
     if step not in STEPS:

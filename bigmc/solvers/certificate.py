@@ -1,4 +1,4 @@
-"""Bounds on the optimum, and the factors that make a dual point feasible for an intercept."""
+"""Bounds on the optimum."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
-#: Cycles of the balancing, and the imbalance relative to the flow at which it counts as done.
-_CYCLES = 2000
-_DONE = 1e-14
-_GOOD_ENOUGH = 1e-9
+from bigmc.solvers.gradient import GradientPass
+from bigmc.solvers.problem import Margins, Problem
+
+#: Share of the feasible dual scale given up for the rounding of the gradient, in units of its precision.
+_ROUNDING = 16.0
 
 
 @dataclass(frozen=True)
@@ -38,44 +38,36 @@ class Certificate:
         return cls(lower, upper, max(0.0, (upper - lower) / upper) if upper > 0 else 0.0)
 
 
-def balance(flow: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Find factors that make what flows out of every class flow into it.
+def lower_bound(
+    problem: Problem, margins: Margins, factor: NDArray[np.float64], found: GradientPass
+) -> float:
+    """Return the better of the dual values that the present scores give.
 
-    With an intercept a dual point must satisfy ``sum_r b_cr = sum_r b_rc`` for its sums over the
-    samples of class c, ``b_cr``. Multiplying them by ``t_c / t_r`` keeps them positive; the ``t`` are
-    found by the cyclic balancing of Osborne, "On pre-conditioning of matrices", J. ACM 7 (1960), in
-    the 1-norm. Flow between strongly connected components cannot come back and is dropped.
+    The derivatives of the losses, as dual variables, are scaled so that every gradient is in the dual ball
+    of the penalty. With a ridge they need no scaling: the conjugate of ``alpha * penalty + ridge / 2 ||.||²``
+    is the squared distance to that ball over twice the ridge.
 
     Parameters
     ----------
-    flow : float64 array of shape (n_classes, n_classes)
-        Not negative; the diagonal is ignored.
-
-    Returns
-    -------
-    float64 array of shape (n_classes, n_classes) or None
-        Factor of each entry; None if the balancing did not converge.
+    problem : Problem
+    margins : Margins
+        At the present scores.
+    factor : float64 array of shape (n_classes, n_classes), or of no rows
+        Factors of the dual variables, with which `found` was computed.
+    found : GradientPass
     """
-    flow = flow.copy()
-    np.fill_diagonal(flow, 0.0)
-    _, component = connected_components(flow > 0, directed=True, connection="strong")
-    edge = (component[:, None] == component[None, :]) & (flow > 0)
-    balanced = np.where(edge, flow, 0.0)
-    total = balanced.sum()
-    scale = np.ones(len(flow))
-    for _ in range(_CYCLES):
-        imbalance = np.abs(balanced.sum(axis=1) - balanced.sum(axis=0)).max(initial=0.0)
-        if imbalance <= _DONE * total:
-            break
-        for c in range(len(flow)):
-            out, into = balanced[c].sum(), balanced[:, c].sum()
-            if out > 0 and into > 0:
-                factor = np.sqrt(into / out)
-                scale[c] *= factor
-                balanced[c] *= factor
-                balanced[:, c] /= factor
-    else:
-        if imbalance > _GOOD_ENOUGH * total:
-            return None
-    factors: NDArray[np.float64] = np.where(edge, scale[:, None] / scale[None, :], 0.0)
-    return factors
+    loss, ridge = problem.objective.loss, problem.objective.ridge
+    weight = factor if len(factor) else np.ones(1)
+    slopes, values = margins.sums * weight, margins.squares * weight * weight
+
+    def value(scale: float) -> float:
+        return loss.dual_value(
+            scale, slopes, values, problem.weight_sum, lambda scale: problem.entropy(factor, scale)
+        )
+
+    allowance = 1.0 - _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
+    feasible = problem.alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
+    best = value(min(feasible, loss.largest_scale(slopes, values)))
+    if ridge > 0:
+        best = max(best, value(1.0) - found.distance / (2.0 * ridge))
+    return best

@@ -24,7 +24,9 @@ class GradientPass:
     Attributes
     ----------
     largest_norm : float
-        ``max_j ||G_j||``.
+        ``max_j ||G_j||`` in the dual norm of the penalty, of the gradients of the losses.
+    distance : float
+        With a ridge: ``sum_j dist(G_j, alpha * dual ball)²``.
     violation : float
         Largest violation of the optimality conditions.
     features : int64 array
@@ -38,6 +40,7 @@ class GradientPass:
     """
 
     largest_norm: float
+    distance: float
     violation: float
     features: NDArray[np.int64]
     violations: NDArray[np.float64]
@@ -61,26 +64,27 @@ def gradient_pass(
     room : int
         Bytes the gathered columns may take, unless the source keeps its blocks anyway.
     """
-    kernel = problem.objective.loss.gradient_norms
+    kernel = problem.objective.gradient_norms
     wide = np.zeros((len(factor), problem.width), problem.scores.dtype)
     wide[:, : problem.n_classes] = factor
 
     def work(part: tuple[int, int], block: Block, *arrays: NDArray[np.float64]) -> None:
-        scale, slots, norms, violations = arrays
+        scale, slots, norms, violations, distances = arrays
         kernel(
             *part, block.indptr, block.indices, block.data, block.base, problem.scores, problem.labels,
-            problem.gain, scale, problem.two_over_n, problem.alpha, wide, slots, coef.rows, norms, violations,
+            problem.gain, scale, problem.n_classes, problem.two_over_n, problem.alpha, problem.objective.ridge,
+            wide, slots, coef.rows, norms, violations, distances,
         )  # fmt: skip
 
-    largest_norm, nnz = 0.0, 0
+    largest_norm, distance, nnz = 0.0, 0.0, 0
     kept: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     columns: list[Columns] | None = []
     for number, block in source.stream(range(len(source.ranges))):
         features = np.arange(block.lo, block.hi)
         slots = coef.slots(features)
-        norms, violations = np.empty(len(features)), np.empty(len(features))
-        parts = _equal_parts(block)
-        for _ in problem.engine.map(work, parts, block, problem.scale_of(features), slots, norms, violations):
+        norms, violations, distances = np.empty((3, len(features)))
+        arrays = (problem.scale_of(features), slots, norms, violations, distances)
+        for _ in problem.engine.map(work, _equal_parts(block), block, *arrays):
             pass
         if not np.isfinite(norms).all():
             feature = int(features[~np.isfinite(norms)][0])
@@ -88,6 +92,7 @@ def gradient_pass(
                 f"the gradient of feature {feature} is not finite", "look for huge or non-finite values in it"
             )
         largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
+        distance += float(distances.sum())
         nnz += block.nnz
         chosen = np.flatnonzero((slots >= 0) | (violations > 0))
         kept.append((features[chosen], violations[chosen]))
@@ -103,7 +108,7 @@ def gradient_pass(
         columns.append(picked)
     found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
     violation = float(violations.max(initial=0.0))
-    return GradientPass(largest_norm, violation, found, violations, columns, nnz)
+    return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
 
 
 def memory_of(columns: Columns, width: int) -> int:

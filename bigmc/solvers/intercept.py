@@ -36,24 +36,23 @@ def improve_intercept(
     Margins
         At the new scores.
     """
-    margins = margins or problem.margins()
+    margins, loss = margins or problem.margins(), problem.objective.loss
     noise = 4.0 * float(np.finfo(problem.scores.dtype).eps)
     for _ in range(n_steps):
-        gradient = problem.two_over_n * (margins.sums.sum(axis=0) - margins.sums.sum(axis=1))
+        gradient = problem.two_over_n * loss.intercept_slope(margins.sums)
         if np.abs(gradient).max() <= noise * problem.two_over_n * margins.sums.sum():
             break
-        edges = problem.two_over_n * (margins.active + margins.active.T)
-        hessian = np.diag(edges.sum(axis=1)) - edges
+        hessian = problem.two_over_n * loss.intercept_curvature(margins.active)
         hessian += np.eye(len(gradient)) * (_RIDGE * max(float(hessian.max()), 1e-300))
         step = -np.linalg.solve(hessian, gradient)
         slope = float(gradient @ step)
-        loss = problem.objective.loss.value(margins.squares, problem.weight_sum)
+        before = loss.value(margins.squares, problem.weight_sum)
         part = 1.0
         problem.shift(step)
         for _ in range(_HALVINGS):
             after = problem.margins()
-            value = problem.objective.loss.value(after.squares, problem.weight_sum)
-            if value <= loss + _SUFFICIENT_DECREASE * part * slope:
+            value = loss.value(after.squares, problem.weight_sum)
+            if value <= before + _SUFFICIENT_DECREASE * part * slope:
                 break
             part *= 0.5
             problem.shift(-part * step)

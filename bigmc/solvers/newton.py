@@ -115,13 +115,13 @@ class Support:
         bool
             False if no part of the step made the objective smaller; the weights are as before then.
         """
-        problem = self._problem
-        lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
+        problem, ridge = self._problem, self._problem.objective.ridge
+        lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
         unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
-        gradient += alpha * unit
+        gradient += alpha * unit + ridge * rows
         bend = alpha / lengths
-        precondition += bend[:, None] + _SMALLEST_CURVATURE
+        precondition += bend[:, None] + (ridge + _SMALLEST_CURVATURE)
         np.divide(1.0, precondition, out=precondition)
         step = self._minimise_model(gradient, precondition, unit, bend, most)
         turned = np.einsum("jr,jr->j", rows + step, rows) <= 0
@@ -130,11 +130,13 @@ class Support:
         if not slope < 0:
             return False
         scaled = self._scaled(step)
+        along, distance = float(np.einsum("jr,jr->", rows, step)), float(np.einsum("jr,jr->", step, step))
         part = 1.0
         for _ in range(_HALVINGS):
             moved = rows + part * step
             change = self._loss_change(scaled, part)
             change += alpha * float((np.sqrt(np.einsum("jr,jr->j", moved, moved)) - lengths).sum())
+            change += ridge * part * (along + 0.5 * part * distance)
             if change <= _SUFFICIENT_DECREASE * part * slope:
                 break
             part *= 0.5
@@ -164,6 +166,7 @@ class Support:
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
         factor = self._problem.two_over_n * self._scale
+        ridge = self._problem.objective.ridge
         solution, residual = np.zeros_like(gradient), -gradient
         direction = precondition * residual
         norm = float(np.einsum("jr,jr->", direction, residual))
@@ -171,7 +174,7 @@ class Support:
         scaled = self._scaled(direction)
         for _ in range(most):
             product = self._product(scaled)
-            curve = add_penalty_curvature(direction, unit, bend, factor, product)
+            curve = add_penalty_curvature(direction, unit, bend, ridge, factor, product)
             if not curve > 0:
                 break
             before = norm

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bigmc.budget import Plan
+from bigmc.budget import MemoryLimitError, Plan
+from bigmc.store.memory import MAX_ROWS
 
 #: Below this tolerance float32 scores are too coarse for the certificate.
 _SINGLE_PRECISION_TOL = 1e-5
 #: Score matrices up to this many bytes are float64 whatever the tolerance: it costs nothing.
 _SMALL_SCORES = 4 << 20
+#: With fewer rows a sample says too little.
+_SMALLEST_SAMPLE = 1000
 #: Most bytes of a streamed block; larger ones gain nothing.
 _LARGEST_BLOCK = 64 << 20
 #: Most bytes of the weights of one block during the first pass, where every column may get some.
@@ -41,6 +45,8 @@ class SolverPlan:
         Most decoded bytes of one block.
     block_columns : int
         Most columns of one block.
+    working_columns : int
+        Most columns the inner solver works on.
     working_set_bytes : int
         Most bytes of the columns the inner solver works on (0 with `keep_blocks`).
     newton_bytes : int
@@ -53,6 +59,7 @@ class SolverPlan:
     keep_blocks: bool
     block_bytes: int
     block_columns: int
+    working_columns: int
     working_set_bytes: int
     newton_bytes: int
 
@@ -120,15 +127,16 @@ def plan_memory(
     entry = 2 + itemsize
     block_columns = max(1, min(_BLOCK_COEF, limit // 16) // coef_row)
     n_blocks = -(-n_features // block_columns)
-    held = (
-        nnz * entry + n_shards * 8 * (n_features + n_blocks) + 2 * min(n_features, block_columns) * coef_row
-    )
-    working = n_features * (width * 8 + 48)
+    held = nnz * entry + n_shards * 8 * (n_features + n_blocks)
+    column = width * 8 + 48
+    working_columns = min(n_features, max(1, limit // 4 // column))
+    working = working_columns * column + 16 * n_features
     everything = Plan.of(limit, [*items, ("scores", score_bytes), ("all blocks", held + working)])
     if block_bytes is None and everything.free >= 0:
         return SolverPlan(
-            everything, dtype, False, True, max(_LARGEST_BLOCK, held), block_columns, 0, everything.free
-        )
+            everything, dtype, False, True, max(_LARGEST_BLOCK, held), block_columns, working_columns, 0,
+            everything.free,
+        )  # fmt: skip
     smallest = widest * entry + 2 * n_shards * 8
     items.append(("weights of a block", 2 * min(n_features, block_columns) * coef_row))
     in_memory = Plan.of(limit, [*items, ("scores", score_bytes)])
@@ -140,4 +148,36 @@ def plan_memory(
     plan = Plan.of(limit, [*((i.name, i.n_bytes) for i in fixed.items), ("two blocks", 2 * block_bytes)])
     plan.check("training the sparse learner, with its scores in a file," if on_disk else "training")
     newton = int(_NEWTON_SHARE * plan.free)
-    return SolverPlan(plan, dtype, on_disk, False, block_bytes, block_columns, plan.free - newton, newton)
+    return SolverPlan(
+        plan, dtype, on_disk, False, block_bytes, block_columns, n_features, plan.free - newton, newton
+    )  # fmt: skip
+
+
+def sample_share(limit: int, n_samples: int, nnz: int, **size: Any) -> float:
+    """Return the largest share of the samples that can be trained on in memory, Newton steps included.
+
+    Parameters
+    ----------
+    limit, n_samples, nnz : int
+        See `plan_memory`.
+    **size
+        Its other parameters.
+
+    Returns
+    -------
+    float
+        A power of a half below 1; 0 if even a small sample would not fit.
+    """
+    share = 0.5
+    while n_samples * share >= _SMALLEST_SAMPLE:
+        rows, entries = math.ceil(n_samples * share), math.ceil(nnz * share)
+        part = size | {"n_shards": -(-rows // MAX_ROWS), "widest": min(size["widest"], rows)}
+        try:
+            plan = plan_memory(limit=limit, n_samples=rows, nnz=entries, **part)
+        except MemoryLimitError:
+            return 0.0
+        copy = entries * (4 + size["itemsize"]) + 24 * rows
+        if plan.keep_blocks and plan.newton_bytes >= copy:
+            return share
+        share /= 2
+    return 0.0

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
+from bigmc.kernels.composite import entropy
 from bigmc.kernels.scores import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
 from bigmc.solvers.coefficients import Coefficients
@@ -182,13 +183,24 @@ class Problem:
             sums = np.zeros((3, self.n_classes, self.n_classes))
             lo, hi = part
             weights = self.weights[lo:hi] if len(self.weights) else self.weights
-            self.objective.loss.class_margins(self.scores[lo:hi], self.labels[lo:hi], weights, *sums)
+            self.objective.loss.class_sums(self.scores[lo:hi], self.labels[lo:hi], weights, *sums)
             return sums
 
         total = np.zeros((3, self.n_classes, self.n_classes))
         for _, sums in self.engine.map(add_up, self._row_parts()):
             total += sums
         return Margins(*total)
+
+    def entropy(self, factor: NDArray[np.float64], scale: float) -> float:
+        """Return the sum of entropies of a scaled dual point, see `bigmc.kernels.composite.entropy`."""
+
+        def add_up(part: tuple[int, int]) -> float:
+            lo, hi = part
+            weights = self.weights[lo:hi] if len(self.weights) else self.weights
+            total: float = entropy(self.scores[lo:hi], self.labels[lo:hi], weights, factor, scale)
+            return total
+
+        return sum(total for _, total in self.engine.map(add_up, self._row_parts()))
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""

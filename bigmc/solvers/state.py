@@ -12,6 +12,23 @@ from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.coefficients import Coefficients
 
 
+@dataclass(frozen=True)
+class Start:
+    """Weights to start from, such as those of a larger penalty or of yesterday's data.
+
+    Attributes
+    ----------
+    features : int64 array of shape (n_nonzero,)
+        Increasing.
+    coef : float64 array of shape (n_nonzero, n_classes)
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    features: NDArray[np.int64]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+
 @dataclass
 class State:
     """State between two rounds. Scores are not part of it: they are rebuilt from the weights.
@@ -48,6 +65,15 @@ class State:
     stage: int = 0
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, start: Start, width: int, alpha: float) -> State:
+        """Return the state of a run that starts from given weights, and goes to `alpha` at once."""
+        used = start.coef.any(axis=1)
+        rows = np.zeros((int(used.sum()), width))
+        rows[:, : start.coef.shape[1]] = start.coef[used]
+        coef = Coefficients(np.asarray(start.features[used], np.int64), rows)
+        return cls(coef, np.array(start.intercept, np.float64), top=alpha)
 
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
         """Save the state of the run described by `run`."""

@@ -58,7 +58,7 @@ class Sweeper:
         most_visits: int,
         newton_bytes: int,
     ) -> None:
-        self._newton_bytes = newton_bytes if line_search else 0
+        self._newton_bytes = newton_bytes if line_search and problem.objective.specialised else 0
         self._problem = problem
         self._line_search = line_search
         self._seed = seed
@@ -105,11 +105,11 @@ class Sweeper:
         """
         problem = self._problem
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
-        problem.objective.loss.sweep(
+        problem.objective.sweep(
             generator.permutation(chosen), columns.positions, columns.indptr, columns.indices, columns.data,
             columns.base, problem.scores, problem.labels, problem.row_scale, problem.gain,
             problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, alpha,
-            self._line_search, negligible, rows, violations,
+            problem.objective.ridge, self._line_search, negligible, rows, violations,
         )  # fmt: skip
         largest = float(violations[chosen].max(initial=0.0))
         if not np.isfinite(largest):

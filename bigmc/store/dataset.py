@@ -83,6 +83,7 @@ class Dataset:
         weighting: Weighting,
         features: Mapping[str, Any],
         stored: Stored | None = None,
+        column_scale: NDArray[np.float32] | None = None,
     ) -> None:
         self.shards = list(shards)
         self.classes = classes
@@ -97,6 +98,7 @@ class Dataset:
         common = common_dtype([s.dtype for s in self.shards])
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
         self._stored = stored
+        self._column_scale = column_scale
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
 
@@ -235,10 +237,13 @@ class Dataset:
     def column_scale(self) -> NDArray[np.float32] | None:
         """Return the idf of every feature over these samples, or None without idf weighting.
 
-        ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``.
+        ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``. Samples drawn
+        from others keep the scale of these.
         """
         if not self.weighting.idf:
             return None
+        if self._column_scale is not None:
+            return self._column_scale
         scale = np.log((1 + self.n_samples) / (1 + self.column_nnz())) + 1
         return np.asarray(scale, np.float32)
 

@@ -38,24 +38,25 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"memory_limit": "64MB", "ngrams": [1, 2], "names": True},
-        {"memory_limit": "64MB", "ngrams": [1, 3], "analyzer": "char_wb", "names": False},
-    ],
-    ids=["words with names", "characters"],
-)
+WORDS = {"memory_limit": "64MB", "ngrams": [1, 2], "names": True}
+CHARACTERS = {"memory_limit": "64MB", "ngrams": [1, 3], "analyzer": "char_wb", "names": False}
+
+
+@pytest.mark.parametrize("options", [WORDS, CHARACTERS], ids=["words with names", "characters"])
 def test_peak_above_the_bare_imports_is_within_the_limit(options, folder):
-    measured_peak(options, folder)  # compiles the kernels: once on a machine, and beyond the limit
-    assert measured_peak(options, folder) <= 64_000_000
+    assert measured_peak(options, folder) <= 60_000_000  # some slack: others measure on other machines
 
 
-def measured_peak(options, folder):
+def test_a_run_that_compiles_its_kernels_stays_within_the_limit(folder, tmp_path):
+    assert measured_peak(WORDS, folder, {"NUMBA_CACHE_DIR": str(tmp_path)}) <= 64_000_000
+    assert list(tmp_path.rglob("*.nbc"))
+
+
+def measured_peak(options, folder, environment=None):
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, json.dumps(options)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1]), **(environment or {})},
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from sklearn.utils import murmurhash3_32
 
-from bigmc.kernels import hashing, hashing_fold
+from bigmc.ingestion.hashing import features_of
+from bigmc.kernels import hashing, hashing_fold, hashing_rows, hashing_sigma
 
 
 @pytest.mark.parametrize("size", [*range(41), 1000])
@@ -17,12 +18,13 @@ def test_murmur3_equals_scikit_learn(size: int) -> None:
 @pytest.mark.parametrize("bits", [1, 18, 30])
 def test_feature_of_the_hash_without_absolute_value(bits: int) -> None:
     n = 2**bits
-    mask = n - 1
     # The rule of scikit-learn's _hashing_fast.pyx for -2**31.
-    assert hashing.feature(np.uint32(2**31), mask) == ((2**31 - 1 - (n - 1)) % n, -1)
-    assert hashing.feature(np.uint32(2**31 - 1), mask) == ((2**31 - 1) % n, 1)
-    assert hashing.feature(np.uint32(2**32 - 1), mask) == (1 % n, -1)
-    assert hashing.feature(np.uint32(0), mask) == (0, 1)
+    expected = {2**31: ((2**31 - 1 - (n - 1)) % n, -1), 2**31 - 1: ((2**31 - 1) % n, 1)}
+    expected |= {2**32 - 1: (1 % n, -1), 0: (0, 1)}
+    for h, (index, sign) in expected.items():
+        assert hashing_rows.feature(np.uint32(h), n - 1) == (index, sign == -1)
+    indices, signs = features_of(np.array(list(expected), np.uint32), bits)
+    assert list(zip(indices.tolist(), signs.tolist(), strict=True)) == list(expected.values())
 
 
 def test_encoding_and_decoding_of_every_code_point() -> None:
@@ -52,11 +54,6 @@ def test_what_is_not_utf8_has_no_code_point(data: bytes) -> None:
     assert hashing_fold._decode(np.frombuffer(data, np.uint8), 0)[1] == 0
 
 
-def test_special_documents_are_found_wherever_the_letter_is() -> None:
-    documents = ["", "a", "Σ", "aΣ", "Σa", "x" * 100 + "İ", "\u0108\u0130", "ĈΠ", "ΞΡ", "\u0130"]
-    data = np.frombuffer("".join(documents).encode(), np.uint8)
-    offsets = np.cumsum([0] + [len(d.encode()) for d in documents])
-    special = np.empty(len(documents), np.bool_)
-    n = hashing_fold.special_rows(offsets, data, special)
-    assert special.tolist() == [any(c in d for c in "ΣİΣ") for d in documents]
-    assert n == special.sum()
+def test_sigmas_are_found_wherever_they_are() -> None:
+    for text, found in (("", False), ("Σ", True), ("aΣ", True), ("x" * 100 + "Σ", True), ("ΞΠσς", False)):
+        assert hashing_sigma.has_sigma(np.frombuffer(text.encode(), np.uint8)) == found

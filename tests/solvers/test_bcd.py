@@ -31,7 +31,7 @@ def streamed(name):
     entry = 2 + dataset.dtype.itemsize
     total = dataset.nnz * entry + dataset.n_shards * 8 * dataset.n_features
     widest = int(dataset.column_nnz().max()) * entry + 16 * dataset.n_shards
-    return dataset, max(widest, min(widest * 2, total // 5))
+    return dataset, widest if name == "iris" else max(widest, min(widest * 2, total // 5))
 
 
 class Memory:
@@ -90,12 +90,13 @@ def test_constant_steps(name, k):
     assert abs(found.objective - OPTIMA[name][k]) < 1e-8
 
 
-@pytest.mark.parametrize(("name", "k"), [("iris", 0), ("iris", 1), ("digits", 0), ("arith", 1)])
+@pytest.mark.parametrize(("name", "k"), CASES)
 def test_streamed_from_many_blocks_and_shards(name, k):
     dataset, block_bytes = streamed(name)
     assert dataset.n_shards >= 3
-    assert len(dataset.plan(block_bytes)) >= 2 + 2 * (name != "iris")
-    found = solve(dataset, alpha=ALPHAS[k], memory_limit=LIMIT, tol=1e-8, block_bytes=block_bytes)
+    assert len(dataset.plan(block_bytes)) >= 4
+    options = {"memory_limit": LIMIT, "tol": 1e-8, "max_passes": 1000}
+    found = solve(dataset, alpha=ALPHAS[k], block_bytes=block_bytes, **options)
     assert not found.plan.keep_blocks
     assert found.certificate.gap <= 1e-8
     assert abs(found.objective - OPTIMA[name][k]) < 1e-8
@@ -108,6 +109,45 @@ def test_a_working_set_that_does_not_fit_is_streamed(monkeypatch):
     dataset, block_bytes = streamed("arith")
     found = solve(dataset, alpha=0.1, memory_limit=LIMIT, tol=1e-8, block_bytes=block_bytes, max_passes=500)
     assert abs(found.objective - OPTIMA["arith"][0]) < 1e-8
+
+
+def larger(n_samples=6000, n_features=50, n_classes=3):
+    """Counts whose classes differ in some of the features, in more rows than fit where little does."""
+    generator = np.random.default_rng(0)
+    y = np.arange(n_samples) % n_classes
+    rate = np.full((n_classes, n_features), 0.3)
+    rate[:, :12] = generator.random((n_classes, 12))
+    return generator.poisson(rate[y]).astype(np.int8), y
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_in_memory_is_the_start_for_data_that_does_not_fit(weighted):
+    X, y = larger()
+    weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float) if weighted else None
+    dataset = Dataset.from_arrays(X, y, shard_rows=1000)
+    options = {"alpha": 1e-2, "tol": 1e-6, "max_passes": 500, "sample_weight": weights}
+    seen = []
+    little = solve(dataset, memory_limit=1_500_000, progress=lambda p: seen.append(p.stage), **options)
+    assert not little.plan.keep_blocks
+    assert seen.index("train") == seen.count("train on a sample") > 0
+    assert little.converged
+    much = solve(dataset, memory_limit=LIMIT, **options)
+    assert much.plan.keep_blocks
+    assert little.objective == pytest.approx(much.objective, rel=2e-6)
+    first = little.history[0]["objective"]
+    assert first < 1.25 * much.objective  # 2 without weights
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_starting_on_a_sample_and_resuming_gives_the_same_bits(n_workers):
+    X, y = larger()
+    dataset = Dataset.from_arrays(X, y, shard_rows=1000)
+    options = {"alpha": 1e-2, "tol": 1e-5, "memory_limit": 1_500_000, "engine": ThreadEngine(n_workers)}
+    memory = Memory()
+    whole = solve(dataset, checkpoint=memory, **options)
+    assert bits(whole) == bits(solve(dataset, **{**options, "engine": ThreadEngine(2)}))
+    for saved in memory.saved:
+        assert bits(solve(dataset, checkpoint=Memory(saved), **options)) == bits(whole)
 
 
 @pytest.mark.parametrize("name", list(LAMBDA_MAX))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
+from instances import loss_and_gradient
 from sklearn.datasets import load_digits
 
 from bigmc.engine import ThreadEngine
@@ -14,7 +15,6 @@ from bigmc.solvers.columns import BlockSource, Columns
 from bigmc.solvers.newton import Support
 from bigmc.solvers.problem import Problem
 from bigmc.store.dataset import Dataset
-from tests.solvers.instances import loss_and_gradient
 
 ALPHA = 1e-6
 

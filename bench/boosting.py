@@ -1,0 +1,379 @@
+"""The boosted learner beside others: test errors, solver times, passes over the data.
+
+    python bench/boosting.py errors pendigits satimage letter      test error and CPU seconds, 5 seeds
+    python bench/boosting.py figures vowel pendigits               error along the iterations (figures 1, 2)
+    python bench/boosting.py solver pendigits                      FCD against L-BFGS-B (figure 6)
+    python bench/boosting.py passes vowel pendigits satimage       passes to 5 % above the optimum
+    python bench/boosting.py width                                 cost of a search against hashed columns
+
+One JSON line a result. Figures of Lin, Shen, van den Hengel and Suter (ACCV 2012); 75/25 splits, as there.
+LightGBM and XGBoost are compared where they are installed. Run it with OMP_NUM_THREADS=1: every method
+gets one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+from data import keel
+from sklearn.model_selection import train_test_split
+
+import bigmc
+from bigmc.engine import ThreadEngine
+from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.master import Master
+from bigmc.solvers.boosting.responses import BitResponses, RowResponses
+from bigmc.solvers.boosting.search import CutSearch
+from bigmc.store.dataset import Dataset
+
+HERE = Path(__file__).parent
+ENGINE = ThreadEngine(1)
+#: The paper's tolerance of the coordinate descent.
+TOLERANCE = 0.1
+#: From which C is chosen on a fifth of the training rows, as the paper chooses it from 10² to 10⁵.
+GRID = (1e2, 3e2, 1e3, 3e3, 1e4, 3e4, 1e5)
+
+
+def load(name: str) -> tuple[Any, Any]:
+    table = np.genfromtxt(keel(HERE / "data") / f"{name}.csv", delimiter=",", skip_header=1, dtype=str)
+    return table[:, :-1].astype(float), np.unique(table[:, -1], return_inverse=True)[1]
+
+
+def split(X: Any, y: Any, seed: int) -> Any:
+    return train_test_split(X, y, test_size=0.25, random_state=seed, stratify=y)
+
+
+def boost(**options: Any) -> Any:
+    return bigmc.MultiBoostClassifier(engine=ENGINE, **options)
+
+
+class ChosenC:
+    """Our learner with C from `GRID` that errs least on a fifth of the training rows."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def fit(self, X: Any, y: Any) -> Any:
+        train, held, y_train, y_held = train_test_split(X, y, test_size=0.2, random_state=0, stratify=y)
+        scores = {C: boost(C=C, **self.options).fit(train, y_train).score(held, y_held) for C in GRID}
+        self.C = max(scores, key=lambda C: scores[C])
+        self.model = boost(C=self.C, **self.options).fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.model.predict(X)
+
+
+def methods(names: list[str] | None) -> dict[str, Callable[[], Any]]:
+    found: dict[str, Callable[[], Any]] = {
+        "bigmc stumps, C chosen, 10 rounds": lambda: ChosenC(n_rounds=10),
+        "bigmc stumps, C=1e5, 15 rounds": lambda: boost(n_rounds=15),
+        "bigmc stumps, C=1e5, 150 rounds of one": lambda: boost(
+            n_rounds=150, pool=1, max_sweeps=2, inner_rounds=1, tol=1e-9
+        ),
+        "bigmc trees of 2, 20 rounds": lambda: boost(n_rounds=20, max_depth=2),
+        "bigmc trees of 4, 20 rounds": lambda: boost(n_rounds=20, max_depth=4),
+    }
+    if importlib.util.find_spec("xgboost"):
+        from xgboost import XGBClassifier
+
+        for k in (150, 500):
+            found[f"XGBoost stumps {k}"] = lambda k=k: XGBClassifier(max_depth=1, n_estimators=k, n_jobs=1)
+    if importlib.util.find_spec("lightgbm"):
+        from lightgbm import LGBMClassifier
+
+        for k in (150, 500):
+            found[f"LightGBM stumps {k}"] = lambda k=k: LGBMClassifier(
+                num_leaves=2, max_depth=1, n_estimators=k, n_jobs=1, verbose=-1
+            )
+        found["LightGBM default"] = lambda: LGBMClassifier(n_jobs=1, verbose=-1)
+    return {name: found[name] for name in found if not names or any(part in name for part in names)}
+
+
+def errors(sets: list[str], n_seeds: int, names: list[str] | None) -> None:
+    for data in sets:
+        X, y = load(data)
+        for name, make in methods(names).items():
+            figures = []
+            for seed in range(n_seeds):
+                train, test, y_train, y_test = split(X, y, seed)
+                started = time.process_time()
+                model = make().fit(train, y_train)
+                seconds = time.process_time() - started
+                wrong = np.mean(model.predict(test) != y_test)
+                figures.append((100 * wrong, seconds, getattr(model, "C", np.nan)))
+            error, seconds, C = np.mean(figures, axis=0)
+            tell(set=data, method=name, error=error, std=np.std(figures, axis=0)[0], cpu_seconds=seconds, C=C)
+
+
+class Restricted:
+    """Column generation with learners of each class's own, one at a time, and solvers of the master."""
+
+    def __init__(self, X: Any, y: Any, C: float) -> None:
+        self.dataset = Dataset.from_arrays(X, y)
+        self.n_classes, n = self.dataset.n_classes, self.dataset.n_samples
+        self.y, self.r = self.dataset.labels(), C / (n * (self.dataset.n_classes - 1))
+        source = BinnedSource(self.dataset, self.dataset.plan(1 << 30), True, 255, np.ones(n, bool), ENGINE)
+        self.responses = BitResponses(self.y, self.n_classes)
+        self.search = CutSearch(source, self.responses, self.n_classes, False, ENGINE)
+        self.master = Master(self.responses, self.n_classes, np.ones(n), C, np.dtype(np.float32), 0)
+        self.columns: list[list[Any]] = [[] for _ in range(self.n_classes)]
+
+    def add_columns(self) -> None:
+        """Add the best learner of every class at the present dual weights."""
+        found = self.search.run(self.master.u, self.master.r, 1)
+        for k, (key, answer) in enumerate(zip(found.learners.keys(), found.answers, strict=True)):
+            slot = self.responses.find(key)
+            slot = self.responses.add(key, answer) if slot is None else slot
+            h = np.where(np.unpackbits(answer.view(np.uint8), bitorder="little")[: len(self.y)], 1.0, -1.0)
+            for c, sign in zip(found.classes[found.places == k], found.signs[found.places == k], strict=True):
+                own = self.master.classes[c]
+                here = np.flatnonzero((own.slots == slot) & (own.signs == sign))
+                if len(here):
+                    own.pooled[here] = True
+                else:
+                    own.add([slot], [sign])
+                    self.columns[c].append(sign * h)
+
+    def lbfgs(self, start: list[Any]) -> tuple[list[Any], float]:
+        """Solve the restricted master with L-BFGS-B at its default accuracy."""
+        matrices = [np.array(own) for own in self.columns]
+        ends = np.cumsum([0] + [len(own) for own in matrices])
+        rows = np.arange(len(self.y))
+
+        def value(w: Any) -> tuple[float, Any]:
+            F = np.array([w[ends[c] : ends[c + 1]] @ own for c, own in enumerate(matrices)])
+            mu = self.r * np.exp(F - F[self.y, rows])
+            mu[self.y, rows] = 0.0
+            u = -mu
+            u[self.y, rows] = mu.sum(axis=0)
+            gradient = 1 - np.concatenate([own @ u[c] for c, own in enumerate(matrices)])
+            return w.sum() + mu.sum(), gradient
+
+        w = np.concatenate([np.pad(s, (0, len(m) - len(s))) for s, m in zip(start, matrices, strict=True)])
+        bounds = [(0, None)] * len(w)
+        found = scipy.optimize.minimize(value, w, jac=True, method="L-BFGS-B", bounds=bounds)
+        return np.split(found.x, ends[1:-1]), float(found.fun)
+
+
+def solver(sets: list[str], n_rounds: int, C: float, sweeps: int) -> None:
+    for data in sets:
+        train, _, y_train, _ = split(*load(data), 0)
+        problem = Restricted(train, y_train, C)
+        problem.master.rebuild(ENGINE)
+        weights = [np.empty(0)] * problem.n_classes
+        spent = {"FCD": 0.0, "L-BFGS-B": 0.0}
+        for k in range(1, n_rounds + 1):
+            problem.add_columns()
+            started = time.process_time()
+            # As the paper orders it (algorithm 2): the new learners of all classes, then all that violate.
+            problem.master.improve(TOLERANCE, 1, 1, ENGINE)
+            problem.master.improve(TOLERANCE, 1, sweeps, ENGINE)
+            point = problem.master.rebuild(ENGINE)
+            if k > 1:  # the first call compiles
+                spent["FCD"] += time.process_time() - started
+            started = time.process_time()
+            weights, value = problem.lbfgs(weights)
+            spent["L-BFGS-B"] += time.process_time() - started
+            if k in (1, 10, 25, 50, 75, 100) or k == n_rounds:
+                tell(
+                    set=data, round=k, fcd_seconds=spent["FCD"], lbfgs_seconds=spent["L-BFGS-B"],
+                    ratio=spent["L-BFGS-B"] / max(spent["FCD"], 1e-9), fcd_objective=point.objective,
+                    lbfgs_objective=value, excess=point.objective / value - 1,
+                )  # fmt: skip
+
+
+def passes(sets: list[str], C: float, most: int) -> None:
+    for data in sets:
+        train, _, y_train, _ = split(*load(data), 0)
+        best = boost(C=C, n_rounds=60, tol=1e-4, inner_rounds=100).fit(train, y_train)
+        target = 1.05 * best.certificate_.lower
+        for name, options in (
+            ("pool of 40", {"n_rounds": 60}),
+            ("one per class", {"n_rounds": most, "pool": 1, "max_sweeps": 2, "inner_rounds": 1}),
+            ("one per class, solved", {"n_rounds": most, "pool": 1}),
+        ):
+            model = boost(C=C, tol=1e-4, **options).fit(train, y_train)
+            reached = [e["n_passes"] for e in model.history_ if e["objective"] <= target]
+            tell(
+                set=data, C=C, method=name, lower=best.certificate_.lower, gap=best.certificate_.gap,
+                passes=min(reached) - 1 if reached else f"> {most}",
+            )  # fmt: skip
+
+
+def along(X: Any, y: Any, test: Any, y_test: Any, n_rounds: int, C: float) -> Iterator[tuple[str, Any, Any]]:
+    """Yield method, test errors after every iteration, and training seconds."""
+    from sklearn.ensemble import AdaBoostClassifier
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    one = {"n_rounds": n_rounds, "pool": 1, "inner_rounds": 1, "tol": 1e-12}
+    for name, options in (
+        ("CW (FCD-2)", {"C": C, "max_sweeps": 2, **one}),
+        ("CW-1", {"C": 1e8, "max_sweeps": 1, **one}),
+        ("CW, pool of 40", {"C": C, "n_rounds": 25}),
+    ):
+        started = time.process_time()
+        model = boost(**options).fit(X, y)
+        seconds = time.process_time() - started
+        yield name, [np.mean(p != y_test) for p in model.staged_predict(test)], seconds
+    started = time.process_time()
+    found = shared(X, y, test, n_rounds, C)
+    yield (
+        "MultiBoost (shared, L-BFGS-B)",
+        [np.mean(p != y_test) for p in found],
+        time.process_time() - started,
+    )
+    started = time.process_time()
+    stump = DecisionTreeClassifier(max_depth=1)
+    samme = AdaBoostClassifier(stump, n_estimators=n_rounds, random_state=0).fit(X, y)
+    seconds = time.process_time() - started
+    yield "AdaBoost SAMME", [np.mean(p != y_test) for p in samme.staged_predict(test)], seconds
+    started = time.process_time()
+    rest = OneVsRestClassifier(AdaBoostClassifier(stump, n_estimators=n_rounds, random_state=0)).fit(X, y)
+    seconds = time.process_time() - started
+    staged = zip(*(e.staged_decision_function(test) for e in rest.estimators_), strict=False)
+    yield "AdaBoost one-vs-rest", [np.mean(np.argmax(s, axis=0) != y_test) for s in staged], seconds
+
+
+def shared(X: Any, y: Any, test: Any, n_rounds: int, C: float) -> list[Any]:
+    """MultiBoost (Shen and Hao 2011): the best learner of all classes joins all of them, L-BFGS-B solves."""
+    dataset = Dataset.from_arrays(X, y)
+    n, n_classes = len(y), dataset.n_classes
+    source = BinnedSource(dataset, dataset.plan(1 << 30), True, 255, np.ones(n, bool), ENGINE)
+    responses = BitResponses(dataset.labels(), n_classes)
+    search = CutSearch(source, responses, n_classes, False, ENGINE)
+    r, rows = C / (n * (n_classes - 1)), np.arange(n)
+    H, T = np.empty((0, n)), np.empty((0, len(test)))
+    w = np.empty((0, n_classes))
+    u = np.zeros((n, -(-n_classes // 8) * 8))
+    u[:, :n_classes] = -1.0
+    u[rows, y] = n_classes - 1
+    predicted = []
+
+    def value(flat: Any) -> tuple[float, Any]:
+        F = H.T @ flat.reshape(-1, n_classes)
+        mu = r * np.exp(F - F[rows, y][:, None])
+        mu[rows, y] = 0
+        dual = -mu
+        dual[rows, y] = mu.sum(axis=1)
+        u[:, :n_classes] = dual / r
+        return flat.sum() + mu.sum(), (1 - H @ dual).ravel()
+
+    for _ in range(n_rounds):
+        found = search.run(u, r, 1)
+        first = np.flatnonzero(np.bincount(found.classes) > 0)
+        scores = []
+        for c, place, sign in zip(found.classes, found.places, found.signs, strict=True):
+            bits = np.unpackbits(found.answers[place].view(np.uint8), bitorder="little")[:n]
+            h = sign * np.where(bits, 1.0, -1.0)
+            scores.append((h @ u[:, c], h, place, sign))
+        _, h, place, sign = max(scores, key=lambda score: score[0])
+        learner = found.learners.take(place)
+        feature = int(learner.feature[0])
+        assert len(first) == n_classes
+        edges = source.edges_of(feature) if feature >= 0 else [0.0]
+        above = test[:, feature] > edges[learner.cut[0]] if feature >= 0 else np.ones(len(test), bool)
+        H, T = np.vstack([H, h]), np.vstack([T, sign * np.where(above, 1.0, -1.0)])
+        w = np.vstack([w, np.zeros(n_classes)])
+        bounds = [(0, None)] * w.size
+        w = scipy.optimize.minimize(value, w.ravel(), jac=True, method="L-BFGS-B", bounds=bounds).x
+        w = w.reshape(-1, n_classes)
+        value(w.ravel())
+        predicted.append(np.argmax(T.T @ w, axis=1))
+    return predicted
+
+
+def figures(sets: list[str], n_rounds: int, C: float, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for data in sets:
+        train, test, y_train, y_test = split(*load(data), 0)
+        curves = {}
+        for name, curve, seconds in along(train, y_train, test, y_test, n_rounds, C):
+            curves[name] = [float(100 * e) for e in curve]
+            at = {k: curves[name][min(k, len(curve)) - 1] for k in (1, 10, 25, 50, n_rounds)}
+            tell(set=data, method=name, error_at=at, cpu_seconds=seconds)
+        (folder / f"boosting-{data}.json").write_text(json.dumps(curves))
+        if importlib.util.find_spec("matplotlib"):
+            import matplotlib.pyplot as plt
+
+            figure, axes = plt.subplots()
+            for name, curve in curves.items():
+                axes.plot(range(1, len(curve) + 1), curve, label=name)
+            axes.set(xlabel="iterations", ylabel="test error, %", title=data)
+            axes.legend()
+            figure.savefig(folder / f"boosting-{data}.png")
+
+
+def width(source: Path, bits: list[int], rounds: int) -> None:
+    """Cost of a search against the number of hashed columns; the texts are package descriptions."""
+    import tempfile
+
+    for b in bits:
+        with tempfile.TemporaryDirectory() as scratch:
+            dataset = bigmc.ingest(
+                source, Path(scratch) / "d.bigmc", text="text", label="section", ngrams=(1, 1), hash_bits=b,
+                on_bad_row="quarantine", split={"train": 1.0}, names=False,
+            )  # fmt: skip
+            columns = BinnedSource(
+                dataset, dataset.plan(1 << 28), True, 255, np.ones(dataset.n_samples, bool), ENGINE
+            )
+            responses = RowResponses(dataset.labels(), dataset.n_classes)
+            search = CutSearch(columns, responses, dataset.n_classes, True, ENGINE)
+            master = Master(
+                responses, dataset.n_classes, np.ones(dataset.n_samples), 1e5, np.dtype(np.float32), 0
+            )
+            master.rebuild(ENGINE)
+            search.run(master.u, master.r, 40)
+            seconds = []
+            for _ in range(rounds):
+                started = time.process_time()
+                search.run(master.u, master.r, 40)
+                seconds.append(time.process_time() - started)
+            per = 1e9 * min(seconds) / dataset.nnz
+            tell(columns=dataset.n_features, nnz=dataset.nnz, seconds=min(seconds), ns_per_nonzero=per)
+
+
+def tell(**figures: Any) -> None:
+    rounded = {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in figures.items()}
+    print(json.dumps(rounded), flush=True)
+
+
+def main() -> None:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("what", choices=("errors", "figures", "solver", "passes", "width"))
+    parser.add_argument("sets", nargs="*", default=["pendigits"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--C", type=float, default=1e4)
+    parser.add_argument("--sweeps", type=int, default=2, help="tau_max of solver")
+    parser.add_argument("--methods", nargs="+", help="parts of names of the methods of errors")
+    parser.add_argument("--texts", type=Path, default=HERE / "data" / "packages.csv")
+    parser.add_argument("--bits", type=int, nargs="+", default=[14, 16, 18, 20])
+    parser.add_argument("--to", type=Path, default=HERE / "results")
+    a = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if a.what == "errors":
+        errors(a.sets, a.seeds, a.methods)
+    elif a.what == "figures":
+        figures(a.sets, a.rounds, a.C, a.to)
+    elif a.what == "solver":
+        solver(a.sets, a.rounds, a.C, a.sweeps)
+    elif a.what == "passes":
+        passes(a.sets, a.C, a.rounds)
+    else:
+        width(a.texts, a.bits, 5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""The boosted multiclass classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from bigmc.engine import Engine
+from bigmc.errors import BigmcError, DataError
+from bigmc.estimators.arrays import row_batches
+from bigmc.estimators.run import Run
+from bigmc.estimators.weights import WeightedClassifier
+from bigmc.kernels.boosting_bins import MAX_EDGES
+from bigmc.model import BoostedModel, Trees
+from bigmc.solvers.boosting import FAMILIES, MAX_DEPTH, solve
+from bigmc.store.dataset import Dataset
+
+
+class MultiBoostClassifier(WeightedClassifier):
+    """Boosting in which every class has weak learners of its own, with a bound on what is left to gain.
+
+    Minimises ``‖w‖₁ + C/p Σ_i Σ_{y≠y_i} exp(-(F_{y_i}(x_i) - F_y(x_i)))``, ``w ≥ 0``, over the weights of all
+    weak learners of a family, with ``F_c(x) = Σ_j w_cj h_cj(x)`` and p the number of terms: column
+    generation, whose restricted problems fast coordinate descent solves (Lin, Shen, van den Hengel and
+    Suter, "Fast training of effective multi-class boosting using coordinate descent optimization", ACCV
+    2012). Each pass over the data brings not one learner per class but a pool of them.
+
+    Learners cut the values as they are, NaN being missing: those samples go to the better side of a cut.
+    Of a dataset they cut the stored values; its weighting makes no difference, except ``binary``.
+
+    Parameters
+    ----------
+    C : float, default=1e5
+        Weight of the loss against ``‖w‖₁``, above 0; larger fits closer.
+    n_rounds : int, default=100
+        Most rounds; each is a pass over the data, or one for every level of a tree.
+    max_depth : int, default=1
+        Levels of a learner, 1 to 4. Trees of 2 or more levels are found greedily, so that nothing is known
+        of the optimum over all of them: the certificate is infinitely wide, and only ``n_rounds``,
+        ``validation_fraction`` and ``time_limit`` end the training.
+    tol : float, default=1e-3
+        Stop when the relative gap between the bounds of the optimum is this small.
+    family : {"auto", "stump", "ray"}, default="auto"
+        What a learner of one cut answers: +1 on one side and -1 on the other, or +1 (or -1) on one side and 0
+        on the side of the value 0. Rays suit text: they cost what the entries of their column cost.
+        Auto takes them where fewer than a tenth of the values are stored.
+    pool : int, default=40
+        Learners of every class that a pass brings; 1 is the published algorithm.
+    max_sweeps : int, default=3
+        Sweeps over a class's learners for each learner that enters; 1 updates new learners only (the
+        published stage-wise variant, which goes with ``C=1e8``).
+    inner_rounds : int, default=30
+        Most learners of a class that enter between two passes.
+    max_bins : int, default=255
+        Bins of a feature, 2 to 255; with no more different values no cut is lost.
+    validation_fraction : float, default=0.0
+        Share of the samples to hold out, below 1. The stage with the fewest errors on them is the one that
+        predicts.
+    patience : int, default=10
+        Rounds without fewer errors on these samples after which training ends.
+    time_limit : float or None, default=None
+        Seconds after which no further round is begun. The model then depends on the machine.
+    random_state : int, RandomState or None, default=0
+        Orders the updates and chooses the samples held out. Equal seeds give equal models, bit for bit,
+        with any number of workers.
+    memory_limit : int, str or None, default=None
+        Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
+        half of what the container may use.
+    engine : Engine or None, default=None
+        Runs the parts; None is threads, one per processor.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each label, or inversely proportional to how often it occurs.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    feature_importances_ : scipy.sparse.csr_array of shape (n_classes, n_features)
+        Sum of the weights of each class's learners by feature; a tree's is shared by its nodes.
+    objective_ : float
+    certificate_ : Certificate
+        ``lower <= optimum <= upper`` and their relative ``gap``, for the optimum over all learners of the
+        family, not only those found; ``-inf`` and ``inf`` for trees.
+    n_iter_ : int
+        Rounds.
+    n_passes_ : float
+        Passes over the data.
+    history_ : list of dict
+        Figures of every round.
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features_in_,)
+        Only when the data was a frame whose column names are all strings.
+    model_ : BoostedModel
+        What `save` writes.
+    """
+
+    model_: BoostedModel
+
+    kind = "boost"
+    limits = ("n_rounds",)
+    takes_missing = True
+
+    def __init__(
+        self,
+        C: float = 1e5,
+        *,
+        n_rounds: int = 100,
+        max_depth: int = 1,
+        tol: float = 1e-3,
+        family: str = "auto",
+        pool: int = 40,
+        max_sweeps: int = 3,
+        inner_rounds: int = 30,
+        max_bins: int = 255,
+        validation_fraction: float = 0.0,
+        patience: int = 10,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        memory_limit: int | str | None = None,
+        engine: Engine | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+    ) -> None:
+        self.C = C
+        self.n_rounds = n_rounds
+        self.max_depth = max_depth
+        self.tol = tol
+        self.family = family
+        self.pool = pool
+        self.max_sweeps = max_sweeps
+        self.inner_rounds = inner_rounds
+        self.max_bins = max_bins
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.engine = engine
+        self.class_weight = class_weight
+
+    def check_params(self) -> None:
+        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
+        self._check_positive("C", "tol")
+        self._check_count("n_rounds", "pool", "max_sweeps", "inner_rounds", "patience")
+        for name, low, high in (("max_depth", 1, MAX_DEPTH), ("max_bins", 2, MAX_EDGES + 1)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or not low <= int(value) <= high:
+                raise BigmcError(f"{name} is {value!r}", f"give a whole number from {low} to {high}")
+        if self.family not in FAMILIES:
+            raise BigmcError(f"family is {self.family!r}", f"use one of {', '.join(FAMILIES)}")
+        if self.family == "ray" and self.max_depth > 1:
+            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+        share: Any = self.validation_fraction
+        if not isinstance(share, Real) or not 0 <= float(share) < 1:
+            raise BigmcError(f"validation_fraction is {share!r}", "give a number from 0 to below 1")
+        if self.time_limit is not None:
+            self._check_positive("time_limit")
+        super().check_params()
+
+    def _solve(self, dataset: Dataset, run: Run) -> BoostedModel:
+        solution = solve(
+            dataset,
+            C=float(self.C),
+            n_rounds=int(self.n_rounds),
+            max_depth=int(self.max_depth),
+            tol=float(self.tol),
+            family=self.family,
+            pool=int(self.pool),
+            max_sweeps=int(self.max_sweeps),
+            inner_rounds=int(self.inner_rounds),
+            max_bins=int(self.max_bins),
+            validation_fraction=float(self.validation_fraction),
+            patience=int(self.patience),
+            time_limit=self.time_limit,
+            seed=run.seed,
+            sample_weight=run.weights,
+            memory_limit=run.memory_limit,
+            engine=run.engine,
+            checkpoint=run.checkpoint,
+            progress=run.progress,
+        )
+        stages, bounds = solution.stages, solution.certificate
+        learners = stages.learners
+        return BoostedModel(
+            **run.record,
+            trees=Trees.of(
+                learners.feature,
+                solution.thresholds,
+                learners.missing_below,
+                learners.leaf * stages.signs[:, np.newaxis],
+                stages.classes,
+            ),
+            stage_ends=np.array(stages.ends, np.int64),
+            members=stages.members.astype(np.int32),
+            weights=stages.weights,
+            stage=solution.stage,
+            column_scale=dataset.column_scale(),
+            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
+            objective=solution.objective,
+            n_iter=max(1, solution.n_iter),
+            n_passes=solution.n_passes,
+            # A resumed run reads the data once more to find its learners again; the model is the same.
+            history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
+        )
+
+    @property
+    def feature_importances_(self) -> scipy.sparse.csr_array:
+        """Sum of the weights of each class's learners by feature, shape (n_classes, n_features)."""
+        check_is_fitted(self)
+        model = self.model_
+        parts = [model.importances(c) for c in range(model.n_classes)]
+        rows = np.repeat(np.arange(model.n_classes), [len(features) for features, _ in parts])
+        columns = np.concatenate([features for features, _ in parts])
+        values = np.concatenate([weights for _, weights in parts])
+        shape = (model.n_classes, model.n_features)
+        return scipy.sparse.csr_array((values, (rows, columns)), shape)
+
+    def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float64]]:
+        """Yield the scores as they were after every round, shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : Dataset, array-like or scipy sparse matrix of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        model = self.model_
+        if isinstance(X, Dataset):
+            model.check_features(X)
+            for stage in range(1, model.n_stages):
+                scorer = model.stage_scorer(stage)
+                found = self._workers().map(lambda shard, of=scorer: of.shard(shard), X.shards)
+                yield np.concatenate([scores for _, scores in found])
+            return
+        batches = [rows for chunk in self._checked_chunks(X) for rows in row_batches(chunk)]
+        if not batches:
+            raise DataError("there are no samples")
+        for stage in range(1, model.n_stages):
+            scorer = model.stage_scorer(stage)
+            yield np.concatenate([scorer.rows(rows) for rows in batches])
+
+    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Yield the labels as they were predicted after every round; `X` as for the scores."""
+        for scores in self.staged_decision_function(X):
+            yield self._labels(np.argmax(scores, axis=1))

@@ -1,0 +1,272 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+"""Binning: the edges of every column and the code of every value, one function for training and prediction.
+
+The code of a value is the number of edges below it, so ``code > cut`` is the same question as
+``value > edges[cut]``. A column of few distinct values has an edge half-way between neighbours, so that
+no cut is lost; others have edges at quantiles. A missing value (NaN) has the code ``n_edges + 1``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+#: Most edges of a column: with the code of missing values every code fits a byte.
+MAX_EDGES = 254
+#: Entries of a column that its quantiles are taken from.
+_SAMPLE = 1 << 16
+#: Steps of a search among `MAX_EDGES` edges.
+_STEPS = 8
+_ONE = np.uint64(1)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def code_of(value, table, first, steps, missing):
+    """Return the number of edges below `value`, for NaN `missing`.
+
+    Parameters
+    ----------
+    value : float
+    table : float64 array
+        From `first` on, ``2**steps`` increasing numbers: the edges, then at least one infinity.
+    first, steps : int
+        With constant `steps` the search is unrolled and looks for several values at once.
+    missing : int
+    """
+    low = np.uint64(first)
+    for step in range(steps - 1, -1, -1):
+        half = np.uint64(1) << np.uint64(step)
+        low += half * np.uint64(table[low + half - _ONE] < value)
+    return low - np.uint64(first) if value == value else np.uint64(missing)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _between(low, high):
+    """Return a number in ``[low, high)``, half-way where there is room."""
+    middle = low + (high - low) * 0.5
+    return middle if low <= middle < high else low
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _note(value, found, n_found, limit):
+    """Insert a value into the increasing `found` unless it is there; return their number, -1 if too many."""
+    low, high = 0, n_found
+    while low < high:
+        middle = (low + high) >> 1
+        if found[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    if low < n_found and found[low] == value:
+        return n_found
+    if n_found == limit:
+        return -1
+    for k in range(n_found, low, -1):
+        found[k] = found[k - 1]
+    found[low] = value
+    return n_found + 1
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _quantile_edges(sample, n_zeros, limit, edges):
+    """Cut the sorted sample, with so many zeros to add, into parts of about equal mass."""
+    values = np.empty(sample.shape[0] + 1)
+    masses = np.empty(sample.shape[0] + 1)
+    n_values = 0
+    zeros_in = n_zeros <= 0
+    for k in range(sample.shape[0]):
+        x = np.float64(sample[k])
+        if not zeros_in and x >= 0.0:
+            values[n_values], masses[n_values] = 0.0, n_zeros
+            n_values += 1
+            zeros_in = True
+        if n_values and values[n_values - 1] == x:
+            masses[n_values - 1] += 1.0
+        else:
+            values[n_values], masses[n_values] = x, 1.0
+            n_values += 1
+    if not zeros_in:
+        values[n_values], masses[n_values] = 0.0, n_zeros
+        n_values += 1
+    left = sample.shape[0] + max(n_zeros, 0.0)
+    n_edges = 0
+    mass = 0.0
+    for k in range(n_values - 1):
+        mass += masses[k]
+        # A heavy value takes its own part; what follows shares the rest evenly.
+        if mass >= left / (limit + 1 - n_edges):
+            edges[n_edges] = _between(values[k], values[k + 1])
+            n_edges += 1
+            left -= mass
+            mass = 0.0
+            if n_edges == limit:
+                break
+    return n_edges
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def find_edges(lo, hi, indptr, rows, data, base, counted, limit, room, edges, n_edges, missing):
+    """Find the edges of columns ``lo`` to ``hi`` of a block.
+
+    Parameters
+    ----------
+    lo, hi : int
+    indptr : int64 array of shape (n_shards, n_columns + 1)
+    rows : uint16 array
+    data : array
+        Values of the entries; samples without one have the value 0.
+    base : int64 array of shape (n_shards + 1,)
+    counted : bool array of shape (n_samples,)
+        Samples to look at.
+    limit : int
+        Most edges of a column, at most `MAX_EDGES`.
+    room : int64 array of shape (n_columns + 1,)
+        Where each column may write in `edges`: at least ``min(entries + 1, limit)`` elements.
+    edges : float64 array
+    n_edges : int64 array of shape (n_columns,)
+    missing : bool array of shape (n_columns,)
+        Whether the column has NaN.
+    """
+    found = np.empty(limit + 2)
+    n_samples = np.count_nonzero(counted)
+    for j in range(lo, hi):
+        n_found = n_entries = 0
+        missing[j] = False
+        for s in range(indptr.shape[0]):
+            for k in range(indptr[s, j], indptr[s, j + 1]):
+                if counted[base[s] + rows[k]]:
+                    n_entries += 1
+                    x = np.float64(data[k])
+                    if x != x:
+                        missing[j] = True
+                    elif n_found >= 0:
+                        n_found = _note(x, found, n_found, limit + 1)
+        if n_entries < n_samples and n_found >= 0:
+            n_found = _note(0.0, found, n_found, limit + 1)
+        own = edges[room[j] : room[j + 1]]
+        if n_found >= 0:
+            for k in range(n_found - 1):
+                own[k] = _between(found[k], found[k + 1])
+            n_edges[j] = max(n_found - 1, 0)
+            continue
+        stride = n_entries // _SAMPLE + 1
+        sample = np.empty(n_entries // stride + 1, data.dtype)
+        n_taken = at = 0
+        for s in range(indptr.shape[0]):
+            for k in range(indptr[s, j], indptr[s, j + 1]):
+                if counted[base[s] + rows[k]]:
+                    if at % stride == 0 and data[k] == data[k]:
+                        sample[n_taken] = data[k]
+                        n_taken += 1
+                    at += 1
+        ordered = np.sort(sample[:n_taken])
+        n_edges[j] = _quantile_edges(ordered, (n_samples - n_entries) / stride, limit, own)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def encode(lo, hi, indptr, data, starts, edges, codes):
+    """Write the code of every entry of columns ``lo`` to ``hi``.
+
+    Parameters
+    ----------
+    lo, hi : int
+    indptr : int64 array of shape (n_shards, n_columns + 1)
+    data : array
+    starts : int64 array of shape (n_columns + 1,)
+        Column ``j`` has the edges ``edges[starts[j]:starts[j + 1]]``.
+    edges : float64 array
+    codes : uint8 array
+        One per entry of the block.
+    """
+    table = np.empty(1 << _STEPS)
+    for j in range(lo, hi):
+        missing = _fill_table(edges[starts[j] : starts[j + 1]], table)
+        for s in range(indptr.shape[0]):
+            values = data[indptr[s, j] : indptr[s, j + 1]]
+            out = codes[indptr[s, j] : indptr[s, j + 1]]
+            for k in range(values.shape[0]):
+                out[k] = code_of(np.float64(values[k]), table, 0, _STEPS, missing)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _fill_table(edges, table):
+    """Write edges for `code_of`; return the code of missing values."""
+    table[:] = np.inf
+    table[: edges.shape[0]] = edges
+    return edges.shape[0] + 1
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def pack_edges(room, n_edges, found, starts, edges):
+    """Move the edges of every column from its room to its place."""
+    for j in range(n_edges.shape[0]):
+        for k in range(n_edges[j]):
+            edges[starts[j] + k] = found[room[j] + k]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def zero_codes(starts, edges, out):
+    """Write the code of 0 in every column."""
+    table = np.empty(1 << _STEPS)
+    for j in range(out.shape[0]):
+        _fill_table(edges[starts[j] : starts[j + 1]], table)
+        out[j] = code_of(0.0, table, 0, _STEPS, 0)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def encode_rows(indptr, indices, data, binary, features, firsts, steps, missing, table, codes):
+    """Write the codes of samples in row order, for the features a model asks.
+
+    Parameters
+    ----------
+    indptr : int64 array of shape (n_rows + 1,)
+    indices : int32 array
+        Feature of each entry.
+    data : array
+    binary : bool
+        Every entry counts as 1.
+    features : int64 array of shape (n_asked,)
+        Increasing.
+    firsts, steps, missing : int64 arrays of shape (n_asked,)
+    table : float64 array
+        See `code_of`.
+    codes : uint8 array of shape (n_asked, n_rows)
+    """
+    for j in range(features.shape[0]):
+        codes[j] = code_of(0.0, table, firsts[j], steps[j], 0)
+    for i in range(indptr.shape[0] - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            low, high = 0, features.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if features[middle] < indices[k]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < features.shape[0] and features[low] == indices[k]:
+                value = 1.0 if binary else np.float64(data[k])
+                codes[low, i] = code_of(value, table, firsts[low], steps[low], missing[low])
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def encode_columns(first, starts, stops, rows, data, binary, firsts, steps, missing, table, codes):
+    """Write the codes of the samples of a shard in neighbouring features of those a model asks.
+
+    Parameters
+    ----------
+    first : int
+        Place of the first of these features.
+    starts, stops : int64 arrays of shape (n_columns,)
+        Entries of each in `rows` and `data`.
+    rows : uint16 array
+    data : array
+    binary, firsts, steps, missing, table, codes
+        See `encode_rows`.
+    """
+    for j in range(starts.shape[0]):
+        p = first + j
+        out = codes[p]
+        out[:] = code_of(0.0, table, firsts[p], steps[p], 0)
+        for k in range(starts[j], stops[j]):
+            value = 1.0 if binary else np.float64(data[k])
+            out[rows[k]] = code_of(value, table, firsts[p], steps[p], missing[p])

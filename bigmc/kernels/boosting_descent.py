@@ -1,0 +1,398 @@
+# mypy: ignore-errors
+"""Fast coordinate descent on the weights of one class's learners (Lin et al. 2012, equations 12, 16, 20, 21).
+
+All learners of a class see the pairs (i, y) through one number per sample: ``t_i = sum_y mu_iy`` for the
+samples of the class and ``t_i = mu_ic`` for the others. A learner pulls the pairs of sample ``i`` in the
+right direction (in D+) if it is +1 on its own class or -1 elsewhere, in the wrong one (D-) in the
+opposite cases, and leaves those alone where it abstains. `gather` makes t of the matrix u, the sweeps
+work on t alone, `fold` brings the changes back.
+
+Learners are kept as bits (one per sample; +1 or -1) or as lists of rows (1 there, 0 elsewhere). Bits are
+turned into masks of vector instructions; sums are float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+LANES = 16
+WORD = 64
+
+_16, _32, _48 = np.uint64(16), np.uint64(32), np.uint64(48)
+
+
+def _lanes(context, builder, kind, array, offset):
+    """Return a pointer to `LANES` elements of a C-contiguous array, and the alignment of an element."""
+    data = context.make_array(kind)(context, builder, array).data
+    lanes = ir.VectorType(context.get_value_type(kind.dtype), LANES)
+    return builder.bitcast(builder.gep(data, [offset]), lanes.as_pointer()), kind.dtype.bitwidth // 8
+
+
+def _mask(builder, bits):
+    """Return the lowest bits of a word as a mask."""
+    return builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
+
+
+def _spread(builder, scalar):
+    """Return a vector with the scalar in every lane."""
+    lanes = ir.VectorType(scalar.type, LANES)
+    index = ir.IntType(32)
+    one = builder.insert_element(ir.Constant(lanes, ir.Undefined), scalar, index(0))
+    places = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
+    return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), places)
+
+
+@intrinsic
+def _split_lanes(typing, t, at, bits, sums):
+    """``sums[:LANES] += t`` where the bit is set, ``sums[LANES:] += t`` where it is not."""
+    signature = types.void(t, at, bits, sums)
+
+    def generate(context, builder, signature, arguments):
+        t, at, bits, sums = arguments
+        kind, _, _, sums_kind = signature.args
+        place, align = _lanes(context, builder, kind, t, at)
+        terms = builder.load(place, align=align)
+        wide = ir.VectorType(ir.DoubleType(), LANES)
+        if terms.type != wide:
+            terms = builder.fpext(terms, wide)
+        mask, zero = _mask(builder, bits), ir.Constant(wide, [0.0] * LANES)
+        for offset, part in (
+            (0, builder.select(mask, terms, zero)),
+            (LANES, builder.select(mask, zero, terms)),
+        ):
+            target, align = _lanes(context, builder, sums_kind, sums, ir.IntType(64)(offset))
+            builder.store(builder.fadd(builder.load(target, align=align), part), target, align=align)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _pick_lanes(combine):
+    """Return a generator of ``t = combine(t, a)`` where the bit is set and ``combine(t, b)`` elsewhere."""
+
+    def generate(context, builder, signature, arguments):
+        t, at, bits, set_value, clear_value = arguments
+        place, align = _lanes(context, builder, signature.args[0], t, at)
+        terms = builder.load(place, align=align)
+        chosen = builder.select(
+            _mask(builder, bits), _spread(builder, set_value), _spread(builder, clear_value)
+        )
+        builder.store(combine(builder)(terms, chosen), place, align=align)
+        return context.get_dummy_value()
+
+    return generate
+
+
+@intrinsic
+def _scale_lanes(typing, t, at, bits, set_value, clear_value):
+    """Multiply `LANES` elements of t by one of two factors."""
+    return types.void(t, at, bits, set_value, clear_value), _pick_lanes(lambda builder: builder.fmul)
+
+
+@intrinsic
+def _add_lanes(typing, t, at, bits, set_value, clear_value):
+    """Add one of two terms to `LANES` elements of t."""
+    return types.void(t, at, bits, set_value, clear_value), _pick_lanes(lambda builder: builder.fadd)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def solve_weight(plus, minus, r):
+    """Minimise ``w + r (V- exp(w) + V+ exp(-w))`` over ``w >= 0`` (12), in a form that cannot cancel.
+
+    ``V- = 0`` is a perfect learner, whose best weight is finite all the same: ``log(r V+)``.
+    """
+    if not r * (plus - minus) > 1.0:
+        return 0.0
+    q = 0.5 / r
+    return np.log(plus) - np.log(q + np.sqrt(q * q + plus * minus))
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gather(c, u, labels, t, before):
+    """Read what class `c` sees: t of every sample, into `t` and `before`; what is beyond them is kept."""
+    n_classes = u.shape[1]
+    for i in range(u.shape[0]):
+        if labels[i] == c:
+            total = 0.0
+            for y in range(n_classes):
+                if y != c:
+                    total -= u[i, y]
+            t[i] = total
+        else:
+            t[i] = -u[i, c]
+        before[i] = t[i]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def fold(c, t, before, labels, u):
+    """Write the changes of t back; the sums at the own class are left for the next `gather`."""
+    n_classes = u.shape[1]
+    for i in range(u.shape[0]):
+        if labels[i] != c:
+            u[i, c] = -t[i]
+        elif before[i] > 0 and t[i] != before[i]:
+            factor = t[i] / before[i]
+            for y in range(n_classes):
+                if y != c:
+                    u[i, y] *= factor
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _bit_sums(words, own, flip, t, sums):
+    """Return the sums of t over D+ and D- of a learner; `own` has the bits of the class's samples."""
+    sums[:] = 0.0
+    for w in range(words.shape[0]):
+        # Equal bits: +1 on the own class or -1 elsewhere.
+        right = ~(words[w] ^ own[w] ^ flip)
+        at = np.int64(w) * WORD
+        _split_lanes(t, at, right, sums)
+        _split_lanes(t, at + 16, right >> _16, sums)
+        _split_lanes(t, at + 32, right >> _32, sums)
+        _split_lanes(t, at + 48, right >> _48, sums)
+    plus, minus = 0.0, 0.0
+    for k in range(LANES):
+        plus += sums[k]
+        minus += sums[LANES + k]
+    return plus, minus
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _bit_scale(words, own, flip, up, t):
+    """Multiply t by `up` in D- and divide it in D+ (20)."""
+    in_plus, in_minus = t.dtype.type(1.0 / up), t.dtype.type(up)
+    for w in range(words.shape[0]):
+        right = ~(words[w] ^ own[w] ^ flip)
+        at = np.int64(w) * WORD
+        _scale_lanes(t, at, right, in_plus, in_minus)
+        _scale_lanes(t, at + 16, right >> _16, in_plus, in_minus)
+        _scale_lanes(t, at + 32, right >> _32, in_plus, in_minus)
+        _scale_lanes(t, at + 48, right >> _48, in_plus, in_minus)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _row_sums(rows, flip, labels, c, t):
+    """Return the sums of t over D+ and D- of a learner that speaks on some rows only."""
+    mine, others = 0.0, 0.0
+    for i in rows:
+        if labels[i] == c:
+            mine += np.float64(t[i])
+        else:
+            others += np.float64(t[i])
+    return (others, mine) if flip else (mine, others)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _row_scale(rows, flip, up, labels, c, t):
+    """Multiply t by `up` in D- and divide it in D+ (20)."""
+    in_plus, in_minus = t.dtype.type(1.0 / up), t.dtype.type(up)
+    for i in rows:
+        t[i] *= in_plus if (labels[i] == c) != flip else in_minus
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def bit_scores(words, slots, signs, own, r, t, out):
+    """Write ``r (V+ - V-)`` of every learner at its present weight: the left side of its constraint (3b).
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n_slots, n_words)
+    slots : int64 array of shape (n_learners,)
+    signs : int8 array of shape (n_learners,)
+    own : uint64 array of shape (n_words,)
+    r : float
+    t : float array of shape (64 * n_words,)
+    out : float64 array of shape (n_learners,)
+    """
+    sums = np.empty(2 * LANES)
+    zero = np.uint64(0)
+    for j in range(slots.shape[0]):
+        plus, minus = _bit_sums(words[slots[j]], own, zero if signs[j] > 0 else ~zero, t, sums)
+        out[j] = r * (plus - minus)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def row_scores(starts, rows, slots, signs, labels, c, r, t, out):
+    """Do what `bit_scores` does for lists of rows: slot ``p`` is ``rows[starts[p, 0]:starts[p, 1]]``."""
+    for j in range(slots.shape[0]):
+        here = rows[starts[slots[j], 0] : starts[slots[j], 1]]
+        plus, minus = _row_sums(here, signs[j] < 0, labels, c, t)
+        out[j] = r * (plus - minus)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def bit_sweep(words, slots, signs, own, order, tolerance, r, t, weights):
+    """Visit learners in the given order and set the weight of those that violate optimality (16).
+
+    Parameters
+    ----------
+    words, slots, signs, own, r, t
+        See `bit_scores`.
+    order : int64 array
+        Positions in `slots`.
+    tolerance : float
+        Learners with a smaller violation are left alone.
+    weights : float64 array of shape (n_learners,)
+        Changed in place, as is t.
+
+    Returns
+    -------
+    float
+        The largest violation met, each at the moment of its turn.
+    """
+    sums = np.empty(2 * LANES)
+    zero = np.uint64(0)
+    worst = 0.0
+    for j in order:
+        flip = zero if signs[j] > 0 else ~zero
+        plus, minus = _bit_sums(words[slots[j]], own, flip, t, sums)
+        violation = r * (plus - minus) - 1.0
+        if weights[j] > 0.0:
+            violation = abs(violation)
+        if violation <= tolerance:
+            worst = max(worst, violation)
+            continue
+        worst = max(worst, violation)
+        growth = np.exp(weights[j])
+        new = solve_weight(plus * growth, minus / growth, r)
+        if new != weights[j]:
+            _bit_scale(words[slots[j]], own, flip, np.exp(new - weights[j]), t)
+            weights[j] = new
+    return worst
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def row_sweep(starts, rows, slots, signs, labels, c, order, tolerance, r, t, weights):
+    """Do what `bit_sweep` does for lists of rows."""
+    worst = 0.0
+    for j in order:
+        here = rows[starts[slots[j], 0] : starts[slots[j], 1]]
+        plus, minus = _row_sums(here, signs[j] < 0, labels, c, t)
+        violation = r * (plus - minus) - 1.0
+        if weights[j] > 0.0:
+            violation = abs(violation)
+        if violation <= tolerance:
+            worst = max(worst, violation)
+            continue
+        worst = max(worst, violation)
+        growth = np.exp(weights[j])
+        new = solve_weight(plus * growth, minus / growth, r)
+        if new != weights[j]:
+            _row_scale(here, signs[j] < 0, np.exp(new - weights[j]), labels, c, t)
+            weights[j] = new
+    return worst
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_bit_learners(words, slots, signs, classes, weights, scores):
+    """Add ``w h(x)`` of every learner to the scores of its class.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n_slots, n_words)
+        Of the rows at hand only.
+    slots, signs, classes, weights : arrays of shape (n_learners,)
+    scores : float64 array of shape (n_classes, 64 * n_words)
+    """
+    for j in range(slots.shape[0]):
+        row = words[slots[j]]
+        target = scores[classes[j]]
+        step = weights[j] * signs[j]
+        for w in range(row.shape[0]):
+            bits = row[w]
+            at = np.int64(w) * WORD
+            _add_lanes(target, at, bits, step, -step)
+            _add_lanes(target, at + 16, bits >> _16, step, -step)
+            _add_lanes(target, at + 32, bits >> _32, step, -step)
+            _add_lanes(target, at + 48, bits >> _48, step, -step)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_row_learners(starts, rows, slots, signs, classes, weights, first, scores):
+    """Do what `add_bit_learners` does for lists of rows, which increase; `first` is the first row at hand."""
+    stop = first + scores.shape[1]
+    for j in range(slots.shape[0]):
+        here = rows[starts[slots[j], 0] : starts[slots[j], 1]]
+        target = scores[classes[j]]
+        step = weights[j] * signs[j]
+        for k in range(np.searchsorted(here, first), here.shape[0]):
+            if here[k] >= stop:
+                break
+            target[here[k] - first] += step
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def weigh(scores, labels, weights, u):
+    """Make u of the scores (15), and what bounds and validation need.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_classes, at least n_rows)
+    labels : int32 array of shape (n_rows,)
+    weights : float64 array of shape (n_rows,)
+        Weight of each sample; those of a negative one are held out.
+    u : float array of shape (n_rows, width)
+        Overwritten.
+
+    Returns
+    -------
+    tuple of float
+        ``sum v mu`` and ``sum v mu gamma`` over all pairs; of the samples held out the sum of
+        ``log(1 + sum_y mu)``, the number of wrong ones and their number.
+    """
+    n_classes = scores.shape[0]
+    total = loaded = held_loss = 0.0
+    wrong = held = 0
+    for i in range(labels.shape[0]):
+        y = labels[i]
+        for c in range(u.shape[1]):
+            u[i, c] = 0.0
+        own = 0.0
+        inside = 0.0
+        best = 0
+        for c in range(n_classes):
+            if scores[c, i] > scores[best, i]:
+                best = c
+            if c != y:
+                margin = scores[y, i] - scores[c, i]
+                mu = np.exp(-margin)
+                own += mu
+                inside += mu * margin
+                u[i, c] = -weights[i] * mu
+        if weights[i] >= 0.0:
+            total += weights[i] * own
+            loaded += weights[i] * inside
+            u[i, y] = weights[i] * own
+        else:
+            held += 1
+            held_loss += np.log1p(own)
+            wrong += best != y
+            for c in range(n_classes):
+                u[i, c] = 0.0
+    return total, loaded, held_loss, wrong, held
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_ray(scores, step, labels, weights, at, out):
+    """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, for every a of `at`.
+
+    Parameters
+    ----------
+    scores, step : float64 arrays of shape (n_classes, at least n_rows)
+        Scores and how they change along the ray; gamma and delta are their margins.
+    labels : int32 array of shape (n_rows,)
+    weights : float64 array of shape (n_rows,)
+    at, out : float64 arrays of shape (n_points,)
+    """
+    for i in range(labels.shape[0]):
+        y = labels[i]
+        if weights[i] <= 0.0:
+            continue
+        for c in range(scores.shape[0]):
+            if c != y:
+                margin = scores[y, i] - scores[c, i]
+                delta = step[y, i] - step[c, i]
+                for k in range(at.shape[0]):
+                    out[k] += weights[i] * np.exp(-(margin + at[k] * delta))

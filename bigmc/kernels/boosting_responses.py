@@ -1,0 +1,118 @@
+# mypy: ignore-errors
+"""What learners answer on the samples: from codes of columns to bits and lists of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+_ONE = np.uint64(1)
+_WORD = 64
+
+
+@intrinsic
+def _range_word(typing, codes, at, low, high):
+    """Return a word with the bits of the `_WORD` codes between two codes, both included."""
+    signature = types.uint64(codes, at, low, high)
+
+    def generate(context, builder, signature, arguments):
+        codes, at, low, high = arguments
+        data = context.make_array(signature.args[0])(context, builder, codes).data
+        lanes = ir.VectorType(ir.IntType(8), _WORD)
+        values = builder.load(builder.bitcast(builder.gep(data, [at]), lanes.as_pointer()), align=1)
+
+        def spread(scalar):
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), scalar, ir.IntType(32)(0))
+            places = ir.Constant(ir.VectorType(ir.IntType(32), _WORD), [0] * _WORD)
+            return builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), places)
+
+        inside = builder.and_(
+            builder.icmp_unsigned(">=", values, spread(low)),
+            builder.icmp_unsigned("<=", values, spread(high)),
+        )
+        return builder.bitcast(inside, ir.IntType(64))
+
+    return signature, generate
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def range_bits(codes, low, high, words):
+    """Set the bit of every sample whose code is in ``[low, high]``.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n_samples,)
+    low, high : int
+    words : uint64 array of shape (at least n_samples / 64,)
+        Overwritten; bits beyond the samples are 0.
+    """
+    words[:] = 0
+    first, last = np.uint8(low), np.uint8(high)
+    whole = codes.shape[0] // _WORD
+    for w in range(whole):
+        words[w] = _range_word(codes, w * _WORD, first, last)
+    for i in range(whole * _WORD, codes.shape[0]):
+        if first <= codes[i] <= last:
+            words[whole] |= _ONE << np.uint64(i - whole * _WORD)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def spread_codes(column, indptr, rows, codes, base, zero, out):
+    """Write the code of every sample in one column of a block.
+
+    Parameters
+    ----------
+    column : int
+    indptr : int64 array of shape (n_shards, n_columns + 1)
+    rows : uint16 array
+    codes : uint8 array
+    base : int64 array of shape (n_shards + 1,)
+    zero : int
+        Code of the samples without an entry.
+    out : uint8 array of shape (n_samples,)
+    """
+    out[:] = zero
+    for s in range(indptr.shape[0]):
+        here = out[base[s] : base[s + 1]]
+        at = rows[indptr[s, column] : indptr[s, column + 1]]
+        values = codes[indptr[s, column] : indptr[s, column + 1]]
+        for k in range(at.shape[0]):
+            here[np.uint64(at[k])] = values[k]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def leaf_bits(nodes, leaf, words):
+    """Set the bit of every sample whose leaf is positive.
+
+    Parameters
+    ----------
+    nodes : uint8 array of shape (n_samples,)
+        Leaf, or code, of each sample.
+    leaf : int8 array of shape (256,)
+    words : uint64 array of shape (at least n_samples / 64,)
+        Overwritten; bits beyond the samples are 0.
+    """
+    words[:] = 0
+    for w in range(words.shape[0]):
+        bits = np.uint64(0)
+        first = w * 64
+        for k in range(min(64, nodes.shape[0] - first)):
+            if leaf[nodes[first + k]] > 0:
+                bits |= _ONE << np.uint64(k)
+        words[w] = bits
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def range_rows(column, indptr, rows, codes, base, low, high, out):
+    """Write the samples whose entry in one column has a code in ``[low, high]``; return their number."""
+    n = 0
+    for s in range(indptr.shape[0]):
+        at = rows[indptr[s, column] : indptr[s, column + 1]]
+        values = codes[indptr[s, column] : indptr[s, column + 1]]
+        for k in range(at.shape[0]):
+            if low <= values[k] <= high:
+                out[n] = base[s] + at[k]
+                n += 1
+    return n

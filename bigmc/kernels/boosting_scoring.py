@@ -1,0 +1,43 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+"""Scores of a boosted model from the codes of its features."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_learners(codes, feature, low, high, leaf, classes, weights, scores):
+    """Add ``w h`` of every learner to the scores of its class.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n_features, n_rows)
+    feature : int32 array of shape (n_learners, n_nodes)
+        Row of `codes` each node asks.
+    low, high : uint8 arrays of shape (n_learners, n_nodes)
+        Codes, both included, with which a sample goes above.
+    leaf : int8 array of shape (n_learners, n_nodes + 1)
+    classes : int64 array of shape (n_learners,)
+        Row of `scores`, which may be outside: such learners are passed over.
+    weights : float64 array of shape (n_learners,)
+    scores : float64 array of shape (n_classes, n_rows)
+    """
+    n_nodes = feature.shape[1]
+    for t in range(feature.shape[0]):
+        if not 0 <= classes[t] < scores.shape[0]:
+            continue
+        out = scores[classes[t]]
+        if n_nodes == 1:
+            column, lo, hi = codes[feature[t, 0]], low[t, 0], high[t, 0]
+            below, above = weights[t] * leaf[t, 0], weights[t] * leaf[t, 1]
+            for i in range(out.shape[0]):
+                out[i] += above if (column[i] >= lo) & (column[i] <= hi) else below
+            continue
+        for i in range(out.shape[0]):
+            k = np.int64(0)
+            while k < n_nodes:
+                code = codes[feature[t, k], i]
+                k = 2 * k + 1 + np.int64((code >= low[t, k]) & (code <= high[t, k]))
+            out[i] += weights[t] * leaf[t, k - n_nodes]

@@ -1,0 +1,686 @@
+# mypy: ignore-errors
+"""Any loss with any penalty: gradients and block coordinate steps over columns.
+
+The pair most used, multiclass squared hinge with l1/l2, has kernels of its own in
+`bigmc.kernels.squared_hinge`; these serve all others. Losses and penalties are integer codes:
+
+========================== ==========================================================================
+`SQUARED_HINGE`            ``sum over r != y of max(1 - s_y + s_r, 0)²``, equation (2)
+`MULTITASK_SQUARED_HINGE`  ``sum over r of max(1 - Y_r s_r, 0)²``, equation (11)
+`LOG_LOSS`                 ``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)
+`SPARSE_GROUP`             ``ratio ||W_j||_1 + (1 - ratio) ||W_j||_2``: l1/l2 and l1 at its ends
+`LARGEST`                  ``||W_j||_inf``
+========================== ==========================================================================
+
+Equation numbers are those of Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale
+sparse multiclass classification", Machine Learning 93 (2013). The objective is ``1/n sum w_i loss_i +
+alpha * penalty + ridge / 2 ||W||²``; a slope is half a derivative of the loss, so that ``2 / n`` is the
+factor of all gradients. The arrays of a block are those of `bigmc.store.block.Block`. Sums are float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+SQUARED_HINGE = 0
+MULTITASK_SQUARED_HINGE = 1
+LOG_LOSS = 2
+
+SPARSE_GROUP = 0
+LARGEST = 1
+
+_SIGMA = 0.01  # sufficient decrease of equation (7)
+_OMEGA = 0.5
+_SMALLEST_CURVATURE = 1e-12
+_SMALLEST_PART = 1e-12
+#: Iterations of the one-dimensional searches, which converge quadratically, and where they stop.
+_ROOT_STEPS = 60
+_ROOT_TOLERANCE = 1e-13
+#: Weights this close to the largest count as equal to it in the subgradient of ``||.||_inf``.
+_TIE = 1e-9
+#: The local Hessian is worth its use from this many classes squared per entry of the column on.
+_MODEL_RATIO = 3
+_MODEL_CLASSES = 128
+#: Proximal steps on the local model, and the relative length of a step at which they end.
+_MODEL_STEPS = 30
+_MODEL_TOLERANCE = 1e-3
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _slopes(loss, scores, i, c, factor, slope):
+    """Fill `slope` with half the derivative of a sample's loss by its scores, times the factors if any."""
+    number = scores.dtype.type
+    zero, one = number(0), number(1)
+    n_classes = slope.shape[0]
+    if loss == LOG_LOSS:
+        top = scores[i, 0]
+        for r in range(1, n_classes):
+            top = max(top, scores[i, r])
+        total = zero
+        for r in range(n_classes):
+            slope[r] = np.exp(scores[i, r] - top)
+            total += slope[r]
+        total = number(0.5) / total
+        for r in range(n_classes):
+            slope[r] *= total
+    else:
+        shift = one
+        if loss == SQUARED_HINGE:
+            shift -= scores[i, c]
+        for r in range(n_classes):
+            margin = shift + scores[i, r]
+            slope[r] = margin if margin > zero else zero
+    if factor.shape[0]:
+        for r in range(n_classes):
+            slope[r] *= factor[c, r]
+    if loss == MULTITASK_SQUARED_HINGE:
+        slope[c] = -max(one - scores[i, c], zero)
+        if factor.shape[0]:
+            slope[c] *= factor[c, c]
+    else:
+        slope[c] = zero
+        total = zero
+        for r in range(n_classes):
+            total += slope[r]
+        slope[c] = -total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _bends(loss, c, slope, bend):
+    """Fill `bend` with half the diagonal of the Hessian of a sample's loss that has these slopes."""
+    n_classes = slope.shape[0]
+    if loss == LOG_LOSS:
+        # half of p (1 - p); slopes are p / 2, and (p - 1) / 2 of the own class
+        for r in range(n_classes):
+            bend[r] = abs(slope[r]) * (1 - 2 * abs(slope[r]))
+    else:
+        count = slope.dtype.type(0)
+        for r in range(n_classes):
+            bend[r] = slope[r] != 0
+            count += bend[r]
+        if loss == SQUARED_HINGE:
+            bend[c] = count - bend[c]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, sums):
+    """Fill `sums` so that the gradient of the losses is ``2 / n * sums``."""
+    number = scores.dtype.type
+    sums[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            _slopes(loss, scores, i, np.uint64(labels[i]), factor, slope)
+            value = number(data[k]) * gain[i]
+            for r in range(slope.shape[0]):
+                sums[r] += value * slope[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _curvature(
+    loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, factor, slope, bend, sums, diagonal,
+    squares, hessian,
+):  # fmt: skip
+    """`_gradient`, the diagonal of the Hessian, squares of each class, and the Hessian where it has a size."""
+    number = scores.dtype.type
+    sums[:] = 0.0
+    diagonal[:] = 0.0
+    squares[:] = 0.0
+    hessian[:] = 0.0
+    n_classes = slope.shape[0]
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            _slopes(loss, scores, i, c, factor, slope)
+            _bends(loss, c, slope, bend)
+            value = number(data[k]) * gain[i]
+            square = value * (number(data[k]) * row_scale[i])
+            squares[c] += square
+            for r in range(n_classes):
+                sums[r] += value * slope[r]
+                diagonal[r] += square * bend[r]
+            if hessian.shape[0] == 0:
+                continue
+            if loss == SQUARED_HINGE:
+                for r in range(n_classes):
+                    hessian[c, r] -= square * bend[r]
+            else:  # minus half of p p', without its diagonal
+                slope[c] += number(0.5)
+                for r in range(n_classes):
+                    part = 2 * square * slope[r]
+                    for q in range(r):
+                        hessian[r, q] -= part * slope[q]
+    for r in range(hessian.shape[0]):
+        for q in range(r):
+            hessian[r, q] += hessian[q, r]
+            hessian[q, r] = hessian[r, q]
+        hessian[r, r] = diagonal[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, step):
+    """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores."""
+    number = scores.dtype.type
+    n_classes = step.shape[0]
+    none = np.empty((0, 0), scores.dtype)
+    slope = np.empty(n_classes, scores.dtype)
+    change = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            if row_scale[i] == 0:
+                continue
+            c = np.uint64(labels[i])
+            value = np.float64(number(data[k]) * row_scale[i])
+            total = 0.0
+            if loss == LOG_LOSS:
+                # log(sum p exp(d)) - d_c, with differences to the own class
+                _slopes(loss, scores, i, c, none, slope)
+                for r in range(n_classes):
+                    if r != c:
+                        total += 2.0 * slope[r] * np.expm1(value * (step[r] - step[c]))
+                total = np.log1p(total)
+            else:
+                shift = 1.0
+                own = 0.0
+                if loss == SQUARED_HINGE:
+                    shift -= scores[i, c]
+                    own = step[c]
+                for r in range(n_classes):
+                    before = shift + scores[i, r]
+                    after = before + value * (step[r] - own)
+                    before = max(before, 0.0)
+                    after = max(after, 0.0)
+                    total += (after - before) * (after + before)
+                if loss == MULTITASK_SQUARED_HINGE:
+                    before = np.float64(1 + scores[i, c])
+                    after = before + value * step[c]
+                    total -= max(after, 0.0) ** 2 - max(before, 0.0) ** 2
+                    before = np.float64(1 - scores[i, c])
+                    after = before - value * step[c]
+                    before = max(before, 0.0)
+                    after = max(after, 0.0)
+                    total += (after - before) * (after + before)
+            change += total * (gain[i] / row_scale[i])
+    return change
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _add_step(j, indptr, indices, data, base, scores, row_scale, step):
+    """Add ``row_scale * data * step`` to the scores of the column's samples."""
+    number = scores.dtype.type
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * row_scale[i]
+            for r in range(step.shape[0]):
+                scores[i, r] += value * step[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _penalty_change(penalty, ratio, row, new):
+    """Return the penalty of `new` less that of `row`, before the factor alpha.
+
+    Near the optimum the change is tiny beside the penalty: no difference of two sums is taken.
+    """
+    total = squares = change = 0.0
+    old_squares = largest = old_largest = 0.0
+    for r in range(new.shape[0]):
+        total += abs(new[r]) - abs(row[r])
+        change += (new[r] - row[r]) * (new[r] + row[r])
+        squares += new[r] * new[r]
+        old_squares += row[r] * row[r]
+        largest = max(largest, abs(new[r]))
+        old_largest = max(old_largest, abs(row[r]))
+    if penalty == LARGEST:
+        return largest - old_largest
+    length = np.sqrt(squares) + np.sqrt(old_squares)
+    return ratio * total + ((1.0 - ratio) * change / length if length > 0.0 else 0.0)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def dual_norm(penalty, ratio, gradient):
+    """Return the smallest ``nu`` with ``gradient`` in ``nu`` times the subdifferential at 0.
+
+    For sparse groups it solves ``||soft(g, ratio nu)||_2 = (1 - ratio) nu``; the difference of both sides
+    is convex and falls, so that Newton's method from 0 climbs to the root.
+    """
+    total = squares = largest = 0.0
+    for r in range(gradient.shape[0]):
+        total += abs(gradient[r])
+        squares += gradient[r] ** 2
+        largest = max(largest, abs(gradient[r]))
+    if penalty == LARGEST or not np.isfinite(total):
+        return total
+    if ratio == 0.0:
+        return np.sqrt(squares)
+    if ratio == 1.0 or largest == 0.0:
+        return largest
+    nu = 0.0
+    for _ in range(_ROOT_STEPS):
+        total = squares = 0.0
+        for r in range(gradient.shape[0]):
+            left = max(abs(gradient[r]) - ratio * nu, 0.0)
+            total += left
+            squares += left * left
+        length = np.sqrt(squares)
+        excess = length - (1.0 - ratio) * nu
+        if excess <= _ROOT_TOLERANCE * nu:
+            break
+        nu += excess / (ratio * total / length + 1.0 - ratio)
+    return nu
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def prox(penalty, ratio, alpha, linear, curve, new):
+    """Fill `new` with the minimiser u of ``sum(curve u² / 2 - linear u) + alpha * penalty(u)``.
+
+    Sparse groups: the soft threshold of `linear`, then ``u = linear / (curve + nu)`` with ``nu ||u|| =
+    (1 - ratio) alpha``, found by Newton's method on ``1 / ||u(nu)||``, kept between bounds. Largest
+    weight: ``|u| = min(|linear| / curve, theta)`` with ``sum max(|linear| - curve theta, 0) = alpha``,
+    convex and falling in theta, so that Newton's method from 0 ends after finitely many steps. With equal
+    curves these are the operators of section 4.7.
+
+    Parameters
+    ----------
+    penalty : int
+    ratio, alpha : float
+    linear, curve, new : float64 arrays of shape (n_classes,)
+        `curve` is positive.
+    """
+    n_classes = linear.shape[0]
+    if alpha == 0.0:
+        for r in range(n_classes):
+            new[r] = linear[r] / curve[r]
+        return
+    if penalty == LARGEST:
+        theta = -1.0
+        coming = 0.0
+        while coming > theta:
+            theta = coming
+            above = -alpha
+            slope = 0.0
+            for r in range(n_classes):
+                if abs(linear[r]) > curve[r] * theta:
+                    above += abs(linear[r])
+                    slope += curve[r]
+            coming = above / slope if slope > 0.0 else theta
+        for r in range(n_classes):
+            size = min(abs(linear[r]) / curve[r], theta)
+            new[r] = size if linear[r] > 0.0 else -size
+        return
+    sparse = ratio * alpha
+    group = (1.0 - ratio) * alpha
+    norm = largest = 0.0
+    for r in range(n_classes):
+        new[r] = max(abs(linear[r]) - sparse, 0.0)
+        norm += new[r] * new[r]
+        largest = max(largest, curve[r])
+    norm = np.sqrt(norm)
+    if norm <= group:
+        new[:] = 0.0
+        return
+    nu = 0.0
+    if group > 0.0:
+        low = 0.0
+        high = group * largest / (norm - group)
+        nu = 0.5 * high
+        for _ in range(_ROOT_STEPS):
+            length = slope = 0.0
+            for r in range(n_classes):
+                size = new[r] / (curve[r] + nu)
+                length += size * size
+                slope += size * size / (curve[r] + nu)
+            length = np.sqrt(length)
+            if abs(nu * length - group) <= _ROOT_TOLERANCE * group:
+                break
+            if nu * length > group:
+                high = nu
+            else:
+                low = nu
+            nu -= (1.0 / length - nu / group) / (slope / length**3 - 1.0 / group)
+            if not low < nu < high:
+                nu = 0.5 * (low + high)
+    for r in range(n_classes):
+        size = new[r] / (curve[r] + nu)
+        new[r] = size if linear[r] > 0.0 else -size
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def violation(penalty, ratio, alpha, ridge, row, gradient, ones, work):
+    """Return the norm of the smallest subgradient of the objective by one row of weights.
+
+    Parameters
+    ----------
+    penalty : int
+    ratio, alpha, ridge : float
+    row : float64 array of shape (at least n_classes,)
+    gradient : float64 array of shape (n_classes,)
+        Of the losses.
+    ones, work : float64 arrays of shape (n_classes,)
+        Ones, and room for the computation.
+    """
+    n_classes = gradient.shape[0]
+    largest = 0.0
+    for r in range(n_classes):
+        largest = max(largest, abs(row[r]))
+    if largest == 0.0:
+        prox(penalty, ratio, alpha, gradient, ones, work)
+        total = 0.0
+        for r in range(n_classes):
+            total += work[r] * work[r]
+        return np.sqrt(total)
+    total = 0.0
+    if penalty == LARGEST:
+        # -G of the largest weights, signs taken off, less its projection on the simplex of size alpha
+        tied = 0
+        for r in range(n_classes):
+            slope = gradient[r] + ridge * row[r]
+            if abs(row[r]) >= (1.0 - _TIE) * largest:
+                work[tied] = -slope if row[r] > 0.0 else slope
+                tied += 1
+            else:
+                total += slope * slope
+        theta = -np.inf
+        for r in range(tied):
+            theta = max(theta, work[r])
+        theta -= alpha  # the root lies above: the largest alone would give at least alpha there
+        for _ in range(_ROOT_STEPS):
+            above = -alpha
+            count = 0
+            for r in range(tied):
+                if work[r] > theta:
+                    above += work[r]
+                    count += 1
+            coming = above / count if count else theta
+            if not coming > theta:
+                break
+            theta = coming
+        for r in range(tied):
+            total += min(work[r], theta) ** 2
+        return np.sqrt(total)
+    squares = 0.0
+    for r in range(n_classes):
+        squares += (row[r] / largest) ** 2  # without a penalty weights can be so small that squares vanish
+    length = largest * np.sqrt(squares)
+    for r in range(n_classes):
+        if row[r] != 0.0:
+            slope = gradient[r] + ridge * row[r] + (1.0 - ratio) * alpha * row[r] / length
+            slope += ratio * alpha if row[r] > 0.0 else -ratio * alpha
+        else:
+            slope = max(abs(gradient[r]) - ratio * alpha, 0.0)
+        total += slope * slope
+    return np.sqrt(total)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient_norms(
+    loss, penalty, ratio, first, last, indptr, indices, data, base, scores, labels, gain, column_scale,
+    n_classes, two_over_n, alpha, ridge, factor, slots, coef, norms, violations, distances,
+):  # fmt: skip
+    """Dual norm of the gradient and violation of the optimality conditions of columns ``first`` to ``last``.
+
+    Parameters
+    ----------
+    loss, penalty : int
+        Codes.
+    ratio : float
+    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n
+    alpha, ridge, factor, slots, coef, norms, violations, distances
+        As in `bigmc.kernels.squared_hinge.gradient_norms`.
+    """
+    slope = np.empty(n_classes, scores.dtype)
+    sums = np.empty(n_classes, np.float64)
+    work = np.empty(n_classes, np.float64)
+    ones = np.ones(n_classes, np.float64)
+    zeros = np.zeros(n_classes, np.float64)
+    for j in range(first, last):
+        _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, sums)
+        for r in range(n_classes):
+            sums[r] *= two_over_n * column_scale[j]
+        norms[j] = dual_norm(penalty, ratio, sums)
+        row = zeros if slots[j] < 0 else coef[slots[j]]
+        violations[j] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+        distances[j] = 0.0
+        if ridge > 0.0 and norms[j] > alpha:
+            prox(penalty, ratio, alpha, sums, ones, work)
+            for r in range(n_classes):
+                distances[j] += work[r] * work[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _minimise_model(
+    penalty, ratio, alpha, ridge, gradient, diagonal, hessian, row, bound, linear, curve, old, new
+):  # fmt: skip
+    """Fill `new` with the minimiser u of the local model of the objective at `row`.
+
+    The model has the given gradient and Hessian of the losses. A diagonal Hessian, and one of which only
+    the diagonal is known, takes one step; else proximal steps follow each other, with twice the diagonal,
+    which bounds the Hessians of the multiclass losses (weighted Laplacians), and never more than `bound`.
+    """
+    n_classes = gradient.shape[0]
+    full = hessian.shape[0] > 0
+    for r in range(n_classes):
+        new[r] = row[r]
+        curve[r] = min(2.0 * diagonal[r], bound) if full else diagonal[r]
+        curve[r] = max(curve[r], _SMALLEST_CURVATURE) + ridge
+    for _ in range(_MODEL_STEPS if full else 1):
+        for r in range(n_classes):
+            slope = gradient[r] + ridge * new[r]
+            if full:
+                for q in range(n_classes):
+                    slope += hessian[r, q] * (new[q] - row[q])
+            linear[r] = curve[r] * new[r] - slope
+            old[r] = new[r]
+        prox(penalty, ratio, alpha, linear, curve, new)
+        moved = way = 0.0
+        for r in range(n_classes):
+            moved += (new[r] - old[r]) ** 2
+            way += (new[r] - row[r]) ** 2
+        if moved <= _MODEL_TOLERANCE**2 * way:
+            break
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def sweep(
+    loss, penalty, ratio, order, columns, indptr, indices, data, base, scores, labels, row_scale, gain,
+    column_scale, n_classes, two_over_n, alpha, ridge, line_search, negligible, coef, violations,
+):  # fmt: skip
+    """One block coordinate step (algorithm 2) for each column in the given order.
+
+    With `line_search` the step goes to the minimiser of a local quadratic model and is halved until
+    equation (7) holds: the model has the exact Hessian of the column where that is diagonal (multitask
+    squared hinge) or the classes are few for the entries, else twice its diagonal. Otherwise the curvature
+    is a constant that bounds the Hessian: ``2 / n (S + (m - 1) s_1 + s_2)`` of the sums of squares per
+    class for the squared hinge, ``2 S / n`` for the multitask one, ``S / (2n)`` for the log loss.
+    Columns that are zero and stay zero cost one gradient.
+
+    Parameters
+    ----------
+    loss, penalty : int
+        Codes.
+    ratio : float
+    order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes
+    two_over_n, alpha, ridge, line_search, negligible, coef, violations
+        As in `bigmc.kernels.squared_hinge.sweep`.
+    """
+    none = np.empty((0, 0), scores.dtype)
+    no_hessian = np.empty((0, 0), np.float64)
+    slope = np.empty(n_classes, scores.dtype)
+    bend = np.empty(n_classes, scores.dtype)
+    step = np.empty(n_classes, scores.dtype)
+    room = np.empty((8, n_classes), np.float64)
+    sums, diagonal, squares, linear, curve, work, new, trial = room
+    ones = np.ones(n_classes, np.float64)
+    coupled = loss != MULTITASK_SQUARED_HINGE
+    size = n_classes if coupled and n_classes <= _MODEL_CLASSES else 0
+    whole_hessian = np.empty((size, size), np.float64)
+    for p in order:
+        j = columns[p]
+        row = coef[p]
+        scale = two_over_n * column_scale[p]
+        zero = True
+        for r in range(n_classes):
+            zero &= row[r] == 0.0
+        if zero or negligible > 0.0:
+            _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, none, slope, sums)
+            for r in range(n_classes):
+                sums[r] *= scale
+            violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+            if violations[p] <= negligible:
+                continue
+        entries = 0
+        for s in range(indptr.shape[0]):
+            entries += indptr[s, j + 1] - indptr[s, j]
+        full = line_search and size > 0 and n_classes * n_classes <= _MODEL_RATIO * entries
+        hessian = whole_hessian if full else no_hessian
+        _curvature(
+            loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, slope, bend, sums,
+            diagonal, squares, hessian,
+        )  # fmt: skip
+        scale_squared = scale * column_scale[p]
+        first = second = bound = 0.0
+        for r in range(n_classes):
+            sums[r] *= scale
+            bound += squares[r]
+            if squares[r] > first:
+                second = first
+                first = squares[r]
+            else:
+                second = max(second, squares[r])
+        if loss == SQUARED_HINGE:
+            bound += (n_classes - 1) * first + second
+        elif loss == LOG_LOSS:
+            bound *= 0.25
+        bound *= scale_squared
+        for r in range(n_classes):
+            if not line_search:
+                diagonal[r] = bound
+            elif full or not coupled:
+                diagonal[r] *= scale_squared
+            else:
+                diagonal[r] = min(2.0 * scale_squared * diagonal[r], bound)
+        for r in range(hessian.shape[0]):
+            for q in range(n_classes):
+                hessian[r, q] *= scale_squared
+        if not zero:
+            violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+        _minimise_model(
+            penalty, ratio, alpha, ridge, sums, diagonal, hessian, row, bound, linear, curve, work, new
+        )
+        decrease = alpha * _penalty_change(penalty, ratio, row, new)
+        distance = along = 0.0
+        for r in range(n_classes):
+            way = new[r] - row[r]
+            decrease += (sums[r] + ridge * row[r]) * way
+            along += row[r] * way
+            distance += way * way
+        if not decrease < 0.0:
+            continue
+        part = 1.0
+        # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
+        # error of the losses can reject it.
+        certain = np.inf
+        if (bound + ridge) * distance > 0.0:
+            certain = 2.0 * (1.0 - _SIGMA) * -decrease / ((bound + ridge) * distance)
+        while line_search and part > certain and part > _SMALLEST_PART:
+            for r in range(n_classes):
+                trial[r] = column_scale[p] * part * (new[r] - row[r])
+            change = _loss_change(
+                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
+            )
+            change *= 0.5 * two_over_n
+            change += ridge * part * (along + 0.5 * part * distance)
+            for r in range(n_classes):
+                trial[r] = row[r] + part * (new[r] - row[r])
+            change += alpha * _penalty_change(penalty, ratio, row, trial)
+            if change <= _SIGMA * part * decrease:
+                break
+            part *= _OMEGA
+        changed = False
+        for r in range(n_classes):
+            to = new[r] if part == 1.0 else row[r] + part * (new[r] - row[r])
+            step[r] = column_scale[p] * (to - row[r])
+            changed |= step[r] != 0
+            row[r] = to
+        if changed:
+            _add_step(j, indptr, indices, data, base, scores, row_scale, step)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def class_sums(loss, scores, labels, weights, slopes, values, curvatures):
+    """Add up what the value of the loss and a step of the intercept need, by own and other class.
+
+    Parameters
+    ----------
+    loss : int
+        `MULTITASK_SQUARED_HINGE` or `LOG_LOSS`.
+    scores : array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples,)
+    weights : float64 array of shape (n_samples,), or empty for ones
+    slopes, values, curvatures : float64 arrays of shape (n_classes, n_classes)
+        Added to, by own class (row) and other class (column). Multitask: the positive margins, their
+        squares, and their number, the own class on the diagonal. Log loss: the probabilities of other
+        classes; the loss, on the diagonal; and the sums of ``p p'`` over all samples.
+    """
+    n_classes = slopes.shape[0]
+    none = np.empty((0, 0), scores.dtype)
+    slope = np.empty(n_classes, scores.dtype)
+    weight = 1.0
+    for i in range(scores.shape[0]):
+        c = np.uint64(labels[i])
+        if weights.shape[0]:
+            weight = weights[i]
+        _slopes(loss, scores, i, c, none, slope)
+        if loss == LOG_LOSS:
+            top = scores[i, 0]
+            for r in range(1, n_classes):
+                top = max(top, scores[i, r])
+            total = 0.0
+            for r in range(n_classes):
+                total += np.exp(np.float64(scores[i, r] - top))
+            values[c, c] += weight * (np.log(total) + np.float64(top - scores[i, c]))
+            for r in range(n_classes):
+                slopes[c, r] += weight * 2.0 * slope[r] if r != c else 0.0
+            slope[c] += scores.dtype.type(0.5)
+            for r in range(n_classes):
+                for q in range(n_classes):
+                    curvatures[r, q] += 4.0 * weight * slope[r] * slope[q]
+            continue
+        for r in range(n_classes):
+            margin = abs(np.float64(slope[r]))
+            slopes[c, r] += weight * margin
+            values[c, r] += weight * margin * margin
+            curvatures[c, r] += weight * (margin > 0)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def entropy(scores, labels, weights, factor, scale):
+    """Return the weighted sum of entropies of the probabilities, moved towards the own class.
+
+    The probability of another class is multiplied by ``scale * factor[c, r]``, at most 1 (`factor` without
+    rows stands for ones); what is missing goes to the own class. It is the conjugate of the log loss.
+    """
+    n_classes = factor.shape[1]
+    slope = np.empty(n_classes, scores.dtype)
+    weight = 1.0
+    total = 0.0
+    for i in range(scores.shape[0]):
+        c = np.uint64(labels[i])
+        if weights.shape[0]:
+            weight = weights[i]
+        _slopes(LOG_LOSS, scores, i, c, factor, slope)
+        own = 1.0 + 2.0 * scale * slope[c]
+        here = -own * np.log(own) if own > 0.0 else 0.0
+        for r in range(n_classes):
+            p = 2.0 * scale * slope[r]
+            if r != c and p > 0.0:
+                here -= p * np.log(p)
+        total += weight * here
+    return total

@@ -1,0 +1,190 @@
+"""From hashes of n-grams to rows: counted by feature, sorted by feature.
+
+Documents of at most `SORTED` n-grams are sorted together, by feature and then by document, with as many
+moves of every n-gram whatever it is: there is no branch that a processor had to guess. A longer document is
+counted in a table whose slot is the leading bits of the feature index, with linear probing. As MurmurHash
+spreads evenly, the table read from end to end is sorted but for neighbours.
+
+Nothing here allocates; the caller makes room.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+# Within a kernel an integer is an int64, outside an int.
+Int = Any
+Words = NDArray[np.uint32]
+Longs = NDArray[np.int64]
+Ints = NDArray[np.int32]
+Keys = NDArray[np.uint64]
+
+# Most n-grams sorted together.
+SORTED = 1 << 13
+
+# Most bits sorted by in one go.
+DIGIT = 11
+
+# An entry of the counting table is (index + 1) << 32 | (count + BIAS); 0 is an empty slot.
+BIAS = 1 << 31
+LOW = (1 << 32) - 1
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
+    """Feature index ``abs(int32(h)) % n_features`` of a hash and 1 if it counts negative, else 0.
+
+    ``mask = n_features - 1``. The hash -2**31, whose absolute value is no int32, is index 0 as in
+    scikit-learn.
+    """
+    negative = np.int64(h >> 31)
+    return ((np.int64(h) ^ -negative) + negative) & mask, negative
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _sort_group(
+    first: Int, last: Int, offsets: Longs, hashes: Words, hash_bits: Int, keys: Keys, spare: Keys,
+    heads: Longs, ends: Longs,
+) -> Keys:  # fmt: skip
+    """Keys ``document << 32 | index << 1 | negative`` of some documents, sorted but for the last bit."""
+    mask = (np.int64(1) << hash_bits) - 1
+    origin = offsets[first]
+    n = offsets[last] - origin
+    for row in range(first, last):
+        document = (row - first) << 32
+        ends[row - first] = offsets[row] - origin
+        given = hashes[offsets[row] : offsets[row + 1]]
+        out = keys[offsets[row] - origin : offsets[row + 1] - origin]
+        for i in range(given.shape[0]):
+            index, negative = feature(given[i], mask)
+            out[i] = np.uint64(document | (index << 1) | negative)
+    n_passes = (hash_bits + DIGIT - 1) // DIGIT
+    width = (hash_bits + n_passes - 1) // n_passes
+    head = heads[: 1 << width]
+    digit = np.uint64((1 << width) - 1)
+    for p in range(n_passes):
+        shift = np.uint64(p * width + 1)
+        head[:] = 0
+        for key in keys[:n]:
+            head[(key >> shift) & digit] += 1
+        total = np.int64(0)
+        for d in range(head.shape[0]):
+            count = head[d]
+            head[d] = total
+            total += count
+        for key in keys[:n]:
+            d = (key >> shift) & digit
+            spare[head[d]] = key
+            head[d] += 1
+        keys, spare = spare, keys
+    if last - first == 1:
+        return keys[:n]
+    for key in keys[:n]:
+        document = key >> np.uint64(32)
+        spare[ends[document]] = key
+        ends[document] += 1
+    return spare[:n]
+
+
+@njit(cache=True, nogil=True)
+def sort_rows(
+    first: Int, last: Int, offsets: Longs, hashes: Words, hash_bits: Int, keys: Keys, spare: Keys,
+    heads: Longs, ends: Longs, base: Int, indptr: Longs, indices: Ints, values: Ints,
+) -> Int:  # fmt: skip
+    """Count the features of documents ``first .. last`` into rows; ``last``, or a document too long for it.
+
+    Document ``row`` has the hashes ``offsets[row] .. offsets[row + 1]``. Entry ``indptr[first]``, which is
+    given, goes to ``indptr[first] - base`` of ``indices`` and ``values``, where there must be room for an
+    entry per hash. ``keys`` and ``spare`` are scratch for `SORTED` entries, ``heads`` for ``1 << DIGIT`` and
+    ``ends`` for an entry per document.
+    """
+    row = first
+    while row < last:
+        stop = row
+        while stop < last and offsets[stop + 1] - offsets[row] <= SORTED:
+            stop += 1
+        if stop == row:
+            return row
+        at = indptr[row] - base - 1
+        before = ~np.uint64(0)
+        count = np.int64(0)
+        for key in _sort_group(row, stop, offsets, hashes, hash_bits, keys, spare, heads, ends):
+            feature_key = key >> np.uint64(1)
+            again = np.int64(feature_key == before)
+            before = feature_key
+            at += 1 - again
+            count = count * again + 1 - 2 * np.int64(key & np.uint64(1))
+            indices[at] = np.int64(feature_key & np.uint64(LOW >> 1))
+            values[at] = count
+            ends[key >> np.uint64(32)] = at
+        for k in range(stop - row):
+            empty = offsets[row + k] == offsets[row + k + 1]
+            indptr[row + k + 1] = indptr[row + k] if empty else base + ends[k] + 1
+        row = stop
+    return row
+
+
+@njit(cache=True, nogil=True)
+def count_hashes(hashes: Words, table: Longs, table_bits: Int, hash_bits: Int) -> Int:
+    """Count the features of hashes in a table of ``1 << table_bits`` slots; how many are new.
+
+    The table has half as many places more, for those who find their slot taken, and one that stays empty;
+    at most half of the slots may be taken unless there is one for every feature.
+    """
+    mask = (np.int64(1) << hash_bits) - 1
+    shift = hash_bits - table_bits
+    fresh = 0
+    for h in hashes:
+        index, negative = feature(h, mask)
+        slot = index >> shift
+        while True:
+            entry = table[slot]
+            if entry >> 32 == index + 1:
+                table[slot] = entry + 1 - 2 * negative
+                break
+            if entry == 0:
+                table[slot] = ((index + 1) << 32) + BIAS + 1 - 2 * negative
+                fresh += 1
+                break
+            slot += 1
+    return fresh
+
+
+@njit(cache=True, nogil=True)
+def move_entries(table: Longs, wider: Longs, table_bits: Int, hash_bits: Int) -> None:
+    """Move the entries of a table to an empty one of ``1 << table_bits`` slots."""
+    shift = hash_bits - table_bits
+    for entry in table:
+        if entry != 0:
+            slot = ((entry >> 32) - 1) >> shift
+            while wider[slot] != 0:
+                slot += 1
+            wider[slot] = entry
+
+
+@njit(cache=True, nogil=True)
+def take_row(table: Longs, indices: Ints, values: Ints) -> Int:
+    """Empty the table into a sorted row, with room for one entry more; the number of its entries."""
+    n = 0
+    for slot in range(table.shape[0]):
+        entry = table[slot]
+        indices[n] = (entry >> 32) - 1
+        values[n] = (entry & LOW) - BIAS
+        n += entry != 0
+    table[:] = 0
+    for i in range(1, n):
+        index = indices[i]
+        if indices[i - 1] > index:
+            value = values[i]
+            k = i
+            while k > 0 and indices[k - 1] > index:
+                indices[k] = indices[k - 1]
+                values[k] = values[k - 1]
+                k -= 1
+            indices[k] = index
+            values[k] = value
+    return n

@@ -1,0 +1,86 @@
+"""The capital sigma, whose lower case depends on the letters around it.
+
+`str.lower` makes a final sigma of one that follows a letter with case and precedes none; characters that
+are ignorable in this matter, an accent or an apostrophe, are looked through on both sides (Unicode standard,
+table 3-17).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+# Within a kernel an integer is an int64, outside an int.
+Int = Any
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint32]
+Longs = NDArray[np.int64]
+
+# Flags of the folding table.
+IS_CASED = 1 << 26
+IS_IGNORABLE = 1 << 27
+
+# Bytes looked at together.
+BLOCK = 64
+
+
+@njit(cache=True, nogil=True)
+def has_sigma(text: Bytes) -> bool:
+    """Whether the bytes CE A3 occur; the loop has no branch, so that it runs on vectors."""
+    trail = text[1:]
+    found = np.uint8(0)
+    for i in range(trail.shape[0]):
+        found |= np.uint8((text[i] == 0xCE) & (trail[i] == 0xA3))
+    return bool(found != 0)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _code_point(document: Bytes, i: Int) -> Int:
+    """Code point at ``i``, where one begins; any number below 2**21 if this is not UTF-8."""
+    left = document.shape[0] - i
+    b = np.int64(document[i])
+    if b < 0x80 or left < 2:
+        return b
+    cp = ((b & 0x1F) << 6) | (np.int64(document[i + 1]) & 0x3F)
+    if b < 0xE0 or left < 3:
+        return cp
+    cp = ((cp & 0x3FF) << 6) | (np.int64(document[i + 2]) & 0x3F)
+    if b < 0xF0 or left < 4:
+        return cp
+    return ((cp & 0x7FFF) << 6) | (np.int64(document[i + 3]) & 0x3F)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _sees_case(document: Bytes, i: Int, step: Int, fold: Words) -> bool:
+    """Whether the first character before (step -1) or behind (1) ``i`` that is not ignorable has case."""
+    i += step
+    while 0 <= i < document.shape[0]:
+        if document[i] & 0xC0 != 0x80:
+            cp = _code_point(document, i)
+            entry = fold[cp] if cp < fold.shape[0] else 0
+            if entry & IS_IGNORABLE == 0:
+                return bool(entry & IS_CASED != 0)
+        i += step
+    return False
+
+
+@njit(cache=True, nogil=True)
+def lower_sigmas(offsets: Longs, text: Bytes, fold: Words) -> None:
+    """Lower-case every capital sigma of the documents in place."""
+    row = 0
+    for lo in range(offsets[0], offsets[-1], BLOCK):
+        if not has_sigma(text[lo : min(lo + BLOCK + 1, offsets[-1])]):
+            continue
+        for i in range(lo, min(lo + BLOCK, offsets[-1] - 1)):
+            if text[i] != 0xCE or text[i + 1] != 0xA3:
+                continue
+            while offsets[row + 1] <= i:
+                row += 1
+            document = text[offsets[row] : offsets[row + 1]]
+            k = i - offsets[row]
+            final = _sees_case(document, k, -1, fold) and not _sees_case(document, k + 1, 1, fold)
+            text[i] = 0xCF
+            text[i + 1] = 0x82 if final else 0x83

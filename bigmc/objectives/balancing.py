@@ -1,0 +1,79 @@
+"""Factors that make a dual point feasible for an intercept, which is not penalised."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+#: Cycles of the balancing, and the imbalance relative to the flow at which it counts as done.
+_CYCLES = 2000
+_DONE = 1e-14
+_GOOD_ENOUGH = 1e-9
+
+
+def balance_classes(flow: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Find factors that make what flows out of every class flow into it.
+
+    With an intercept a dual point must satisfy ``sum_r b_cr = sum_r b_rc`` for its sums over the
+    samples of class c, ``b_cr``. Multiplying them by ``t_c / t_r`` keeps them positive; the ``t`` are
+    found by the cyclic balancing of Osborne, "On pre-conditioning of matrices", J. ACM 7 (1960), in
+    the 1-norm. Flow between strongly connected components cannot come back and is dropped.
+
+    Parameters
+    ----------
+    flow : float64 array of shape (n_classes, n_classes)
+        Not negative; the diagonal is ignored.
+
+    Returns
+    -------
+    float64 array of shape (n_classes, n_classes) or None
+        Factor of each entry; None if the balancing did not converge.
+    """
+    flow = flow.copy()
+    np.fill_diagonal(flow, 0.0)
+    _, component = connected_components(flow > 0, directed=True, connection="strong")
+    edge = (component[:, None] == component[None, :]) & (flow > 0)
+    balanced = np.where(edge, flow, 0.0)
+    total = balanced.sum()
+    scale = np.ones(len(flow))
+    for _ in range(_CYCLES):
+        imbalance = np.abs(balanced.sum(axis=1) - balanced.sum(axis=0)).max(initial=0.0)
+        if imbalance <= _DONE * total:
+            break
+        for c in range(len(flow)):
+            out, into = balanced[c].sum(), balanced[:, c].sum()
+            if out > 0 and into > 0:
+                factor = np.sqrt(into / out)
+                scale[c] *= factor
+                balanced[c] *= factor
+                balanced[:, c] /= factor
+    else:
+        if imbalance > _GOOD_ENOUGH * total:
+            return None
+    factors: NDArray[np.float64] = np.where(edge, scale[:, None] / scale[None, :], 0.0)
+    return factors
+
+
+def balance_tasks(slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Find factors that make the dual variables of every class and of its rest add up to the same.
+
+    The larger of the two sums is scaled down.
+
+    Parameters
+    ----------
+    slopes : float64 array of shape (n_classes, n_classes)
+        Sums of the dual variables of the task of each class (column) over the samples of each (row).
+
+    Returns
+    -------
+    float64 array of shape (n_classes, n_classes)
+        Factor of each entry.
+    """
+    own = np.diag(slopes)
+    rest = slopes.sum(axis=0) - own
+    common = np.minimum(own, rest)
+    shares = [np.divide(common, part, out=np.zeros(len(own)), where=part > 0) for part in (own, rest)]
+    factors = np.tile(shares[1], (len(own), 1))
+    np.fill_diagonal(factors, shares[0])
+    return factors

@@ -1,0 +1,139 @@
+"""The regularisation path of the sparse learner: one model for each penalty, and the best of them.
+
+Every point is a training of its own that starts from the point before it (Blondel, Seki and Uehara 2013,
+figure 5, draw accuracy against features along such a path), so that a killed path continues where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigmc.engine import Engine
+from bigmc.errors import BigmcError, ModelError
+from bigmc.estimators import LEARNERS
+from bigmc.evaluation import evaluate
+from bigmc.model import load_model
+from bigmc.progress import ProgressCallback
+from bigmc.solvers import largest_alpha
+from bigmc.store.commit import replacing, write_atomic
+from bigmc.store.dataset import Dataset
+from bigmc.training import identity, train
+
+TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
+
+_LARGEST = 0.99
+"""The path begins at this share of the penalty that leaves no weight at all."""
+
+_OBJECTIVE = ("loss", "penalty", "l1_ratio", "ridge", "fit_intercept", "random_state")
+
+
+def sparse_path(
+    data: Dataset,
+    to: Path,
+    *,
+    n_alphas: int,
+    alpha_ratio: float,
+    alphas: Sequence[float] | None,
+    split: str,
+    validation: str,
+    limit: int,
+    engine: Engine,
+    progress: ProgressCallback,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Train along falling penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
+    if "alpha" in options:
+        raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
+    if to.exists() and not to.is_dir():
+        raise ModelError(f"{to} is a file", "give the path of a folder with --to")
+    LEARNERS["sparse"](**options).check_params()
+    held_out = data[validation]
+    to.mkdir(parents=True, exist_ok=True)
+    grid_asked = None if alphas is None else [float(alpha) for alpha in alphas]
+    asked = {
+        "dataset": identity(data), "split": split, "validation": validation, "n_alphas": n_alphas,
+        "alpha_ratio": alpha_ratio, "alphas": grid_asked, **options,
+    }  # fmt: skip
+    asked = json.loads(json.dumps(asked))
+    if (to / TABLE).exists():
+        found = json.loads((to / TABLE).read_text())
+        if found["asked"] != asked:
+            raise ModelError(
+                f"{to} has a path of other data or parameters", "delete it, or give another --to"
+            )
+        return {**found, "best_model": str(to / BEST)}
+    if alphas is None:
+        alphas = _spaced(data[split], n_alphas, alpha_ratio, limit, engine, options)
+    grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
+    if not grid or not all(0 < alpha < math.inf for alpha in grid):
+        raise BigmcError(f"the alphas are {list(alphas)}", "give numbers above 0")
+    table: list[dict[str, Any]] = []
+    before: Path | None = None
+    for k, alpha in enumerate(grid):
+        target = to / f"{k:03d}.model"
+        seen = target.with_suffix(".json")
+        if seen.exists() and target.exists():
+            table.append(json.loads(seen.read_text()))
+            before = target
+            continue
+        trained = train(
+            "sparse", data, target, split=split, limit=limit, engine=engine, progress=progress,
+            options={**options, "alpha": alpha}, start=before,
+        )  # fmt: skip
+        figures = evaluate(load_model(target), held_out, engine, progress=progress, memory_limit=limit)
+        row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes", "seconds")}
+        gap = trained["certificate"]["gap"]
+        scores = {name: figures[name] for name in ("accuracy", "macro_f1")}
+        table.append({"alpha": alpha, **row, "gap": gap, **scores, "model": target.name})
+        write_atomic(seen, json.dumps(table[-1]).encode())
+        before = target
+    best = max(table, key=lambda row: (row["accuracy"], -row["n_nonzero_features"]))
+    with replacing(to / BEST) as file, (to / best["model"]).open("rb") as model:
+        shutil.copyfileobj(model, file)
+    _draw(table, best, to / PLOT)
+    result = {"asked": asked, "table": table, "best": best}
+    write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
+    return {**result, "best_model": str(to / BEST)}
+
+
+def _spaced(
+    samples: Dataset, n_alphas: int, ratio: float, limit: int, engine: Engine, options: Mapping[str, Any]
+) -> list[float]:
+    """Return penalties evenly spaced in their logarithm, from the largest that leaves a weight."""
+    if n_alphas < 1 or not 0 < ratio < 1:
+        raise BigmcError(
+            f"a path of {n_alphas} alphas over a ratio of {ratio}", "give 1 or more, and a ratio below 1"
+        )
+    passed_on = {name: options[name] for name in _OBJECTIVE if name in options}
+    if "random_state" in passed_on:
+        passed_on["seed"] = passed_on.pop("random_state")
+    top = _LARGEST * largest_alpha(samples, memory_limit=limit, engine=engine, **passed_on)
+    return np.geomspace(top, top * ratio, n_alphas).tolist()  # type: ignore[no-any-return]
+
+
+def _draw(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], target: Path) -> None:
+    """Draw accuracy against features with weight, if matplotlib is installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([row["n_nonzero_features"] for row in table], [row["accuracy"] for row in table], "o-")
+    axes.plot([best["n_nonzero_features"]], [best["accuracy"]], "o", ms=12, mfc="none", label="chosen")
+    for row in table:
+        place = (row["n_nonzero_features"], row["accuracy"])
+        axes.annotate(f"{row['alpha']:.2g}", place, xytext=(4, -10), textcoords="offset points", fontsize=7)
+    axes.set_xscale("symlog")
+    axes.set_xlabel("features with weight")
+    axes.set_ylabel("accuracy on the validation split")
+    axes.legend(loc="lower right")
+    with replacing(target) as file:
+        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})

@@ -1,0 +1,181 @@
+"""Blocks of columns as codes: what the search for learners reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.boosting_bins import encode, find_edges, pack_edges, zero_codes
+from bigmc.store.block import Block, read_block, stream_blocks
+from bigmc.store.dataset import Dataset
+
+#: Parts a block is cut into for the workers, whatever their number.
+_PARTS = 16
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Edges of a block's columns.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_columns + 1,)
+        Column ``j`` has the edges ``edges[starts[j]:starts[j + 1]]``.
+    edges : float64 array
+    n_edges, zero : int64 arrays of shape (n_columns,)
+        Number of edges, and the code of 0.
+    missing, has_zeros : bool arrays of shape (n_columns,)
+        Whether there are NaN, and samples without an entry.
+    """
+
+    starts: NDArray[np.int64]
+    edges: NDArray[np.float64]
+    n_edges: NDArray[np.int64]
+    zero: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+    has_zeros: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CodedBlock:
+    """A block whose values are codes; `rows` and `indptr` are those of `bigmc.store.block.Block`."""
+
+    lo: int
+    hi: int
+    indptr: NDArray[np.int64]
+    rows: NDArray[np.uint16]
+    codes: NDArray[np.uint8]
+    base: NDArray[np.int64]
+    bins: Bins
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of indices and codes."""
+        return self.indptr.nbytes + self.rows.nbytes + self.codes.nbytes
+
+    def parts(self) -> list[tuple[int, int]]:
+        """Cut the columns into parts of about equal work."""
+        work = (self.indptr[:, 1:] - self.indptr[:, :-1]).sum(axis=0) + self.bins.n_edges + 1
+        return equal_parts(work, _PARTS)
+
+
+class BinnedSource:
+    """The columns of a dataset as codes, block by block; edges are found when a block is first read.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    ranges : sequence of (lo, hi)
+        Features of each block.
+    keep : bool
+        Keep the codes of all blocks in memory.
+    max_bins : int
+        Most bins of a column, missing values not counted.
+    counted : bool array of shape (n_samples,)
+        Samples whose values make the edges.
+    engine : Engine
+
+    Attributes
+    ----------
+    nnz_read, bytes_read : int
+        Entries passed over, and decoded bytes read from the shards, so far.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        ranges: Sequence[tuple[int, int]],
+        keep: bool,
+        max_bins: int,
+        counted: NDArray[np.bool_],
+        engine: Engine,
+    ) -> None:
+        self.dataset = dataset
+        self.ranges = list(ranges)
+        self.keeps = keep
+        self.bytes_read = 0
+        self.nnz_read = 0
+        self._limit = max_bins - 1
+        self._counted = counted
+        self._engine = engine
+        self._bins: list[Bins | None] = [None] * len(self.ranges)
+        self._kept: list[CodedBlock | None] = [None] * len(self.ranges)
+        self._codes = np.empty(0, np.uint8)
+
+    def stream(self) -> Iterator[CodedBlock]:
+        """Yield every block in order; one is valid until the next is asked for."""
+        if self.keeps:
+            for number, (lo, hi) in enumerate(self.ranges):
+                coded = self._kept[number]
+                if coded is None:
+                    coded = self._kept[number] = self._coded(number, read_block(self.dataset, lo, hi))
+                self.nnz_read += len(coded.rows)
+                yield coded
+            return
+        for number, block in enumerate(stream_blocks(self.dataset, self.ranges)):
+            self.nnz_read += block.nnz
+            yield self._coded(number, block)
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of a feature of a block that was read."""
+        number = int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
+        bins = self._bins[number]
+        assert bins is not None
+        column = feature - self.ranges[number][0]
+        return bins.edges[bins.starts[column] : bins.starts[column + 1]]
+
+    def _coded(self, number: int, block: Block) -> CodedBlock:
+        self.bytes_read += block.nbytes
+        parts = equal_parts((block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0) + 1, _PARTS)
+        bins = self._bins[number]
+        if bins is None:
+            bins = self._bins[number] = self._find(block, parts)
+        if self.keeps:
+            codes = np.empty(block.nnz, np.uint8)
+        else:
+            if len(self._codes) < block.nnz:
+                self._codes = np.empty(block.nnz, np.uint8)
+            codes = self._codes[: block.nnz]
+
+        def work(part: tuple[int, int]) -> None:
+            encode(*part, block.indptr, block.data, bins.starts, bins.edges, codes)
+
+        for _ in self._engine.map(work, parts):
+            pass
+        return CodedBlock(block.lo, block.hi, block.indptr, block.indices, codes, block.base, bins)
+
+    def _find(self, block: Block, parts: Sequence[tuple[int, int]]) -> Bins:
+        """Find the edges of a block's columns."""
+        n_columns = block.hi - block.lo
+        n_samples = int(block.base[-1])
+        entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)
+        room = np.concatenate([[0], np.cumsum(np.minimum(entries + 1, self._limit))])
+        found = np.empty(int(room[-1]))
+        n_edges, missing = np.empty(n_columns, np.int64), np.empty(n_columns, np.bool_)
+
+        def work(part: tuple[int, int]) -> None:
+            find_edges(
+                *part, block.indptr, block.indices, block.data, block.base, self._counted, self._limit, room,
+                found, n_edges, missing,
+            )  # fmt: skip
+
+        for _ in self._engine.map(work, parts):
+            pass
+        starts = np.concatenate([[0], np.cumsum(n_edges)])
+        edges = np.empty(int(starts[-1]))
+        pack_edges(room, n_edges, found, starts, edges)
+        zero = np.empty(n_columns, np.int64)
+        zero_codes(starts, edges, zero)
+        return Bins(starts, edges, n_edges, zero, missing, entries < n_samples)
+
+
+def equal_parts(work: NDArray[np.int64], n_parts: int) -> list[tuple[int, int]]:
+    """Cut columns into at most so many ranges of about equal work."""
+    total = np.cumsum(work)
+    cuts = np.searchsorted(total, np.linspace(0, total[-1], n_parts + 1)[1:-1])
+    edges = np.unique([0, *cuts.tolist(), len(work)])
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))

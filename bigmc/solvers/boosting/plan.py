@@ -1,0 +1,154 @@
+"""How a run of the boosted learner divides its memory limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigmc.budget import MemoryLimitError, Plan, format_bytes
+from bigmc.kernels.boosting_bins import MAX_EDGES
+from bigmc.kernels.boosting_cuts import LANES
+from bigmc.store.dataset import Dataset
+
+#: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.
+_SINGLE_PRECISION_TOL = 1e-5
+_SMALL_WEIGHTS = 4 << 20
+#: Most decoded bytes of a streamed block; larger ones gain nothing.
+_LARGEST_BLOCK = 64 << 20
+#: Most columns of a block: what is kept of each while it is worked on is small beside the block.
+_BLOCK_COLUMNS = 1 << 16
+#: Histograms, tiles of scores and stacks of a worker.
+_WORKER = 6 << 20
+#: Tables of the learners found, and what Python keeps.
+_WORKSPACE = 8 << 20
+
+
+@dataclass(frozen=True)
+class BoostingPlan:
+    """What a run keeps in memory and how.
+
+    Attributes
+    ----------
+    memory : Plan
+        Every resident array by name; answers of learners take what is left.
+    dtype : numpy.dtype
+        Of the dual weights.
+    keep_blocks : bool
+        The codes of all columns stay in memory.
+    ranges : list of (lo, hi)
+        Features of each block.
+    learner_bytes : int
+        Bytes of the answer of one learner while it is searched for and afterwards, at most.
+    """
+
+    memory: Plan
+    dtype: np.dtype[Any]
+    keep_blocks: bool
+    ranges: list[tuple[int, int]]
+    learner_bytes: int
+
+    def pool(self, wanted: int, n_classes: int, in_use: int) -> int:
+        """Return how many learners of each class to look for, given the bytes of the answers in use.
+
+        Raises
+        ------
+        MemoryLimitError
+            If there is no room for one.
+        """
+        each = self.learner_bytes * n_classes
+        room = self.memory.free - 2 * in_use  # arrays of answers grow by copying
+        if room < each:
+            free, enough = self.memory.free, self.memory.total + 4 * in_use + 4 * each
+            raise MemoryLimitError(
+                f"the answers of the learners with weight take {format_bytes(in_use)}, and one more for "
+                f"every class {format_bytes(each)}, where the memory limit leaves {format_bytes(free)}",
+                f"give a memory limit of {format_bytes(enough)}, or a smaller C",
+            )
+        return min(wanted, room // each)
+
+
+def plan_memory(
+    dataset: Dataset,
+    *,
+    limit: int,
+    tol: float,
+    depth: int,
+    rays: bool,
+    n_workers: int,
+    block_bytes: int | None = None,
+) -> BoostingPlan:
+    """Divide the memory limit of a run of the boosted learner.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    limit : int
+        Bytes.
+    tol : float
+        Relative gap to reach.
+    depth : int
+        Of the learners.
+    rays : bool
+        Answers are lists of rows.
+    n_workers : int
+    block_bytes : int, optional
+        Stream blocks of at most this many bytes although everything might fit.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit cannot work, with every item and the limit that would.
+    """
+    n, n_features, n_classes = dataset.n_samples, dataset.n_features, dataset.n_classes
+    column_nnz = dataset.column_nnz()
+    width = -(-n_classes // LANES) * LANES
+    double = tol < _SINGLE_PRECISION_TOL or n * width * 8 <= _SMALL_WEIGHTS
+    dtype = np.dtype(np.float64 if double else np.float32)
+    entry = 2 + dataset.dtype.itemsize
+    edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 34 * n_features
+    items = [
+        ("labels and weights", 12 * n),
+        ("dual weights", n * (width + 2) * dtype.itemsize),
+        ("classes as bits", n_classes * n // 8),
+        ("entries per feature", 8 * n_features),
+        ("edges of the bins", edges),
+        ("workers", n_workers * (_WORKER + 8 * n_classes * 8192 + (n if depth > 1 else 0))),
+        ("workspace", _WORKSPACE),
+    ]
+    if depth > 1:
+        items.append(("dual weights by class", n * n_classes * dtype.itemsize))
+    longest = int(column_nnz.max(initial=0))
+    answer = 8 * longest if rays else n // 8 + 64
+    # A tree is kept as the node of every sample, twice, while it grows.
+    learner = 2 * answer + (3 * n if depth > 1 else 0)
+    columns = min(n_features, _BLOCK_COLUMNS)
+    held = dataset.nnz * 3 + dataset.n_shards * 8 * (n_features + 1)
+    in_memory = Plan.of(limit, [*items, ("codes", held + min(dataset.nnz * entry, _LARGEST_BLOCK))])
+    # With everything in memory there should be room for the learners too.
+    if block_bytes is None and in_memory.free >= 64 * learner * n_classes:
+        ranges = _cut(dataset.plan(max(_LARGEST_BLOCK, _smallest(dataset, longest, entry))))
+        return BoostingPlan(in_memory, dtype, True, ranges, learner)
+    smallest = _smallest(dataset, longest, entry)
+    if block_bytes is None:
+        block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 8)
+    block_bytes = max(block_bytes, smallest)
+    blocks = 2 * block_bytes + block_bytes // entry + 64 * columns
+    plan = Plan.of(limit, [*items, ("two blocks", blocks)])
+    with_one = Plan.of(limit, [*items, ("two blocks", blocks), ("learners", learner * n_classes)])
+    with_one.check("training the boosted learner")
+    return BoostingPlan(plan, dtype, False, _cut(dataset.plan(block_bytes)), learner)
+
+
+def _smallest(dataset: Dataset, longest: int, entry: int) -> int:
+    """Return the bytes of the smallest block that can hold every column."""
+    return longest * entry + 2 * dataset.n_shards * 8
+
+
+def _cut(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [
+        (start, min(start + _BLOCK_COLUMNS, hi))
+        for lo, hi in ranges
+        for start in range(lo, hi, _BLOCK_COLUMNS)
+    ]

@@ -1,0 +1,387 @@
+"""MultiBoost^cw by column generation: rebuild the dual weights, price, certify, descend; and again.
+
+Lin, Shen, van den Hengel and Suter, "Fast training of effective multi-class boosting using coordinate
+descent optimization" (ACCV 2012), with three changes: a pass over the data brings a pool of learners for
+every class, from which columns are generated in memory until the pass is used up; the dual gives a bound
+at no further cost; and the descent solves each restricted master in proportion to what the pass found.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.errors import BigmcError, DataError
+from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.master import Master, Point
+from bigmc.solvers.boosting.plan import BoostingPlan, plan_memory
+from bigmc.solvers.boosting.responses import BitResponses, RowResponses
+from bigmc.solvers.boosting.search import CutSearch, Found, Search
+from bigmc.solvers.boosting.state import Stages, State
+from bigmc.solvers.boosting.trees import TreeSearch
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.store.dataset import Dataset
+
+FAMILIES = ("auto", "stump", "ray")
+#: Deepest trees.
+MAX_DEPTH = 4
+#: Share of entries below which stumps give way to rays.
+_SPARSE = 0.1
+#: The descent between two passes goes on until the violation is this part of the one the pass found.
+_INNER_FRACTION = 0.1
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Learners with their weights, and the proof of how good they are.
+
+    Attributes
+    ----------
+    stages : Stages
+        The weights after every round.
+    stage : int
+        The one to use: the last, or the one with the fewest errors on the samples held out.
+    thresholds : float64 array of shape (n_learners, n_nodes)
+        Where each node cuts the values: above if larger.
+    objective : float
+        P of the last stage.
+    certificate : Certificate
+        Of the last stage. Without an exact search nothing is known: minus infinity, P, infinity.
+    n_iter, n_passes, bytes_read : int
+        Rounds, passes over the data, and decoded bytes read from the shards.
+    history : list of dict
+        ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` at every round, and
+        ``held_loss, held_error`` of the samples held out.
+    """
+
+    stages: Stages
+    stage: int
+    thresholds: NDArray[np.float64]
+    objective: float
+    certificate: Certificate
+    n_iter: int
+    n_passes: int
+    history: list[dict[str, float]]
+    bytes_read: int
+
+
+def solve(
+    dataset: Dataset,
+    *,
+    C: float,
+    memory_limit: int,
+    n_rounds: int = 100,
+    max_depth: int = 1,
+    family: str = "auto",
+    pool: int = 40,
+    max_sweeps: int = 3,
+    inner_rounds: int = 30,
+    max_bins: int = 255,
+    tol: float = 1e-3,
+    validation_fraction: float = 0.0,
+    patience: int = 10,
+    time_limit: float | None = None,
+    seed: int = 0,
+    sample_weight: NDArray[np.float64] | None = None,
+    engine: Engine | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: ProgressCallback = silent,
+    block_bytes: int | None = None,
+) -> Solution:
+    """Minimise ``||w||_1 + C / (sum v (K - 1)) sum v_i exp(-gamma_iy)`` over all learners of a family.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Labelled samples of at least two classes. Learners cut the stored values, before any scaling of
+        rows and columns.
+    C : float
+        Weight of the loss, positive.
+    memory_limit : int
+        Bytes the run may add to the process.
+    n_rounds : int
+        Rounds of column generation at most.
+    max_depth : int
+        Levels of the learners, 1 to `MAX_DEPTH`; from 2 on they are found greedily and nothing is certified.
+    family : {"auto", "stump", "ray"}
+        Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
+        rays where fewer than a tenth of all values are stored and `max_depth` is 1.
+    pool : int
+        Learners of each class a pass brings; 1 is the algorithm of the paper.
+    max_sweeps : int
+        Sweeps over a class between two visits of the pool (tau_max); 1 is the stage-wise variant.
+    inner_rounds : int
+        Visits of the pool between two passes at most.
+    max_bins : int
+        Bins of a column at most; columns with no more different values lose no cut.
+    tol : float
+        Relative gap between P and the lower bound to reach.
+    validation_fraction : float
+        Share of the samples to hold out, chosen by a hash of their ids.
+    patience : int
+        Rounds without fewer errors on those samples after which it ends.
+    time_limit : float, optional
+        Seconds after which no round is begun.
+    seed : int
+        Of the order of visits and of the samples held out.
+    sample_weight : float64 array of shape (n_samples,), optional
+    engine : Engine, optional
+        Any number of workers gives the same bits.
+    checkpoint : Checkpoint, optional
+        Where the state is saved after every round, and read from at the start; going on from there gives
+        the same bits as an uninterrupted run with the same memory limit.
+    progress : callable
+        Called with a `Progress` at every round.
+    block_bytes : int, optional
+        Stream blocks of at most this many bytes, whether or not everything would fit.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit cannot work.
+    """
+    _check(dataset, C, tol, max_depth, family)
+    engine = engine or ThreadEngine()
+    sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
+    rays = max_depth == 1 and (family == "ray" or (family == "auto" and sparse))
+    plan = plan_memory(
+        dataset, limit=memory_limit, tol=tol, depth=max_depth, rays=rays, n_workers=engine.n_workers,
+        block_bytes=block_bytes,
+    )  # fmt: skip
+    labels = dataset.labels()
+    if labels.min(initial=0) < 0 or len(labels) == 0:
+        raise DataError("some samples have no label", "train on labelled samples only")
+    weight = np.ones(dataset.n_samples) if sample_weight is None else np.array(sample_weight, np.float64)
+    if validation_fraction > 0:
+        weight[held_out(dataset.row_ids(), validation_fraction, seed)] = -1.0
+    if len(np.unique(labels[weight > 0])) < 2:
+        raise DataError("the samples to train on have one class only", "hold out fewer samples")
+    source = BinnedSource(dataset, plan.ranges, plan.keep_blocks, max_bins, weight > 0, engine)
+    responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes)
+    master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed)
+    search: Search
+    if max_depth == 1:
+        search = CutSearch(source, responses, dataset.n_classes, rays, engine)
+    else:
+        assert isinstance(responses, BitResponses)
+        search = TreeSearch(source, responses, dataset.n_classes, max_depth, engine)
+    run = {
+        "C": C, "max_depth": max_depth, "family": family, "pool": pool, "max_sweeps": max_sweeps,
+        "inner_rounds": inner_rounds, "max_bins": max_bins, "validation_fraction": validation_fraction,
+        "patience": patience, "seed": seed, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "weight_sum": float(weight.sum()),
+    }  # fmt: skip
+    rounds = _Rounds(source, search, master, plan, engine, max_depth)
+    if checkpoint is not None:
+        rounds.resume(State.load(checkpoint, run, max_depth))
+
+    def save() -> None:
+        if checkpoint is not None:
+            rounds.state.save(checkpoint, run)
+
+    stop = _Stop(n_rounds, tol, patience, time_limit)
+    certificate = rounds.run(stop, pool, inner_rounds, max_sweeps, save, progress)
+    state = rounds.state
+    best = len(state.stages) - 1
+    if validation_fraction > 0:
+        best = int(np.argmin([entry["held_error"] for entry in state.history]))
+    return Solution(
+        state.stages, best, rounds.thresholds(), certificate.upper, certificate, len(state.stages) - 1,
+        state.n_passes, state.history, state.bytes_read,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """When to end; see `solve`."""
+
+    n_rounds: int
+    tol: float
+    patience: int
+    time_limit: float | None
+
+    def before_search(self, history: list[dict[str, float]], error: float) -> bool:
+        """Return whether the samples held out have not been better served for some rounds."""
+        errors = [entry["held_error"] for entry in history] + [error]
+        return not math.isnan(error) and len(errors) - 1 - int(np.argmin(errors)) >= self.patience
+
+
+class _Rounds:
+    """Passes and descents in turn; `state` is what a checkpoint holds."""
+
+    def __init__(
+        self,
+        source: BinnedSource,
+        search: Search,
+        master: Master,
+        plan: BoostingPlan,
+        engine: Engine,
+        depth: int,
+    ) -> None:
+        self._source, self._search, self._master = source, search, master
+        self._plan, self._engine = plan, engine
+        self._learners: dict[bytes, Learners] = {}
+        self._read_before = 0
+        self.state = State(Stages(depth))
+
+    def resume(self, state: State | None) -> None:
+        """Go on from a saved state: one more pass finds the answers of its learners."""
+        if state is None:
+            return
+        self.state = state
+        stages = state.stages
+        members, weights = stages.stage(len(stages) - 1)
+        learners = stages.learners.take(members)
+        slots = self._slots(learners, self._search.answers(learners))
+        for c, own in enumerate(self._master.classes):
+            mine = stages.classes[members] == c
+            own.add(slots[mine], stages.signs[members][mine], weights[mine])
+        self._master.n_sweeps = state.n_sweeps
+        self._read_before = state.bytes_read - self._source.bytes_read
+
+    def run(
+        self,
+        stop: _Stop,
+        pool: int,
+        inner_rounds: int,
+        max_sweeps: int,
+        save: Any,
+        progress: ProgressCallback,
+    ) -> Certificate:
+        """Go on until something says stop; return the certificate of the last stage."""
+        master, state = self._master, self.state
+        started = time.monotonic()
+        if not len(state.stages):
+            self._append_stage()
+        while True:
+            point = master.rebuild(self._engine)
+            if not np.isfinite(point.objective):
+                raise DataError("the objective is not finite", "give a smaller C")
+            n_done = len(state.stages) - 1
+            late = stop.time_limit is not None and time.monotonic() - started >= stop.time_limit
+            over = n_done >= stop.n_rounds or late
+            over = over or stop.before_search(state.history[:n_done], point.held_error)
+            if over and not self._search.exact:
+                return self._record(point, None, stop, progress)
+            n_best = self._plan.pool(pool, master.n_classes, master.responses.nbytes)
+            found = self._search.run(master.u, master.r, n_best)
+            state.n_passes += self._search.n_passes
+            state.bytes_read = self._read_before + self._source.bytes_read
+            certificate = self._record(point, found, stop, progress)
+            if over or certificate.gap <= stop.tol:
+                return certificate
+            self._take(found)
+            violation = max(found.sigma - 1.0, 0.0)
+            master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps, self._engine)
+            state.n_sweeps = master.n_sweeps
+            master.prune()
+            self._append_stage()
+            save()
+
+    def thresholds(self) -> NDArray[np.float64]:
+        """Return where the nodes of all learners cut; infinity above all values that are not missing."""
+        learners = self.state.stages.learners
+        values = np.zeros(learners.feature.shape)
+        for place in np.argwhere(learners.feature >= 0):
+            edges = self._source.edges_of(int(learners.feature[tuple(place)]))
+            cut = int(learners.cut[tuple(place)])
+            values[tuple(place)] = edges[cut] if cut < len(edges) else np.inf
+        return values
+
+    def _record(
+        self, point: Point, found: Found | None, stop: _Stop, progress: ProgressCallback
+    ) -> Certificate:
+        """Note the figures of a round."""
+        state = self.state
+        if found is not None and self._search.exact:
+            state.lower = max(state.lower, point.lower_bound(found.sigma))
+            certificate = Certificate.of(state.lower, point.objective)
+        else:
+            certificate = Certificate(-math.inf, point.objective, math.inf)
+        entry = {
+            "n_passes": float(state.n_passes),
+            "n_iter": float(len(state.stages) - 1),
+            "objective": point.objective,
+            "lower": certificate.lower,
+            "gap": certificate.gap,
+            "sigma": math.nan if found is None else found.sigma,
+            "n_learners": float(self._master.n_learners),
+            "bytes_read": float(state.bytes_read),
+            "held_loss": point.held_loss,
+            "held_error": point.held_error,
+        }
+        # A resumed run looks once more at the stage it was saved with.
+        state.history[len(state.stages) - 1 :] = [entry]
+        facts = {name: value for name, value in entry.items() if math.isfinite(value)}
+        progress(Progress("train", int(entry["n_iter"]), stop.n_rounds, "rounds", facts))
+        return certificate
+
+    def _take(self, found: Found) -> None:
+        """Put the learners found into the pools of their classes, those in use again."""
+        slots = self._slots(found.learners, found.answers)
+        for c, own in enumerate(self._master.classes):
+            here = zip(own.slots.tolist(), own.signs.tolist(), strict=True)
+            place = {name: k for k, name in enumerate(here)}
+            mine = found.classes == c
+            names = zip(slots[found.places[mine]].tolist(), found.signs[mine].tolist(), strict=True)
+            new = []
+            for name in dict.fromkeys(names):
+                if name in place:
+                    own.pooled[place[name]] = True
+                else:
+                    new.append(name)
+            own.add([slot for slot, _ in new], [sign for _, sign in new])
+
+    def _slots(self, learners: Learners, answers: list[NDArray[Any]]) -> NDArray[np.int64]:
+        """Return the slots of learners, where needed new ones."""
+        responses = self._master.responses
+        slots = np.empty(len(answers), np.int64)
+        for k, (key, answer) in enumerate(zip(learners.keys(), answers, strict=True)):
+            known = responses.find(key)
+            slots[k] = responses.add(key, answer) if known is None else known
+            self._learners[key] = learners.take([k])
+        return slots
+
+    def _append_stage(self) -> None:
+        """Keep the weights as they are as a stage, and of the learners only those in it."""
+        slots, signs, classes, weights = self._master.weighted()
+        keys = self._master.responses.keys_of(slots)
+        self.state.stages.append(keys, self._learners, classes, signs, weights)
+        self._learners = {key: self._learners[key] for key in keys}
+
+
+def held_out(row_ids: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Return which samples are held out: by a hash of their ids, whatever their order.
+
+    The hash is the finaliser of splitmix64 (Steele, Lea and Flood 2014).
+    """
+    start = (seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64
+    x = row_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    x ^= x >> np.uint64(31)
+    return np.asarray(x < np.uint64(fraction * 2.0**64))
+
+
+def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str) -> None:
+    if dataset.n_classes < 2:
+        raise DataError("there is only one class", "train on labels of at least two classes")
+    for name, value in (("C", C), ("tol", tol)):
+        if not (math.isfinite(value) and value > 0):
+            raise BigmcError(f"{name} is {value}", "give a positive number")
+    if not 1 <= max_depth <= MAX_DEPTH:
+        raise BigmcError(f"max_depth is {max_depth}", f"give a number from 1 to {MAX_DEPTH}")
+    if family not in FAMILIES:
+        raise BigmcError(f"no family of learners is called {family!r}", f"use one of {', '.join(FAMILIES)}")
+    if family == "ray" and max_depth > 1:
+        raise BigmcError("rays have one cut", "give max_depth=1, or another family")

@@ -1,0 +1,281 @@
+"""Pricing: the best learners of every class in one pass over the columns (Lin et al. 2012, equation 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.boosting_cuts import (
+    ABOVE,
+    BELOW,
+    MISSING_ABOVE,
+    MISSING_BELOW,
+    add_histograms,
+    column_sums,
+    find_cuts,
+    merge_best,
+)
+from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
+from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.responses import Responses
+
+#: Numbers of a histogram that one worker fills at a time: they should stay in its cache.
+_HISTOGRAM = 1 << 16
+#: Rows added up at once.
+_PART_ROWS = 65_536
+
+
+class Found(NamedTuple):
+    """What a pass found.
+
+    Attributes
+    ----------
+    learners : Learners
+        Different ones; each is wanted by at least one class.
+    answers : list of array
+        Their answers on the samples.
+    classes, places : int64 arrays of shape (n_candidates,)
+        Class and place in `learners` of each candidate, best first within a class.
+    signs : int8 array of shape (n_candidates,)
+        -1 if the opposite of the learner is meant.
+    sigma : float
+        Largest score met.
+    """
+
+    learners: Learners
+    answers: list[NDArray[Any]]
+    classes: NDArray[np.int64]
+    places: NDArray[np.int64]
+    signs: NDArray[np.int8]
+    sigma: float
+
+
+class Search(Protocol):
+    """Finds learners for all classes, given the dual weights."""
+
+    #: Passes over the data that one search takes.
+    n_passes: int
+    #: No learner of the family has a larger score than the one reported.
+    exact: bool
+
+    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
+        """Return so many of the best learners of each class under the dual weights ``r u``."""
+        ...
+
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of learners found before."""
+        ...
+
+
+@dataclass
+class Best:
+    """The best cuts of each class, best first.
+
+    Attributes
+    ----------
+    values, scores : float64 arrays of shape (n_classes, n_best)
+        What they are ordered by (0: none), and their scores, signed.
+    places : int64 array of shape (n_classes, n_best, 3)
+        Feature, cut and kind.
+    """
+
+    values: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    places: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, n_classes: int, n_best: int) -> Best:
+        """Return no cuts."""
+        shape = (n_classes, n_best)
+        return cls(np.zeros(shape), np.zeros(shape), np.full((*shape, 3), -1, np.int64))
+
+    def merge(self, later: Best) -> None:
+        """Take in what was found in later columns."""
+        merge_best(later.values, later.scores, later.places, self.values, self.scores, self.places)
+
+
+def sums_of(u: NDArray[Any], labels: NDArray[np.int32], engine: Engine) -> NDArray[np.float64]:
+    """Return the column sums of u, and those of its elements at the own class, shape (2, width)."""
+
+    def work(first: int) -> NDArray[np.float64]:
+        sums = np.zeros((2, u.shape[1]))
+        here = slice(first, first + _PART_ROWS)
+        column_sums(u[here], labels[here], *sums)
+        return sums
+
+    total = np.zeros((2, u.shape[1]))
+    for _, sums in engine.map(work, range(0, len(labels), _PART_ROWS)):
+        total += sums
+    return total
+
+
+def scan_cuts(
+    block: CodedBlock,
+    u: NDArray[Any],
+    labels: NDArray[np.int32],
+    totals: NDArray[np.float64],
+    shape: tuple[int, int],
+    engine: Engine,
+    *,
+    rays: bool = False,
+    gini: bool = False,
+) -> Best:
+    """Return the best cuts of a block's columns for every class.
+
+    Parameters
+    ----------
+    block : CodedBlock
+    u : array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples,)
+    totals : float64 array of shape (2, width)
+        See `sums_of`.
+    shape : (n_classes, n_best)
+    engine : Engine
+    rays, gini : bool
+        See `bigmc.kernels.boosting_cuts.find_cuts`.
+    """
+    bins = block.bins
+    room = bins.n_edges + 2
+    most = max(1, _HISTOGRAM // u.shape[1])
+
+    def work(part: tuple[int, int]) -> Best:
+        best = Best.none(*shape)
+        lo, stop = part
+        ends = np.cumsum(room[lo:stop])
+        while lo < stop:
+            done = ends[lo - part[0]] - room[lo]
+            hi = max(lo + 1, part[0] + int(np.searchsorted(ends, done + most, side="right")))
+            firsts = ends[lo - part[0] : hi - part[0]] - room[lo:hi] - done
+            hist = np.zeros((int(room[lo:hi].sum()), u.shape[1]))
+            own = np.zeros_like(hist) if gini else hist[:0]
+            add_histograms(
+                lo, hi, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
+            )
+            find_cuts(
+                lo, hi, block.lo, bins.n_edges, bins.zero, bins.missing, bins.has_zeros, firsts, totals[0],
+                totals[1], shape[0], rays, gini, hist, own, best.values, best.scores, best.places,
+            )  # fmt: skip
+            lo = hi
+        return best
+
+    best = Best.none(*shape)
+    for _, found in engine.map(work, block.parts()):
+        best.merge(found)
+    return best
+
+
+def code_range(cut: int, kind: int, n_edges: int) -> tuple[int, int]:
+    """Return the codes, both ends included, where the learner of a cut is 1."""
+    if kind == BELOW:
+        return 0, cut
+    return cut + 1, n_edges + 1 if kind == MISSING_ABOVE else n_edges
+
+
+def cut_learner(feature: int, cut: int, kind: int) -> Learners:
+    """Return the learner of a cut as a tree of depth 1."""
+    leaf = {ABOVE: (0, 1), BELOW: (1, 0)}.get(kind, (-1, 1))
+    return Learners(
+        np.array([[feature]], np.int32),
+        np.array([[cut]], np.int16),
+        np.array([[kind in (MISSING_BELOW, ABOVE)]]),
+        np.array([leaf], np.int8),
+    )
+
+
+def kind_of(learner: Learners) -> int:
+    """Return the kind of cut that `cut_learner` made a learner of."""
+    if not learner.leaf.all():
+        return BELOW if learner.leaf[0] else ABOVE
+    return MISSING_BELOW if learner.missing_below[0] else MISSING_ABOVE
+
+
+class CutSearch:
+    """All cuts of all columns: exact, so that its largest score certifies.
+
+    Parameters
+    ----------
+    source : BinnedSource
+    responses : Responses
+    n_classes : int
+    rays : bool
+        Learners speak on one side of the cut only.
+    engine : Engine
+    """
+
+    n_passes = 1
+    exact = True
+
+    def __init__(
+        self, source: BinnedSource, responses: Responses, n_classes: int, rays: bool, engine: Engine
+    ) -> None:
+        self._source, self._responses, self._engine = source, responses, engine
+        self._n_classes, self._rays = n_classes, rays
+
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of learners found before: one pass."""
+        answers = [self._responses.everywhere()] * len(learners.feature)
+        features = learners.feature[:, 0]
+        for block in self._source.stream():
+            here = np.flatnonzero((features >= block.lo) & (features < block.hi))
+            for k in here[np.argsort(features[here], kind="stable")].tolist():
+                column = int(features[k]) - block.lo
+                codes = code_range(
+                    int(learners.cut[k, 0]), kind_of(learners.take(k)), int(block.bins.n_edges[column])
+                )
+                answers[k] = self._responses.of_ranges(block, column, [codes])[0]
+        return answers
+
+    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
+        """Return the best learners under the dual weights ``r u``."""
+        labels, shape = self._responses.labels, (self._n_classes, n_best)
+        totals = sums_of(u, labels, self._engine)
+        best = Best.none(*shape)
+        for c in range(self._n_classes):
+            best.values[c, 0], best.scores[c, 0] = abs(totals[0, c]), totals[0, c]
+        answers: dict[tuple[int, int, int], NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
+        for block in self._source.stream():
+            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays))
+            answers = self._answers(block, best, answers)
+        return self._found(best, answers, totals, r, u.dtype)
+
+    def _answers(
+        self, block: CodedBlock, best: Best, known: dict[tuple[int, int, int], NDArray[Any]]
+    ) -> dict[tuple[int, int, int], NDArray[Any]]:
+        """Return the answers of the best cuts so far; those new among them are of this block."""
+        wanted = sorted({tuple(place) for place in best.places[best.values > 0].tolist()})
+        answers = {place: known[place] for place in wanted if place in known}
+        by_column: dict[int, list[tuple[int, int, int]]] = {}
+        for place in wanted:
+            if place not in answers:
+                by_column.setdefault(place[0] - block.lo, []).append(place)
+        for column, places in by_column.items():
+            edges = int(block.bins.n_edges[column])
+            ranges = [code_range(cut, kind, edges) for _, cut, kind in places]
+            answers |= dict(zip(places, self._responses.of_ranges(block, column, ranges), strict=True))
+        return answers
+
+    def _found(
+        self,
+        best: Best,
+        answers: dict[tuple[int, int, int], NDArray[Any]],
+        totals: NDArray[np.float64],
+        r: float,
+        dtype: np.dtype[Any],
+    ) -> Found:
+        order = {place: k for k, place in enumerate(answers)}
+        learners = [Learners.constant(1) if place[0] < 0 else cut_learner(*place) for place in answers]
+        classes, ranks = np.nonzero(best.values > 0)
+        places = [order[tuple(place)] for place in best.places[classes, ranks].tolist()]
+        scores = best.scores[classes, ranks]
+        # Scores are sums over u as it is stored: what its rounding may hide counts as violation.
+        largest = float((2.0 * totals[1] - totals[0]).max())
+        rounding = 0.5 * float(np.finfo(dtype).eps) * largest
+        sigma = r * (float(best.values.max(initial=0.0)) + rounding)
+        return Found(
+            Learners.joined([Learners.empty(1), *learners]), list(answers.values()), classes,
+            np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), sigma,
+        )  # fmt: skip

@@ -1,0 +1,141 @@
+"""What a run of the boosted learner must remember to go on exactly as if it had not stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
+
+
+class Stages:
+    """The weights after every round, over one table of all learners that ever had any.
+
+    Parameters
+    ----------
+    depth : int
+        Of the learners.
+
+    Attributes
+    ----------
+    learners : Learners
+    classes : int64 array of shape (n_learners,)
+    signs : int8 array of shape (n_learners,)
+        -1 for the opposite of the learner.
+    ends : list of int
+        Stage ``s`` has the entries ``ends[s - 1]:ends[s]`` of `members` and `weights`.
+    members : int64 array
+        Learner of each entry, in the order in which the descent holds them.
+    weights : float64 array
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.learners = Learners.empty(depth)
+        self.classes = np.empty(0, np.int64)
+        self.signs = np.empty(0, np.int8)
+        self.ends: list[int] = []
+        self.members = np.empty(0, np.int64)
+        self.weights = np.empty(0)
+        self._known: dict[tuple[int, int, bytes], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def stage(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return members and weights of a stage."""
+        start = self.ends[number - 1] if number else 0
+        here = slice(start, self.ends[number])
+        return self.members[here], self.weights[here]
+
+    def append(
+        self,
+        keys: list[bytes],
+        learners: dict[bytes, Learners],
+        classes: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        weights: NDArray[np.float64],
+    ) -> None:
+        """Add a stage; `learners` has those of the keys that may be new."""
+        members = np.empty(len(keys), np.int64)
+        new: list[int] = []
+        for k, name in enumerate(zip(classes.tolist(), signs.tolist(), keys, strict=True)):
+            if name not in self._known:
+                self._known[name] = len(self._known)
+                new.append(k)
+            members[k] = self._known[name]
+        if new:
+            self.learners = Learners.joined([self.learners, *(learners[keys[k]] for k in new)])
+            self.classes = np.concatenate([self.classes, classes[new]])
+            self.signs = np.concatenate([self.signs, signs[new]])
+        self.members = np.concatenate([self.members, members])
+        self.weights = np.concatenate([self.weights, weights])
+        self.ends.append(len(self.members))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays."""
+        return {
+            **self.learners._asdict(), "classes": self.classes, "signs": self.signs,
+            "ends": np.array(self.ends, np.int64), "members": self.members, "weights": self.weights,
+        }  # fmt: skip
+
+    @classmethod
+    def of_arrays(cls, depth: int, arrays: dict[str, NDArray[Any]]) -> Stages:
+        """Return what `arrays` was made of."""
+        stages = cls(depth)
+        stages.learners = Learners(*(arrays[name] for name in Learners._fields))
+        stages.classes, stages.signs = arrays["classes"], arrays["signs"]
+        stages.ends = arrays["ends"].tolist()
+        stages.members, stages.weights = arrays["members"], arrays["weights"]
+        names = zip(stages.classes.tolist(), stages.signs.tolist(), stages.learners.keys(), strict=True)
+        stages._known = {name: k for k, name in enumerate(names)}
+        return stages
+
+
+@dataclass
+class State:
+    """State between two rounds; the dual weights are rebuilt from the last stage.
+
+    Attributes
+    ----------
+    stages : Stages
+    lower : float
+        Best lower bound so far; 0 without any.
+    n_sweeps, n_passes : int
+        Sweeps of one class, and passes over the data, so far.
+    bytes_read : int
+        Decoded bytes read from the shards so far.
+    history : list of dict
+        Figures of every round.
+    """
+
+    stages: Stages
+    lower: float = 0.0
+    n_sweeps: int = 0
+    n_passes: int = 0
+    bytes_read: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
+        """Save the state of the run described by `run`."""
+        meta = {name: value for name, value in vars(self).items() if name != "stages"}
+        save_run(checkpoint, run, meta, self.stages.arrays())
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, run: dict[str, Any], depth: int) -> State | None:
+        """Return the saved state, or None.
+
+        Raises
+        ------
+        ModelError
+            If it belongs to a run with other data or parameters.
+        """
+        saved = load_run(checkpoint, run)
+        if saved is None:
+            return None
+        meta, arrays = saved
+        del meta["run"]
+        return cls(Stages.of_arrays(depth, arrays), **meta)

@@ -1,0 +1,124 @@
+"""A random part of the samples, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.kernels.csc import merge_columns, select_rows
+from bigmc.store.dataset import Dataset
+from bigmc.store.memory import MAX_ROWS, MemoryShard
+from bigmc.store.shard import Shard
+
+_COLUMNS = ["label", "row_id", "norm", "entries"]
+#: Entries and features decoded at once.
+_ENTRIES, _FEATURES = 1 << 20, 1 << 16
+
+
+def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
+    """Return about `share` of the samples of a dataset, in memory; one pass over its shards.
+
+    Whether a row is taken depends on its id and the seed alone: equal calls give equal samples on any
+    number of workers, and the order of the source does not matter. An idf weighting stays that of all the
+    samples.
+
+    Returns
+    -------
+    sample : Dataset
+    positions : int64 array of shape (n_drawn,)
+        Place of each of them in `dataset`.
+
+    Raises
+    ------
+    DataError
+        If no row was drawn.
+    """
+    if not 0 < share <= 1:
+        raise DataError(f"a sample of {share} of the rows", "give a share above 0 and up to 1")
+    chosen = [
+        _chosen(shard.table(["row_id"]).column("row_id").to_numpy(), share, seed) for shard in dataset.shards
+    ]
+    groups: list[list[int]] = [[]]
+    n_rows = 0
+    for s, rows in enumerate(chosen):
+        if n_rows + len(rows) > MAX_ROWS:
+            groups.append([])
+            n_rows = 0
+        groups[-1].append(s)
+        n_rows += len(rows)
+    drawn = [shard for _, shard in engine.map(_draw, groups, dataset, chosen) if shard is not None]
+    if not drawn:
+        raise DataError(f"a sample of {share:g} of {dataset.n_samples} rows is empty", "draw a larger one")
+    sample = Dataset(
+        drawn, dataset.classes, dataset.n_features, dataset.weighting, dataset.features,
+        column_scale=dataset.column_scale(),
+    )  # fmt: skip
+    return sample, np.concatenate([dataset.base[s] + rows for s, rows in enumerate(chosen)])
+
+
+def _chosen(row_ids: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
+    """Return the places of the rows whose hash, by the finaliser of SplitMix64, is small."""
+    mixed = row_ids.astype(np.uint64) + np.uint64(
+        (seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64)
+    )
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return np.flatnonzero((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share)
+
+
+def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]]) -> MemoryShard | None:
+    """Return the chosen rows of some shards as one."""
+    tables, indptrs, indices, data = [], [], [], []
+    for s in group:
+        if not len(chosen[s]):
+            continue
+        shard = dataset.shards[s]
+        tables.append(shard.table(_COLUMNS).take(pa.array(chosen[s])))
+        piece = _select(shard, chosen[s], dataset.dtype)
+        indptrs.append(piece[0])
+        indices.append(piece[1])
+        data.append(piece[2])
+    if not tables:
+        return None
+    first_rows = np.cumsum([0, *(table.num_rows for table in tables)])[:-1]
+    starts = np.cumsum([0, *(len(i) for i in indices)])[:-1]
+    offsets = np.stack(indptrs) + starts[:, None].astype(np.int32)
+    rows, values = np.concatenate(indices), np.concatenate(data)
+    del indices, data
+    merged = np.empty_like(rows), np.empty_like(values)
+    merge_columns(dataset.n_features, offsets, first_rows, rows, values, *merged)
+    indptr: NDArray[np.int64] = np.stack(indptrs).sum(axis=0, dtype=np.int64)
+    return MemoryShard(indptr, *merged, pa.concat_tables(tables).combine_chunks())
+
+
+def _select(
+    shard: Shard, rows: NDArray[np.int64], dtype: np.dtype[Any]
+) -> tuple[NDArray[np.int32], NDArray[np.uint16], NDArray[Any]]:
+    """Return the columns of a shard with the given rows only, which are numbered anew."""
+    place = np.full(shard.n_rows, -1, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    indptr = np.zeros(shard.n_features + 1, np.int32)
+    indices, data = [], []
+    rows_read, values_read = np.empty(_ENTRIES, np.uint16), np.empty(_ENTRIES, dtype)
+    lo = 0
+    while lo < shard.n_features:
+        offsets = shard.indptr(lo, min(lo + _FEATURES, shard.n_features))
+        width = int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1
+        start, stop = int(offsets[0]), int(offsets[width])
+        shard.read(start, stop, rows_read, values_read)
+        kept_rows, kept_values = np.empty(stop - start, np.uint16), np.empty(stop - start, dtype)
+        count = select_rows(
+            offsets[: width + 1] - start, rows_read, values_read, place, indptr[lo + 1 : lo + width + 1],
+            kept_rows, kept_values,
+        )  # fmt: skip
+        indices.append(kept_rows[:count].copy())
+        data.append(kept_values[:count].copy())
+        lo += width
+    return np.cumsum(indptr, dtype=np.int32), np.concatenate(indices), np.concatenate(data)

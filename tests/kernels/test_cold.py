@@ -1,0 +1,49 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigmc
+from bigmc.kernels import cold
+
+CALL = """
+import sys
+import numpy as np
+from bigmc.kernels.csc import count_rows
+from bigmc.kernels.cold import compile_elsewhere
+compile_elsewhere()
+{before}
+counts = np.zeros(3, np.int32)
+count_rows(np.array([0, 2, 2], np.uint16), counts)
+print(counts.tolist(), sum(count_rows.stats.cache_hits.values()), sum(count_rows.stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "hits", "misses"),
+    [("", 1, 0), ("sys.executable = '/nowhere/python'", 0, 1), ("sys.executable = '/bin/false'", 0, 1)],
+    ids=["a child compiles", "no child can start", "the child fails"],
+)
+def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses: int, tmp_path: Path) -> None:
+    root = str(Path(bigmc.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", CALL.format(before=before)],
+        env={**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"[1, 0, 2] {hits} {misses}"
+
+
+def test_a_warm_kernel_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bigmc.kernels.csc import count_rows
+
+    counts = np.zeros(3, np.int32)
+    count_rows(np.array([0, 2, 2], np.uint16), counts)  # compiled, and in the cache
+    monkeypatch.setattr(cold, "_compile_in_child", lambda *_: pytest.fail("the cache is warm"))
+    cache = cold._ChildCache(count_rows.py_func)
+    assert cache.load_overload(count_rows.signatures[0], count_rows.targetctx) is not None

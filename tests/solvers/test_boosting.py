@@ -1,0 +1,380 @@
+"""MultiBoost^cw against reference values, L-BFGS-B, brute force, and itself cut into other blocks."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+from sklearn.datasets import load_digits, load_iris
+
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.errors import BigmcError, DataError, ModelError
+from bigmc.solvers.boosting import solve
+from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.master import Master
+from bigmc.solvers.boosting.responses import BitResponses, RowResponses
+from bigmc.solvers.boosting.search import CutSearch
+from bigmc.solvers.boosting.trees import TreeSearch
+from bigmc.store.dataset import Dataset
+
+LIMIT = 10**9
+
+
+def bits(column, n_words):
+    padded = np.zeros(64 * n_words, np.uint8)
+    padded[: len(column)] = column > 0
+    return np.packbits(padded, bitorder="little").view(np.uint64)
+
+
+def master_of(columns, y, C, dtype=np.float64):
+    """A master whose pool has the given columns (n_samples, n_learners) of every class."""
+    responses = BitResponses(y.astype(np.int32), len(columns))
+    master = Master(responses, len(columns), np.ones(len(y)), C, np.dtype(dtype), 0)
+    for c, own in enumerate(columns):
+        slots = [responses.add(b"%d %d" % (c, j), bits(h, responses.n_words)) for j, h in enumerate(own.T)]
+        master.classes[c].add(slots, np.ones(len(slots)))
+    return master
+
+
+def optimum(columns, y, C):
+    master = master_of(columns, y, C)
+    for k in range(12):
+        master.rebuild(ThreadEngine(1))
+        master.improve(10.0**-k, 300, 3, ThreadEngine(1))
+    return master.rebuild(ThreadEngine(1)), master
+
+
+def margins(columns, y):
+    """Matrix of delta h: a row per pair (i, y), a column per learner of every class."""
+    n_classes = len(columns)
+    rows = []
+    for i, own in enumerate(y):
+        for other in range(n_classes):
+            if other != own:
+                row = [np.zeros(h.shape[1]) for h in columns]
+                row[own] = columns[own][i].astype(float)
+                row[other] = -columns[other][i].astype(float)
+                rows.append(np.concatenate(row))
+    return np.array(rows)
+
+
+def lbfgs(columns, y, C):
+    """The same problem by L-BFGS-B."""
+    delta = margins(columns, y)
+    r = C / len(delta)
+
+    def value(w):
+        mu = r * np.exp(-delta @ w)
+        return w.sum() + mu.sum(), 1 - delta.T @ mu
+
+    start = np.full(delta.shape[1], 0.1)
+    options = {"maxiter": 20000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-10}
+    found = scipy.optimize.minimize(
+        value, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(start), options=options
+    )
+    return found.fun
+
+
+def arithmetic():
+    i, j = np.arange(60)[:, None], np.arange(8)[None]
+    y = np.arange(60) % 3
+    columns = []
+    for c in range(3):
+        right = np.where(y[:, None] == c, 1, -1)
+        other = np.where((7 * i + 13 * j + 5 * c + i * j + i * i * (c + 1)) % 11 < 5, 1, -1)
+        columns.append(np.where((3 * i + 5 * j + c) % 4 != 0, right, other))
+    return columns, y
+
+
+def perfect(n_classes, n):
+    y = np.arange(n) % n_classes
+    return [np.where(y == c, 1, -1)[:, None] for c in range(n_classes)], y
+
+
+@pytest.mark.parametrize(
+    ("C", "value"), [(10, 5.163303983172), (100, 10.108590896461), (1e4, 20.996942026202)]
+)
+def test_master_reaches_the_reference_values_on_arithmetic_columns(C, value):
+    point, _ = optimum(*arithmetic(), C)
+    assert point.objective == pytest.approx(value, abs=1e-10)
+    assert lbfgs(*arithmetic(), C) == pytest.approx(value, abs=1e-8)
+
+
+@pytest.mark.parametrize(("n_classes", "n", "C"), [(3, 30, 1e4), (5, 50, 1e8), (5, 500, 1e8), (8, 64, 1e6)])
+def test_master_reaches_the_optimum_of_perfect_learners(n_classes, n, C):
+    point, _ = optimum(*perfect(n_classes, n), C)
+    assert point.objective == pytest.approx(n_classes / 2 * (np.log(2 * C / n_classes) + 1), rel=1e-11)
+
+
+@pytest.mark.parametrize(("C", "value"), [(100, 37.909633827131), (1000, 94.792017072764)])
+def test_master_reaches_the_reference_values_on_digits(C, value):
+    X, y = load_digits(return_X_y=True)
+    columns = [np.where(X[:, f] > t, 1, -1) for f in range(64) for t in (4, 8, 12)]
+    columns = [h for h in columns if abs(h.sum()) < len(h)]
+    both = np.array([s * h for h in columns for s in (1, -1)]).T
+    point, master = optimum([both] * 10, y, C)
+    assert point.objective == pytest.approx(value, abs=1e-9)
+    # The bound at the optimum of a family that is the pool itself: nothing violates by more than rounding.
+    assert point.lower_bound(1.0 + 1e-11) == pytest.approx(value, abs=1e-7)
+    assert all((own.weights >= 0).all() for own in master.classes)
+
+
+def test_single_precision_weights_come_close_and_do_not_drift():
+    columns, y = arithmetic()
+    exact, _ = optimum(columns, y, 1e4)
+    master = master_of(columns, y, 1e4, np.float32)
+    for _ in range(20):
+        point = master.rebuild(ThreadEngine(1))
+        master.improve(1e-5, 50, 3, ThreadEngine(1))
+    assert point.objective == pytest.approx(exact.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_bounds_hold_wherever_the_descent_stands(dtype):
+    columns, y = arithmetic()
+    master = master_of(columns, y, 100, dtype)
+    for _ in range(8):
+        point = master.rebuild(ThreadEngine(1))
+        delta = margins(columns, y)
+        w = np.concatenate([own.weights for own in master.classes])
+        mu = 100 / len(delta) * np.exp(-delta @ w)
+        assert point.objective == pytest.approx(w.sum() + mu.sum(), rel=1e-12)
+        sigma = (delta.T @ mu).max()
+        assert point.lower_bound(sigma) <= 10.108590896461 + 1e-9
+        assert point.lower_bound(sigma) > 0
+        assert point.objective >= 10.108590896461 - 1e-9
+        master.improve(0.0, 1, 1, ThreadEngine(1))
+
+
+def iris_stumps(X):
+    columns = [np.ones(len(X), int)]
+    for x in X.T:
+        values = np.unique(x)
+        columns += [np.where(x > (a + b) / 2, 1, -1) for a, b in itertools.pairwise(values)]
+    return np.array([s * h for h in columns for s in (1, -1)]).T
+
+
+@pytest.mark.parametrize(
+    ("C", "value", "most"),
+    [(10, 5.036681289743, 13), (100, 13.587931030415, 16), (1000, 32.088950524015, 60)],
+)
+def test_column_generation_reaches_the_reference_values_on_iris(C, value, most):
+    X, y = load_iris(return_X_y=True)
+    assert iris_stumps(X).shape[1] == 240
+    solution = solve(Dataset.from_arrays(X, y), C=C, tol=1e-9, memory_limit=LIMIT)
+    assert solution.objective == pytest.approx(value, abs=1e-8)
+    assert solution.certificate.gap <= 1e-9
+    assert solution.n_passes <= most
+
+
+@pytest.mark.parametrize("C", [100, 1000])
+def test_column_generation_over_all_stumps_of_digits_is_certified_in_15_passes(C):
+    X, y = load_digits(return_X_y=True)
+    solution = solve(Dataset.from_arrays(X, y), C=C, tol=1e-6, memory_limit=LIMIT)
+    assert solution.certificate.gap <= 1e-6
+    assert solution.n_passes <= 15
+
+
+def random_problem(seed, n=250, d=7, missing=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, (n, d)).astype(float)
+    X[rng.random((n, d)) < 0.3] = 0
+    X[:, 2] = rng.normal(size=n)
+    X[:, 5] = 1.5
+    X[rng.random((n, d)) < missing] = np.nan
+    return X, rng.integers(0, 4, n)
+
+
+def all_cuts(X, rays):
+    """Every learner of one cut on one feature, as columns."""
+    columns = [np.ones(len(X))]
+    for x in X.T:
+        values = np.unique(np.append(x[~np.isnan(x)], 0.0) if rays else x[~np.isnan(x)])
+        for a, b in itertools.pairwise(values):
+            with np.errstate(invalid="ignore"):
+                above = x > (a + b) / 2
+            if rays:
+                columns.append((above if a >= 0 else ~above & ~np.isnan(x)).astype(float))
+            else:
+                columns.append(np.where(above, 1.0, -1.0))
+                columns.append(np.where(above | np.isnan(x), 1.0, -1.0))
+        if not rays and np.isnan(x).any():
+            columns.append(np.where(np.isnan(x), 1.0, -1.0))
+    return np.array(columns).T
+
+
+@pytest.mark.parametrize("rays", [False, True])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_search_finds_the_best_cut_of_every_class(rays, missing):
+    X, y = random_problem(1, missing=missing)
+    dataset = Dataset.from_arrays(X, y, shard_rows=80)
+    engine = ThreadEngine(2)
+    responses = (RowResponses if rays else BitResponses)(dataset.labels(), 4)
+    rng = np.random.default_rng(0)
+    mu = rng.random((250, 4))
+    mu[np.arange(250), y] = 0
+    u = np.zeros((250, 8))
+    u[:, :4] = -mu
+    u[np.arange(250), y] = mu.sum(axis=1)
+    columns = all_cuts(X, rays)
+    scores = columns.T @ u[:, :4]
+    for ranges in ([(0, 7)], [(0, 3), (3, 4), (4, 7)]):
+        source = BinnedSource(dataset, ranges, False, 255, np.ones(250, bool), engine)
+        found = CutSearch(source, responses, 4, rays, engine).run(u, 0.5, 10)
+        assert found.sigma == pytest.approx(0.5 * np.abs(scores).max(), rel=1e-12)
+        for c in range(4):
+            places, signs = found.places[found.classes == c], found.signs[found.classes == c]
+            answers = np.array([as_column(found.answers[p], 250, rays) for p in places])
+            values = signs * (answers @ u[:, c])
+            assert values[0] == pytest.approx(np.abs(scores[:, c]).max(), rel=1e-12)
+            assert (np.diff(values) <= 1e-9).all()
+            assert len({a.tobytes() for a in answers}) == len(answers)
+            for answer in answers:
+                assert min(np.abs(columns - answer[:, None]).max(0).min(), 1) == 0
+
+
+def as_column(answer, n, rays):
+    if rays:
+        column = np.zeros(n)
+        column[answer] = 1
+        return column
+    return np.where(np.unpackbits(answer.view(np.uint8), bitorder="little")[:n] > 0, 1.0, -1.0)
+
+
+def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
+    X, y = random_problem(2)
+    dataset = Dataset.from_arrays(X, y, shard_rows=128)
+    engine = ThreadEngine(2)
+    responses = BitResponses(dataset.labels(), 4)
+    rng = np.random.default_rng(3)
+    u = np.zeros((250, 8))
+    u[:, :4] = -rng.random((250, 4))
+    u[np.arange(250), y] = -(u.sum(axis=1) - u[np.arange(250), y])
+    cuts = np.concatenate([all_cuts(X, False), np.ones((250, 1))], axis=1)
+    answers = {}
+    for ranges in ([(0, 7)], [(0, 2), (2, 7)]):
+        source = BinnedSource(dataset, ranges, True, 255, np.ones(250, bool), engine)
+        search = TreeSearch(source, responses, 4, 2, engine)
+        found = search.run(u, 1.0, 5)
+        answers[len(ranges)] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
+        again = search.answers(found.learners)
+        for one, other in zip(again, found.answers, strict=True):
+            assert (as_column(one, 250, False) == as_column(other, 250, False)).all()
+        for c, place, sign in zip(found.classes, found.places, found.signs, strict=True):
+            tree = found.learners.take(place)
+            if tree.feature[0] < 0:
+                continue
+            x = X[:, tree.feature[0]]
+            answer = sign * as_column(found.answers[place], 250, False)
+            edges = source.edges_of(int(tree.feature[0]))
+            edge = edges[tree.cut[0]] if tree.cut[0] < len(edges) else np.inf
+            with np.errstate(invalid="ignore"):
+                above = (x > edge) | (np.isnan(x) & ~tree.missing_below[0])
+            best = sum(np.abs(cuts[side].T @ u[side, c]).max() for side in (above, ~above) if side.any())
+            assert answer @ u[:, c] == pytest.approx(best, rel=1e-9)
+    assert answers[1] == answers[2]
+
+
+class Memory:
+    """A checkpoint in memory that stops the run after so many saves."""
+
+    def __init__(self, stop_after=None):
+        self.kept, self.left = None, stop_after
+
+    def save(self, meta, arrays):
+        self.kept = (dict(meta), {name: array.copy() for name, array in arrays.items()})
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    def load(self):
+        if self.kept is None:
+            return None
+        meta, arrays = self.kept
+        return {**meta, "history": list(meta["history"])}, dict(arrays)
+
+
+def same(a, b):
+    first, second = a.stages.arrays(), b.stages.arrays()
+    return all(np.array_equal(first[name], second[name]) for name in first) and np.array_equal(
+        a.thresholds, b.thresholds
+    )
+
+
+RUNS = {
+    "stump": {"C": 1e3, "max_depth": 1, "n_rounds": 6, "validation_fraction": 0.2, "patience": 99},
+    "tree": {"C": 1e3, "max_depth": 3, "n_rounds": 3, "pool": 6},
+    "ray": {"C": 1e3, "family": "ray", "n_rounds": 6},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_blocks_workers_and_interruptions_do_not_change_a_bit(name):
+    X, y = random_problem(4, n=500)
+    dataset = Dataset.from_arrays(X, y, shard_rows=200)
+    options = {"memory_limit": LIMIT, "tol": 1e-12, **RUNS[name]}
+    whole = solve(dataset, engine=ThreadEngine(1), **options)
+    for n_workers, block_bytes in ((3, None), (2, 4000), (1, 9000)):
+        other = solve(dataset, engine=ThreadEngine(n_workers), block_bytes=block_bytes, **options)
+        assert same(whole, other)
+        assert [e["objective"] for e in other.history] == [e["objective"] for e in whole.history]
+    for saves in (1, 3):
+        kept = Memory(stop_after=saves)
+        with pytest.raises(KeyboardInterrupt):
+            solve(dataset, checkpoint=kept, **options)
+        resumed = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), block_bytes=4000, **options)
+        assert same(whole, resumed)
+        for one, other in zip(whole.history, resumed.history, strict=True):
+            assert {k: v for k, v in one.items() if k != "bytes_read"} == pytest.approx(
+                {k: v for k, v in other.items() if k != "bytes_read"}, rel=0, abs=0, nan_ok=True
+            )
+    with pytest.raises(ModelError, match=r"C=1000.0 \(now 5.0\)"):
+        solve(dataset, checkpoint=kept, **{**options, "C": 5.0})
+
+
+def test_weights_are_repetitions_and_zero_weights_absences():
+    X, y = random_problem(5, n=150)
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 4, 150)
+    options = {"C": 50.0, "tol": 1e-9, "memory_limit": LIMIT, "n_rounds": 60, "inner_rounds": 300}
+    weighted = solve(Dataset.from_arrays(X, y), sample_weight=weight, **options)
+    repeated = solve(Dataset.from_arrays(X.repeat(weight, axis=0), y.repeat(weight)), **options)
+    assert weighted.objective == pytest.approx(repeated.objective, rel=1e-8)
+
+
+def test_dense_and_sparse_data_give_the_same_learners():
+    X, y = random_problem(6, missing=0)
+    options = {"C": 100.0, "n_rounds": 5, "memory_limit": LIMIT, "family": "stump"}
+    assert same(
+        solve(Dataset.from_arrays(X, y), **options),
+        solve(Dataset.from_arrays(scipy.sparse.csr_array(X), y), **options),
+    )
+
+
+def test_shallow_data_is_certified_at_once():
+    y = np.array([0, 1, 0, 1])
+    constant = solve(Dataset.from_arrays(np.full((4, 2), 3.0), y), C=10.0, memory_limit=LIMIT)
+    assert constant.certificate.gap <= 1e-3
+    perfect = solve(Dataset.from_arrays(np.array([[0.0], [1], [0], [1]]), y), C=10.0, memory_limit=LIMIT)
+    # Two classes of one perfect learner each: as case D of the reference values.
+    assert perfect.objective == pytest.approx(np.log(10.0) + 1, rel=1e-3)
+
+
+def test_what_cannot_work_is_refused():
+    X, y = random_problem(7)
+    dataset = Dataset.from_arrays(X, y)
+    with pytest.raises(BigmcError, match="C is -1"):
+        solve(dataset, C=-1.0, memory_limit=LIMIT)
+    with pytest.raises(BigmcError, match="max_depth is 9"):
+        solve(dataset, C=1.0, max_depth=9, memory_limit=LIMIT)
+    with pytest.raises(BigmcError, match="family"):
+        solve(dataset, C=1.0, family="oak", memory_limit=LIMIT)
+    with pytest.raises(BigmcError, match="rays have one cut"):
+        solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
+    with pytest.raises(DataError, match="one class"):
+        solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)
+    with pytest.raises(MemoryLimitError, match="training the boosted learner needs"):
+        solve(dataset, C=1.0, memory_limit=10**6)

@@ -1,0 +1,71 @@
+"""A sample holds whole rows of the dataset, the same ones in every run."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import bigmc
+from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
+
+
+def rows_of(dataset):
+    """Every row by its id: label, features and values."""
+    found = {}
+    for shard in dataset.shards:
+        indptr = shard.indptr(0, shard.n_features)
+        indices, data = np.empty(shard.nnz, np.uint16), np.empty(shard.nnz, np.float64)
+        shard.read(0, shard.nnz, indices, data)
+        matrix = scipy.sparse.csc_array((data, indices, indptr), (shard.n_rows, shard.n_features)).tocsr()
+        table = shard.table(["row_id", "label", "norm", "entries"])
+        for i, row in enumerate(table.to_pylist()):
+            start, stop = matrix.indptr[i], matrix.indptr[i + 1]
+            entries = sorted(
+                zip(matrix.indices[start:stop].tolist(), matrix.data[start:stop].tolist(), strict=True)
+            )
+            found[row.pop("row_id")] = (row, entries)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole():
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random(5000, 70, 0.05, format="csr", rng=generator)
+    X.data = generator.integers(1, 9, X.nnz)
+    return Dataset.from_arrays(X, generator.integers(0, 3, 5000), shard_rows=600)
+
+
+def test_a_sample_has_some_whole_rows(whole):
+    sample, positions = draw_rows(whole, 0.3, 0, ThreadEngine(2))
+    everything, drawn = rows_of(whole), rows_of(sample)
+    assert abs(len(drawn) - 1500) < 5 * np.sqrt(5000 * 0.3 * 0.7)
+    assert {i: everything[i] for i in drawn} == drawn
+    assert sample.n_shards == 1
+    assert (whole.row_ids()[positions] == sample.row_ids()).all()
+    assert (sample.classes == whole.classes).all()
+
+
+def test_seed_and_share_alone_decide(whole):
+    again = [set(rows_of(draw_rows(whole, 0.3, 5, ThreadEngine(n))[0])) for n in (1, 3)]
+    assert again[0] == again[1]
+    assert again[0] != set(rows_of(draw_rows(whole, 0.3, 6, ThreadEngine(1))[0]))
+    assert again[0] < set(rows_of(draw_rows(whole, 0.5, 5, ThreadEngine(1))[0]))
+    assert set(rows_of(draw_rows(whole, 1.0, 5, ThreadEngine(1))[0])) == set(range(5000))
+
+
+def test_dense_shards_on_disk(tmp_path):
+    X = np.random.default_rng(1).standard_normal((400, 5)).astype(np.float32)
+    bigmc.ingest(X, tmp_path / "d.bigmc", label=np.arange(400) % 4, split={"train": 1.0})
+    dataset = bigmc.open_dataset(tmp_path / "d.bigmc")
+    drawn = rows_of(draw_rows(dataset, 0.25, 0, ThreadEngine(1))[0])
+    assert 50 < len(drawn) < 150
+    for i, (_, entries) in drawn.items():
+        assert [j for j, _ in entries] == list(range(5))
+        assert np.array_equal([value for _, value in entries], X[i].astype(np.float64))
+
+
+def test_an_empty_sample_is_refused(whole):
+    with pytest.raises(DataError, match="empty"):
+        draw_rows(whole, 1e-9, 0, ThreadEngine(1))

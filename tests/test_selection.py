@@ -1,0 +1,115 @@
+"""The regularisation path: every point is the optimum of its penalty, and nothing is done twice."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import bigmc
+from bigmc import SparseClassifier, api
+from bigmc.errors import BigmcError, ModelError
+from bigmc.solvers import largest_alpha
+
+TOL = 1e-4
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    data = load_digits()
+    path = tmp_path_factory.mktemp("path") / "digits.bigmc"
+    bigmc.ingest(data.data / 16, path, label=data.target)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(dataset):
+    to = dataset.parent / "path"
+    return to, api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL)
+
+
+def test_largest_alpha_is_where_the_weights_vanish(dataset):
+    train = bigmc.open_dataset(dataset)["train"]
+    top = largest_alpha(train, memory_limit=10**9)
+    assert len(SparseClassifier(alpha=top * 1.0001, tol=1e-6).fit(train).model_.features) == 0
+    assert len(SparseClassifier(alpha=top * 0.99, tol=1e-6).fit(train).model_.features) > 0
+
+
+def test_every_point_is_the_optimum_of_its_penalty(dataset, made):
+    _, result = made
+    table = result["table"]
+    assert len(table) == 10
+    alphas = [row["alpha"] for row in table]
+    assert alphas[-1] == pytest.approx(alphas[0] / 100)
+    assert np.allclose(np.diff(np.log(alphas)), np.log(alphas[1] / alphas[0]))
+    train = bigmc.open_dataset(dataset)["train"]
+    for row in (table[3], table[9]):
+        alone = SparseClassifier(alpha=row["alpha"], tol=1e-7, max_passes=1000).fit(train)
+        assert alone.certificate_.lower <= row["objective"] * (1 + 1e-12)
+        assert row["objective"] <= alone.objective_ * (1 + 1.1 * TOL)
+        assert row["gap"] <= TOL
+
+
+def test_the_best_point_is_chosen_and_saved(dataset, made):
+    to, result = made
+    best = max(row["accuracy"] for row in result["table"])
+    assert result["best"]["accuracy"] == best
+    assert api.evaluate(result["best_model"], dataset)["accuracy"] == best
+    assert (to / "best.model").read_bytes() == (to / result["best"]["model"]).read_bytes()
+    assert json.loads((to / "path.json").read_text())["table"] == result["table"]
+
+
+def test_a_path_that_is_there_is_not_made_again(dataset, made):
+    to, result = made
+    before = {file.name: file.stat().st_mtime_ns for file in to.iterdir()}
+    assert api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL) == result
+    assert {file.name: file.stat().st_mtime_ns for file in to.iterdir()} == before
+    with pytest.raises(ModelError, match="other data or parameters"):
+        api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=2 * TOL)
+
+
+def test_a_path_that_was_stopped_goes_on(dataset, tmp_path):
+    options = {"alphas": [0.5, 0.1, 0.02], "tol": TOL}
+    whole = api.sparse_path(dataset, tmp_path / "whole", **options)
+    api.sparse_path(dataset, tmp_path / "cut", **options)
+    for name in ("path.json", "best.model", "002.model", "002.json", "001.json"):
+        (tmp_path / "cut" / name).unlink()
+    again = api.sparse_path(dataset, tmp_path / "cut", **options)
+    for row, other in zip(whole["table"], again["table"], strict=True):
+        assert {**row, "seconds": 0} == {**other, "seconds": 0}
+    for k in range(3):
+        file = f"{k:03d}.model"
+        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alphas": [0.1, -1.0]},
+        {"n_alphas": 0},
+        {"alpha_ratio": 2.0},
+        {"alpha": 0.1},
+        {"validation": "nothing"},
+    ],
+)
+def test_wrong_options_are_refused(dataset, tmp_path, wrong):
+    with pytest.raises(BigmcError):
+        api.sparse_path(dataset, tmp_path / "p", **wrong)
+
+
+def test_a_warm_start_reaches_the_same_optimum_in_fewer_passes(dataset, tmp_path):
+    cold = api.train("sparse", dataset, tmp_path / "cold.model", alpha=0.02, tol=TOL)
+    api.train("sparse", dataset, tmp_path / "near.model", alpha=0.025, tol=TOL)
+    options = {"alpha": 0.02, "tol": TOL, "warm_start": tmp_path / "near.model"}
+    warm = api.train("sparse", dataset, tmp_path / "warm.model", **options)
+    assert warm["converged"]
+    assert warm["objective"] == pytest.approx(cold["objective"], rel=2 * TOL)
+    assert warm["n_passes"] < cold["n_passes"]
+
+
+def test_a_warm_start_needs_the_same_features(dataset, tmp_path):
+    data = load_digits()
+    bigmc.ingest(data.data[:, :9] / 16, tmp_path / "other.bigmc", label=data.target)
+    api.train("sparse", tmp_path / "other.bigmc", tmp_path / "other.model", alpha=0.1)
+    with pytest.raises(ModelError, match="different features"):
+        api.train("sparse", dataset, tmp_path / "m.model", warm_start=tmp_path / "other.model")
