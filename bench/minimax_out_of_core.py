@@ -67,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         target = str(Path(folder) / "digits.bigmc")
         for option, body in (("ingest", INGEST), ("threads", TRAIN), ("dask", TRAIN)):
-            script = Path(folder) / f"{option}.py"
+            script = Path(folder) / f"step_{option}.py"
             # A file with a main guard: Dask's workers import it.
             lines = (COMMON + body + REPORT).splitlines()
             script.write_text("if __name__ == '__main__':\n" + "\n".join("    " + line for line in lines))

@@ -90,9 +90,22 @@ class Loop:
                 WorkingSets(self._n_classes), coef, self._run["eps1"], self._run["eps2"],
             )  # fmt: skip
             self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
+            self._first_scan()
         else:
             self._rows.set(state.samples[state.samples >= 0])
             self.state = state
+
+    def _first_scan(self) -> None:
+        """Price the differences of the class means, so that there is a bound below that of guessing."""
+        expected = self._expected
+        apart = expected.tau - expected.tau.sum(axis=1, keepdims=True) * expected.shares
+        direction = np.sign(apart) * np.maximum(np.abs(apart) - self.lam, 0.0)
+        direction /= expected.rms[:, np.newaxis] ** 2
+        largest = np.abs(direction).max()
+        if largest > 0:
+            priced = self._scan(direction / largest, 1)
+            # In these units the best point of the ray is of the order of 1.
+            self._scan(direction / (largest * max(float(priced.values[0]) + 1.0, 1e-9)), 1)
 
     def _first_features(self) -> NDArray[np.int64]:
         """Return all features if they are few, else those of which classes differ most in their mean."""
@@ -136,6 +149,7 @@ class Loop:
         matrix = rows.matrix if everything else rows.matrix[:, state.features]
         solver = SaddleSolver(self._saddle.of_features(state.features), matrix.astype(self._dtype))
         last, average = solver.run(state.iterate, self._n_steps(), end)
+        del solver, matrix  # their memory is for the rows to come
         best = max((last, average), key=lambda c: c.lower)
         moments = self._bound_below(best.dual)
         chosen: Candidate = min((last, average), key=lambda c: c.upper)
