@@ -24,6 +24,7 @@ from bigmc import __version__
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.labels import merge_classes, recode
+from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
@@ -36,7 +37,6 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.feature_map import FeatureMap, Moments
 from bigmc.store.layout import (
     CLASSES,
     GROUP,
@@ -56,9 +56,6 @@ from bigmc.store.write import write_rows_table
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
-
-MAP_COST = 24
-"""Bytes of each feature that a feature map makes of a row: angles, waves and the result."""
 
 SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
 """Bounds on the source bytes of a part."""
@@ -116,8 +113,9 @@ class Job:
                     parts = self.init(progress)
                     n_workers, shares = self._divide(engine, self._n_features(parts))
                     refuse_large_chunks(parts, self.limit // n_workers)
-                    job = self.fitted(parts, shares, engine)
-                    job.run_parts(parts, job.mapped_shares(shares), engine, n_workers, progress)
+                    job = replace(self, recipe=self._fitted(parts, shares, engine))
+                    with mapping_room(job.recipe.features, shares, self.sources[0]) as room:
+                        job.run_parts(parts, room, engine, n_workers, progress)
                     job.finish(parts, progress)
         shutil.rmtree(self.to / WIP, ignore_errors=True)
         return Dataset.open(self.to)
@@ -134,7 +132,7 @@ class Job:
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
             plan.unlink()
-        (self.to / WIP / "map.json").unlink(missing_ok=True)
+        (self.to / WIP / MAP).unlink(missing_ok=True)
         for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
             shutil.rmtree(leftover, ignore_errors=True)
         for name in (NAMES, REJECTS):
@@ -152,35 +150,10 @@ class Job:
         write_atomic(plan, json.dumps(stored).encode())
         return parts
 
-    def fitted(self, parts: Sequence[Part], shares: Shares, engine: Engine) -> Job:
-        """Return the job with its feature map, made by a pass over the first split, or that made before."""
-        mapping = self.recipe.mapping
-        if mapping is None:
-            return self
-        file = self.to / WIP / "map.json"
-        if file.exists():
-            found = FeatureMap.from_dict(json.loads(file.read_text()))
-        else:
-            total = Moments(0, np.zeros(1), np.zeros(1))
-            for _, moments in engine.map(self._part_moments, parts, shares):
-                total = total + moments
-            if not total.count:
-                first = next(iter(self.recipe.splits))
-                raise DataError(f"no rows in the split {first!r} to standardise by", "change the splits")
-            found = FeatureMap.fit(total, mapping["fourier"], mapping["gamma"], self.recipe.seed)
-            write_atomic(file, json.dumps(found.to_dict()).encode())
-        return replace(self, recipe=replace(self.recipe, features=replace(self.recipe.features, map=found)))
-
-    def _part_moments(self, part: Part, shares: Shares) -> Moments:
-        return PartWriter(part, self.sources, self.recipe, shares, self.part_folder(part)).moments()
-
-    def mapped_shares(self, shares: Shares) -> Shares:
-        """Return the shares with smaller batches where the feature map makes rows longer."""
-        map = self.recipe.features.map
-        if map is None:
-            return shares
-        grows = 1 + MAP_COST * map.n_features / bytes_per_row(self.sources[0])
-        return replace(shares, batch_bytes=max(1 << 12, int(shares.batch_bytes / grows)))
+    def _fitted(self, parts: Sequence[Part], shares: Shares, engine: Engine) -> Recipe:
+        """Return the recipe with its feature map, if it has one: made now, or by the run before."""
+        folder = self.to / WIP
+        return fit_map(self.recipe, parts, self.sources, shares, engine, folder)
 
     def run_parts(
         self,

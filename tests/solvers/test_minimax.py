@@ -8,8 +8,8 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_values
-from bigmc.solvers.mrc import ccg, solve_minimax
-from bigmc.solvers.mrc.ccg import sample_by_hash
+from bigmc.solvers.mrc import loop, solve_minimax
+from bigmc.solvers.mrc.loop import sample_by_hash
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -70,7 +70,7 @@ def test_bounds_hold_when_it_is_stopped_early():
 
 
 def test_bounds_of_first_order_steps_alone(monkeypatch):
-    monkeypatch.setattr(ccg._Loop, "_program_is_cheaper", lambda self, tol: False)
+    monkeypatch.setattr(loop.Loop, "_program_is_cheaper", lambda self, tol: False)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.converged
@@ -78,7 +78,7 @@ def test_bounds_of_first_order_steps_alone(monkeypatch):
 
 
 def test_the_linear_program_alone(monkeypatch):
-    monkeypatch.setattr(ccg, "_QUICK", np.inf)
+    monkeypatch.setattr(loop, "_QUICK", np.inf)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-6, n_max=100, m_max=20)
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-6)
@@ -103,7 +103,7 @@ def test_unit_rows_are_those_of_the_values_divided_by_their_norm():
 
 
 def test_working_features_grow_to_the_optimum(monkeypatch):
-    monkeypatch.setattr(ccg, "_FIRST_COMPONENTS", 20)
+    monkeypatch.setattr(loop, "_FIRST_COMPONENTS", 20)
     X, y, intercept, optimum = REFERENCES["wine"]()
     solution = solve(X, y, intercept, m_max=3)
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
@@ -183,7 +183,7 @@ def test_a_time_limit_ends_with_a_valid_model():
 
 
 def test_a_linear_program_beyond_the_memory_limit_is_not_begun(monkeypatch):
-    monkeypatch.setattr(ccg, "ENTRY_BYTES", 1e9)
+    monkeypatch.setattr(loop, "ENTRY_BYTES", 1e9)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.history[-1]["n_constraints"] == 0

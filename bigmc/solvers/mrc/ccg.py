@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,44 +19,16 @@ from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError
-from bigmc.master import ENTRY_BYTES
-from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.mrc.bounds import lower_bound, upper_bound, violations
-from bigmc.solvers.mrc.expectations import Expectations, expectations
+from bigmc.solvers.mrc.bounds import upper_bound
+from bigmc.solvers.mrc.expectations import expectations
+from bigmc.solvers.mrc.loop import Loop
 from bigmc.solvers.mrc.plan import MinimaxPlan, plan_memory
-from bigmc.solvers.mrc.restricted import WorkingSets
-from bigmc.solvers.mrc.rows import WorkingRows
-from bigmc.solvers.mrc.saddle import Candidate, Iterate, SaddleProblem, SaddleSolver
-from bigmc.solvers.mrc.scan import SCALES, Priced, Weights, is_dense, price_constraints
+from bigmc.solvers.mrc.scan import Weights, is_dense
 from bigmc.solvers.mrc.state import State
 from bigmc.store.dataset import Dataset
-
-#: First-order steps between two scans: at least, and at most where scans are dear.
-_STEPS, _MOST_STEPS = 200, 1000
-#: Samples of the first working set at most, and components of its features; all features if they are few.
-_FIRST_ROWS, _FIRST_COMPONENTS = 8000, 100_000
-#: Rows of the working set beyond those with mass: this part of them and so many more.
-_SPARE, _SPARE_ROWS = 0.5, 200
-#: Below this tolerance single precision is too coarse for the first-order steps.
-_SINGLE_PRECISION_TOL = 1e-5
-#: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
-#: the gap in one that is believed: it comes in steps.
-_JUDGE, _LEAST_FALL = 8, 0.01
-#: Gap from which the working sets are good enough to seed a linear program.
-_SEED_GAP = 0.05
-#: Seconds of the interior point method for every constraint, component and smaller number of the two, and
-#: of a first-order step for every value of its rows and class: measured, only their ratio matters.
-_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 1.2e-9, 6e-11, 2e-4
-#: Linear programs that are usually solved before the bounds meet, in units of the first one.
-_PROGRAMS = 6.0
-#: A linear program of so few seconds is tried without waiting for good working sets.
-_QUICK = 0.05
-#: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
-_TIGHTEN = 10.0
-#: Below these thresholds there is nothing left to find.
-_LEAST_THRESHOLD = 1e-10
 
 
 @dataclass(frozen=True)
@@ -161,17 +132,17 @@ def solve_minimax(
     classes, labels = np.unique(codes, return_inverse=True)
     if len(classes) < 2:
         raise DataError("training needs at least 2 classes", "check the labels")
-    shard_rows = max(shard.n_rows for shard in dataset.shards)
-
-    def plan_for(n_psi: int) -> MinimaxPlan:
-        return plan_memory(
-            n_samples=dataset.n_samples, n_psi=n_psi, n_classes=len(classes),
-            row_entries=dataset.nnz / dataset.n_samples, dense=is_dense(dataset), shard_rows=shard_rows,
-            n_workers=engine.n_workers, limit=memory_limit,
-        )  # fmt: skip
-
-    n_used = int(np.count_nonzero(dataset.column_nnz()))
-    plan = plan_for(n_used + int(fit_intercept))
+    column_nnz = dataset.column_nnz()
+    offsets = 16 * dataset.n_shards  # of one column: where it begins and ends in each shard
+    plan = plan_memory(
+        n_samples=dataset.n_samples, n_psi=int(np.count_nonzero(column_nnz)) + int(fit_intercept),
+        n_classes=len(classes), row_entries=dataset.nnz / dataset.n_samples, dense=is_dense(dataset),
+        shard_rows=max(shard.n_rows for shard in dataset.shards),
+        column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
+        limit=memory_limit,
+    )  # fmt: skip
+    if isinstance(engine, ThreadEngine) and plan.n_workers < engine.n_workers:
+        engine = ThreadEngine(plan.n_workers)
     expected = expectations(dataset, labels.astype(np.int32), len(classes), fit_intercept, plan.block_bytes)
     run = {
         "lambda0": lambda0, "fit_intercept": fit_intercept, "eps1": eps1, "eps2": eps2, "n_max": n_max,
@@ -180,7 +151,7 @@ def solve_minimax(
         "n_classes": len(classes),
     }  # fmt: skip
     with threadpool_limits(1, "blas"):  # sums in one order, whatever the machine
-        loop = _Loop(dataset, expected, lambda0 * expected.deviation, plan, engine, run)
+        loop = Loop(dataset, expected, lambda0 * expected.deviation, plan, engine, run)
         state = State.load(checkpoint, run, len(classes)) if checkpoint else None
         loop.start(state)
         loop.run_to(tol, k_max, end, checkpoint, progress)
@@ -191,228 +162,3 @@ def solve_minimax(
         Weights.of(expected, state.coef), phi, certificate, state.n_iter, state.n_scans, state.history,
         certificate.gap <= tol, classes.astype(np.int64), plan,
     )  # fmt: skip
-
-
-class _Loop:
-    """The iterations; `state` is what a checkpoint holds."""
-
-    state: State
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        expected: Expectations,
-        lam: NDArray[np.float64],
-        plan: MinimaxPlan,
-        engine: Engine,
-        run: dict[str, Any],
-    ) -> None:
-        self.lam = lam
-        self._dataset = dataset
-        self._expected = expected
-        self._plan = plan
-        self._engine = engine
-        self._run = run
-        self._n_classes = len(expected.shares)
-        self._saddle = SaddleProblem.of(expected.tau, lam, expected.deviation, expected.intercept)
-        row_scale = dataset.row_scale(dataset.column_scale())
-        self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine)
-        self._dtype = np.float32 if run["tol"] >= _SINGLE_PRECISION_TOL else np.float64
-
-    def start(self, state: State | None) -> None:
-        """Go on from a saved state, or begin: μ = 0, and the shares of the classes on their centroids."""
-        if state is None:
-            # An optimal basis has no more constraints than components.
-            wanted = min(3 * self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
-            count = min(wanted, self._plan.max_rows, self._dataset.n_samples)
-            self._rows.set(sample_by_hash(self._dataset.n_samples, count, self._run["seed"]))
-            dual = np.zeros((len(self._rows), self._n_classes))
-            dual[: self._n_classes] = np.diag(self._expected.shares)
-            coef = np.zeros(self._expected.tau.shape)
-            features = self._first_features()
-            self.state = State(
-                self._rows.samples, features, Iterate.start(dual, np.zeros((len(features), self._n_classes))),
-                WorkingSets(self._n_classes), coef, self._run["eps1"], self._run["eps2"],
-            )  # fmt: skip
-            self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
-        else:
-            self._rows.set(state.samples[state.samples >= 0])
-            self.state = state
-
-    def _first_features(self) -> NDArray[np.int64]:
-        """Return all features if they are few, else those of which classes differ most in their mean."""
-        n_psi, n_classes = self._expected.tau.shape
-        count = max(1, _FIRST_COMPONENTS // n_classes)
-        if n_psi <= count:
-            return np.arange(n_psi)
-        # The expectations if classes did not depend on features.
-        alike = self._expected.tau.sum(axis=1, keepdims=True) * self._expected.shares
-        return np.sort(self._most_violated(alike, count))
-
-    def _most_violated(self, moments: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-        """Return the features with the largest violations among those of at least eps2, the constant too."""
-        excess = violations(self._expected, self.lam, moments).max(axis=1)
-        if self._expected.intercept:
-            excess[-1] = np.inf
-        order = np.argsort(-excess, kind="stable")[:count]
-        violated: NDArray[np.int64] = order[excess[order] >= self._run["eps2"]]
-        return violated
-
-    def run_to(
-        self, tol: float, k_max: int, end: float, checkpoint: Checkpoint | None, progress: ProgressCallback
-    ) -> None:
-        """Iterate until the bounds meet or a limit is reached."""
-        state = self.state
-        while state.upper - state.lower > tol and state.n_iter < k_max and time.monotonic() < end:
-            more = self._linear_iteration(end) if state.linear else self._first_order_iteration(end)
-            state.n_iter += 1
-            self._record(progress)
-            if not more:
-                return
-            if not state.linear:
-                state.linear = self._program_is_cheaper(tol)
-            if checkpoint is not None:
-                state.save(checkpoint, self._run)
-
-    def _first_order_iteration(self, end: float) -> bool:
-        """Make first-order steps on the working sets, then price all constraints and components."""
-        state, rows = self.state, self._rows
-        everything = len(state.features) == len(self._expected.tau)
-        matrix = rows.matrix if everything else rows.matrix[:, state.features]
-        solver = SaddleSolver(self._saddle.of_features(state.features), matrix.astype(self._dtype))
-        last, average = solver.run(state.iterate, self._n_steps(), end)
-        best = max((last, average), key=lambda c: c.lower)
-        moments = self._bound_below(best.dual)
-        chosen: Candidate = min((last, average), key=lambda c: c.upper)
-        active = (last.dual > 0).any(axis=1) | (average.dual > 0).any(axis=1)
-        n_active = int(active.sum())
-        wanted = min(n_active + int(_SPARE * n_active) + _SPARE_ROWS, self._plan.max_rows)
-        priced = self._scan(self._coef(chosen.coef), wanted)
-        kept = rows.samples[active & (rows.samples >= 0)]
-        new = priced.samples[~np.isin(priced.samples, kept)]
-        places = rows.set(np.union1d(kept, new[: max(0, self._plan.max_rows - len(kept))]))
-        state.iterate.move_rows(places, len(rows))
-        state.samples = rows.samples
-        if not everything:
-            features = np.union1d(state.features, self._most_violated(moments, self._run["m_max"]))
-            state.iterate.move_features(np.searchsorted(features, state.features), len(features))
-            state.features = features
-        return True
-
-    def _coef(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return μ of all features from its scaled form on the working features."""
-        whole = np.zeros(self._expected.tau.shape)
-        whole[self.state.features] = self._saddle.scale[self.state.features] * coef
-        return whole
-
-    def _linear_iteration(self, end: float) -> bool:
-        """Solve the linear program, then price constraints and components; False if it cannot go on."""
-        state, rows, sets = self.state, self._rows, self.state.sets
-        if not len(sets):
-            self._seed()
-        tol = min(1e-7, 1e-2 * self._run["tol"])
-        found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
-        if found is None:
-            return False
-        moments = self._bound_below(found.dual)
-        priced = self._scan(found.coef, self._run["n_max"])
-        excess = violations(self._expected, self.lam, moments).ravel()
-        order = np.argsort(-excess, kind="stable")[: self._run["m_max"]]
-        violation = priced.values - (found.nu - 1.0)
-        while True:
-            rows.set(np.union1d(rows.samples[rows.samples >= 0], priced.samples[violation >= state.eps1]))
-            state.samples = rows.samples
-            n_new = sets.add_constraints(
-                priced.samples[violation >= state.eps1], priced.masks[violation >= state.eps1]
-            )
-            n_new += sets.add_components(order[excess[order] >= state.eps2])
-            if n_new:
-                break
-            if max(state.eps1, state.eps2) < _LEAST_THRESHOLD:
-                return False
-            state.eps1, state.eps2 = state.eps1 / _TIGHTEN, state.eps2 / _TIGHTEN
-        return sets.nbytes() <= self._plan.program_bytes
-
-    def _seed(self) -> None:
-        """Make the working sets from where the first-order steps are."""
-        state, sets = self.state, self.state.sets
-        iterate = state.iterate
-        n_classes = self._n_classes
-        dual, coef = iterate.dual, self._coef(iterate.coef)
-        alone = np.packbits(np.eye(n_classes, dtype=np.uint8), axis=1, bitorder="little")
-        sets.add_constraints(np.arange(-n_classes, 0), alone)
-        sets.seed_constraints(self._rows, dual)
-        components = np.flatnonzero(coef.ravel())
-        if self._expected.tau.size <= self._run["m_max"]:
-            components = np.arange(self._expected.tau.size)
-        sets.add_components(components)
-
-    def _bound_below(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Improve the lower bound by a distribution over the working rows; return its expectations."""
-        moments = self._rows.moments(dual)
-        lower = lower_bound(self._expected, self.lam, dual, moments)
-        self.state.lower = max(self.state.lower, lower)
-        return moments
-
-    def _scan(self, coef: NDArray[np.float64], n_best: int) -> Priced:
-        """Price all samples at μ, which gives upper bounds along its ray, and keep the best point."""
-        state = self.state
-        weights = Weights.of(self._expected, coef)
-        priced = price_constraints(self._dataset, weights, n_best, self._plan.room, self._engine)
-        state.n_scans += 1
-        linear = upper_bound(self._expected, self.lam, coef, 0.0) - 1.0
-        uppers = 1.0 + SCALES * linear + priced.phi
-        best = int(np.argmin(uppers))
-        if uppers[best] < state.upper:
-            state.upper, state.coef = float(uppers[best]), SCALES[best] * coef
-        return priced
-
-    def _n_steps(self) -> int:
-        """Return how many first-order steps cost as much as a scan."""
-        size = self._dataset.nnz / max(1, 2 * self._rows.matrix.size)
-        return int(np.clip(size, _STEPS, _MOST_STEPS))
-
-    def _program_is_cheaper(self, tol: float) -> bool:
-        """Return whether the linear program is expected to reach the tolerance before more steps do."""
-        history = self.state.history
-        dual, coef = self.state.iterate.dual, self.state.iterate.coef
-        n_constraints = 1.5 * int(np.count_nonzero(dual.any(axis=1))) + self._n_classes
-        n_components = max(int(np.count_nonzero(coef)), 1)
-        if ENTRY_BYTES * n_constraints * n_components > self._plan.program_bytes:
-            return False
-        program = _PROGRAMS * _PROGRAM_COST * n_constraints * n_components * min(n_constraints, n_components)
-        if program <= _QUICK:
-            return True
-        if len(history) <= _JUDGE or history[-1]["gap"] > _SEED_GAP:
-            return False
-        fall = np.log(history[-1 - _JUDGE]["gap"] / history[-1]["gap"]) / _JUDGE
-        missing = np.log(history[-1]["gap"] / tol) / max(fall, _LEAST_FALL)
-        step = _STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD
-        return bool(missing * self._n_steps() * step > program)
-
-    def _record(self, progress: ProgressCallback) -> None:
-        state = self.state
-        gap = state.upper - state.lower
-        entry = {
-            "n_iter": float(state.n_iter),
-            "n_scans": float(state.n_scans),
-            "upper": state.upper,
-            "lower": state.lower,
-            "gap": gap,
-            "n_rows": float(len(self._rows)),
-            "n_constraints": float(len(state.sets)),
-            "n_components": float(len(state.sets.components)),
-        }
-        state.history.append(entry)
-        progress(Progress(f"iteration {state.n_iter}", state.n_iter, 0, "iterations", entry))
-
-
-def sample_by_hash(n_samples: int, count: int, seed: int) -> NDArray[np.int64]:
-    """Choose samples by a hash of seed and number, increasing; with `count` of n or more, all of them."""
-    if count >= n_samples:
-        return np.arange(n_samples)
-    x = np.arange(n_samples, dtype=np.uint64) + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finaliser of splitmix64
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    x ^= x >> np.uint64(31)
-    return np.sort(np.argsort(x, kind="stable")[:count])

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from bigmc.budget import Plan
 
-#: Compiled kernels, the linear programming library, stacks of threads, chunks being decoded.
-_FIXED = 16 << 20
+#: Compiled kernels, the linear programming library, stacks of threads, chunks being decoded: measured.
+_FIXED = 26 << 20
 #: Arrays of the shape of μ: expectations, steps, sums, anchors, products and the best one.
 _COEF_ARRAYS = 20
 #: Arrays of a row of p: steps, sums, anchors, scores and temporaries.
 _DUAL_ARRAYS = 14
 #: Bytes of a worker's decoded columns.
 _LEAST_ROOM, _MOST_ROOM = 1 << 20, 64 << 20
+#: Part of the limit for the workers that scan, where one needs less.
+_SCAN_PART = 6
 #: Rows that any problem may start with.
-_FEW_ROWS = 1000
+_FEW_ROWS = 300
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class MinimaxPlan:
         Most samples in the working set.
     program_bytes : int
         Most bytes of the linear program.
+    n_workers : int
+        Workers that may scan at once in this process.
     """
 
     memory: Plan
@@ -40,6 +44,7 @@ class MinimaxPlan:
     block_bytes: int
     max_rows: int
     program_bytes: int
+    n_workers: int
 
 
 def plan_memory(
@@ -50,10 +55,10 @@ def plan_memory(
     row_entries: float,
     dense: bool,
     shard_rows: int,
-    n_workers: int,
+    column_bytes: int,
     limit: int,
 ) -> MinimaxPlan:
-    """Divide the memory limit.
+    """Divide the memory limit, the same whatever the number of workers: it decides which model comes out.
 
     Parameters
     ----------
@@ -65,8 +70,8 @@ def plan_memory(
         Whether rows are kept as dense arrays.
     shard_rows : int
         Rows of the largest shard.
-    n_workers : int
-        Workers that scan at once in this process.
+    column_bytes : int
+        Bytes of a block that holds only the longest column.
     limit : int
         Bytes.
 
@@ -75,21 +80,23 @@ def plan_memory(
     MemoryLimitError
         If the limit cannot work, with every item and the limit that would.
     """
-    room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // (8 * n_workers)))
-    # A row in double and in single precision, its transpose not being copied, and while rows are added.
-    row_bytes = 20 * n_psi if dense else int(44 * (row_entries + 1))
+    room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // 32))
+    worker = room + shard_rows * 8 * (n_classes + 4)
+    scan = max(worker, 2 * max(room, column_bytes), limit // _SCAN_PART)
+    block_bytes = max(room, column_bytes)
+    # A row in double precision, the old and the new one while the set changes, and what is read for it.
+    row_bytes = 32 * n_psi if dense else int(44 * (row_entries + 1))
     row_bytes += 8 * _DUAL_ARRAYS * n_classes
     few = min(n_samples, _FEW_ROWS) + n_classes
     items = [
         ("code and buffers", _FIXED),
         ("labels and row scale", 12 * n_samples),
         ("expectations and coefficients", 8 * _COEF_ARRAYS * n_psi * n_classes),
-        ("scores of the shards", n_workers * shard_rows * 8 * (n_classes + 4)),
-        ("columns being read", n_workers * room),
+        ("scores and columns of the shards being read", scan),
         ("centroids", 0 if dense else 44 * n_psi * n_classes),
         ("fewest rows of the working set", few * row_bytes),
     ]
     memory = Plan.of(limit, items).check("training")
-    program_bytes = memory.free // 2
-    max_rows = min(n_samples, few + memory.free // 2 // row_bytes) + n_classes
-    return MinimaxPlan(memory, room, room, max_rows, program_bytes)
+    program_bytes = memory.free // 4
+    max_rows = min(n_samples, few + (memory.free - program_bytes) // row_bytes) + n_classes
+    return MinimaxPlan(memory, room, block_bytes, max_rows, program_bytes, scan // worker)

@@ -82,18 +82,6 @@ class WorkingSets:
         self.components = np.concatenate([self.components, new])
         return len(new)
 
-    def drop_slack(self, rows: WorkingRows, found: Restricted, slack: float) -> None:
-        """Drop the constraints that are satisfied by more than `slack`, as Algorithm 1 with few features."""
-        if self.basis is None:
-            return
-        member = self._members()
-        size = member.sum(axis=1)
-        scores = rows.matrix[np.searchsorted(rows.samples, self.samples)] @ found.coef
-        value = ((scores * member).sum(axis=1) - 1.0) / size
-        keep = (value >= found.nu - 1.0 - slack) | (self.basis.constraints == 1)
-        self.samples, self.masks = self.samples[keep], self.masks[keep]
-        self.basis = Basis(self.basis.constraints[keep], self.basis.rows)
-
     def seed_constraints(self, rows: WorkingRows, dual: NDArray[np.float64]) -> None:
         """Add the constraints that a distribution over the rows puts its mass on.
 

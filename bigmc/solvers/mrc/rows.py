@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.solvers.mrc.expectations import Expectations
-from bigmc.solvers.mrc.scan import Matrix, gather_samples, is_dense, with_constant
+from bigmc.solvers.mrc.scan import gather_samples, is_dense, stack_rows, with_constant
 from bigmc.store.dataset import Dataset
 
 
@@ -79,7 +79,16 @@ class WorkingRows:
             self._dataset, new, self._expectations, self._row_scale, self._room, self._engine
         )
         order = np.argsort(np.concatenate([self.samples[kept], new]), kind="stable")
-        self.matrix = stack_rows(self.matrix[kept], read)[order]
+        if scipy.sparse.issparse(self.matrix):
+            self.matrix = stack_rows([self.matrix[kept], read])[order]
+        else:  # one array beside the old one, no more
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            whole = np.empty((len(order), read.shape[1]))
+            n_kept = int(kept.sum())
+            whole[place[:n_kept]] = self.matrix[kept] if n_kept < len(kept) else self.matrix
+            whole[place[n_kept:]] = read
+            self.matrix = whole
         places = np.full(len(self.samples), -1)
         places[kept] = np.searchsorted(wanted, self.samples[kept])
         self.samples = wanted
@@ -88,10 +97,3 @@ class WorkingRows:
     def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Fᵀα in the form ``Σ_x p_xy ψ(x)``, shape (n_psi, n_classes), for p over the rows."""
         return np.asarray(self.matrix.T @ dual)
-
-
-def stack_rows(above: Matrix, below: Matrix) -> Matrix:
-    """Put the rows of one matrix under those of another of the same form."""
-    if scipy.sparse.issparse(above):
-        return scipy.sparse.vstack([above, below], format="csr")
-    return np.concatenate([above, below])

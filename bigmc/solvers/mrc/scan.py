@@ -6,6 +6,7 @@ worker anywhere opens the shard it is told.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -169,14 +170,16 @@ def gather_samples(
     """
     bounds = np.searchsorted(samples, dataset.base)
     wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, (lo, hi) in enumerate(pairwise(bounds)) if hi > lo]
-    pieces = [rows for _, rows in engine.map(_gather_shard, wanted, dataset, expectations.features, room)]
-    matrix = scipy.sparse.vstack(pieces, format="csr") if pieces else _no_rows(len(expectations.features))
-    scale = row_scale[samples].astype(np.float64)
-    matrix.data *= np.repeat(scale, np.diff(matrix.indptr))
+    features, dense = expectations.features, is_dense(dataset)
     column_scale = dataset.column_scale()
-    if column_scale is not None:
-        matrix.data *= column_scale[expectations.features].astype(np.float64)[matrix.indices]
-    return with_constant(matrix, expectations.intercept, is_dense(dataset))
+    pieces = [with_constant(_no_rows(len(features)), expectations.intercept, dense)]
+    for (shard, rows), piece in engine.map(_gather_shard, wanted, dataset, features, room):
+        scale = row_scale[dataset.base[shard] + rows].astype(np.float64)
+        piece.data *= np.repeat(scale, np.diff(piece.indptr))
+        if column_scale is not None:
+            piece.data *= column_scale[features].astype(np.float64)[piece.indices]
+        pieces.append(with_constant(piece, expectations.intercept, dense))
+    return stack_rows(pieces)
 
 
 def is_dense(dataset: Dataset) -> bool:
@@ -186,10 +189,20 @@ def is_dense(dataset: Dataset) -> bool:
 
 def with_constant(matrix: scipy.sparse.csr_array, intercept: bool, dense: bool) -> Matrix:
     """Return the samples with the constant feature, if there is one, dense or not."""
-    ones = np.ones((matrix.shape[0], int(intercept)))
+    n_rows, n_features = matrix.shape
     if dense:
-        return np.hstack([matrix.toarray(), ones])
+        filled = np.ones((n_rows, n_features + int(intercept)))
+        filled[:, :n_features] = matrix.toarray()
+        return filled
+    ones = np.ones((n_rows, int(intercept)))
     return scipy.sparse.hstack([matrix, scipy.sparse.csr_array(ones)], format="csr")
+
+
+def stack_rows(pieces: Sequence[Matrix]) -> Matrix:
+    """Put the rows of matrices of one form under each other."""
+    if scipy.sparse.issparse(pieces[0]):
+        return scipy.sparse.vstack(pieces, format="csr")
+    return np.concatenate(pieces)
 
 
 def _no_rows(n_features: int) -> scipy.sparse.csr_array:
