@@ -244,6 +244,23 @@ def assert_equal_models(a, b):
     assert a.names.to_pylist() == b.names.to_pylist()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
+def test_weights_that_are_mostly_zero_take_less_room_and_come_back(tmp_path, dtype, share):
+    dense = random_model(n_classes=300, dtype=dtype)
+    coef = np.where(np.random.default_rng(3).random(dense.coef.shape) < share, dense.coef, dtype(0))
+    model = random_model(n_classes=300, dtype=dtype, coef=coef)
+    model.save(tmp_path / "m")
+    dense.save(tmp_path / "dense")
+    loaded = load_model(tmp_path / "m")
+    assert loaded.coef.dtype == dtype
+    np.testing.assert_array_equal(loaded.coef, coef)
+    assert verify_model(tmp_path / "m") == []
+    most = 1.0 if share > 0.5 else share + 0.4
+    assert (tmp_path / "m").stat().st_size <= most * (tmp_path / "dense").stat().st_size
+    assert model.nbytes >= coef.nbytes
+
+
 def test_a_model_comes_back_as_it_was_saved_and_equal_models_are_equal_bytes(tmp_path):
     model = full_model()
     model.save(tmp_path / "a.model")

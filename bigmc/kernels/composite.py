@@ -23,6 +23,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bigmc.kernels.lanes import lanes_gradient
+
 SQUARED_HINGE = 0
 MULTITASK_SQUARED_HINGE = 1
 LOG_LOSS = 2
@@ -45,6 +47,8 @@ _MODEL_CLASSES = 128
 #: Proximal steps on the local model, and the relative length of a step at which they end.
 _MODEL_STEPS = 30
 _MODEL_TOLERANCE = 1e-3
+
+_EIGHT = np.uint64(8)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -104,8 +108,41 @@ def _bends(loss, c, slope, bend):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, sums):
+def _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, wide, sums):
+    """`_gradient` of the hinge losses, by vector instructions.
+
+    All classes are taken for others, and the own one is put right afterwards. `wide` is room for two rows
+    of the width of the scores.
+    """
+    number = scores.dtype.type
+    zero, one = number(0), number(1)
+    width = np.uint64(scores.shape[1])
+    others, own = wide[0], wide[1]
+    wide[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            score = scores[i, c]
+            shift = one - score if loss == SQUARED_HINGE else one
+            total = zero
+            for q in range(width // _EIGHT):
+                total += lanes_gradient(scores, i * width + q * _EIGHT, shift, value, others, q * _EIGHT)
+            if loss == MULTITASK_SQUARED_HINGE:
+                total = max(one + score, zero) + max(one - score, zero)
+            own[c] += value * total
+    for r in range(sums.shape[0]):
+        sums[r] = others[r] - own[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, wide, sums):
     """Fill `sums` so that the gradient of the losses is ``2 / n * sums``."""
+    if loss != LOG_LOSS and factor.shape[0] == 0:
+        _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, wide, sums)
+        return
     number = scores.dtype.type
     sums[:] = 0.0
     for s in range(indptr.shape[0]):
@@ -436,12 +473,13 @@ def gradient_norms(
         As in `bigmc.kernels.squared_hinge.gradient_norms`.
     """
     slope = np.empty(n_classes, scores.dtype)
+    wide = np.empty((2, scores.shape[1]), np.float64)
     sums = np.empty(n_classes, np.float64)
     work = np.empty(n_classes, np.float64)
     ones = np.ones(n_classes, np.float64)
     zeros = np.zeros(n_classes, np.float64)
     for j in range(first, last):
-        _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, sums)
+        _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, wide, sums)
         for r in range(n_classes):
             sums[r] *= two_over_n * column_scale[j]
         norms[j] = dual_norm(penalty, ratio, sums)
@@ -514,6 +552,7 @@ def sweep(
     no_hessian = np.empty((0, 0), np.float64)
     slope = np.empty(n_classes, scores.dtype)
     bend = np.empty(n_classes, scores.dtype)
+    wide = np.empty((2, scores.shape[1]), np.float64)
     step = np.empty(n_classes, scores.dtype)
     room = np.empty((8, n_classes), np.float64)
     sums, diagonal, squares, linear, curve, work, new, trial = room
@@ -529,7 +568,7 @@ def sweep(
         for r in range(n_classes):
             zero &= row[r] == 0.0
         if zero or negligible > 0.0:
-            _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, none, slope, sums)
+            _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, none, slope, wide, sums)
             for r in range(n_classes):
                 sums[r] *= scale
             violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)

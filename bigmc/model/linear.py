@@ -50,14 +50,33 @@ class LinearModel(Model):
             raise ModelError("the weights of the model are not finite", "look for huge values in the data")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return features, weights and intercepts."""
-        return {"features": self.features, "coef": self.coef, "intercept": self.intercept}
+        """Return features, weights and intercepts; the non-zero weights only where that is smaller."""
+        arrays = {"features": self.features, "intercept": self.intercept}
+        rows, classes = np.nonzero(self.coef)
+        classes = classes.astype(np.min_scalar_type(self.n_classes))
+        values = self.coef[rows, classes]
+        ends = np.searchsorted(rows, np.arange(len(self.coef)), side="right")
+        if values.nbytes + classes.nbytes + ends.nbytes >= self.coef.nbytes:
+            return arrays | {"coef": self.coef}
+        return arrays | {"coef_values": values, "coef_classes": classes, "coef_ends": ends}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of `to_arrays` and the fields that all kinds have."""
-        features, coef, intercept = (arrays[name] for name in ("features", "coef", "intercept"))
+        features, intercept = arrays["features"], arrays["intercept"]
+        if "coef" in arrays:
+            coef = arrays["coef"]
+        else:
+            values, classes, ends = (arrays[f"coef_{name}"] for name in ("values", "classes", "ends"))
+            rows = np.repeat(np.arange(len(features)), np.diff(ends, prepend=0))
+            coef = np.zeros((len(features), len(intercept)), values.dtype)
+            coef[rows, classes] = values
         return cls(**record, features=features, coef=coef, intercept=intercept)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, where the weights have their zeros."""
+        return super().nbytes + (0 if "coef" in self.to_arrays() else self.coef.nbytes)
 
     @property
     def used_features(self) -> NDArray[np.int64]:

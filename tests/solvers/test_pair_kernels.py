@@ -40,6 +40,9 @@ def test_gradient_and_hessian_are_finite_differences(loss):
     hessian = np.empty((m, m))
     arguments = (scores, y, row_scale, row_scale * weights, none, slope, bend, sums, diagonal, squares)
     composite._curvature(code, *block, *arguments, hessian)
+    again, wide = np.empty(m), np.empty((2, 8))
+    composite._gradient(code, *block, scores, y, row_scale * weights, none, slope, wide, again)
+    np.testing.assert_allclose(again, sums, rtol=1e-12, atol=1e-14)
     n = weights.sum()
 
     def by_definition(w):
