@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
-from bigmc.ingestion.memory import BATCH_COST
-from bigmc.ingestion.part import PartWriter, Shares
+from bigmc.ingestion.memory import BATCH_COST, Shares
+from bigmc.ingestion.part import PartWriter
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.source import Part, Source, bytes_per_row
 from bigmc.store.commit import write_atomic

@@ -55,6 +55,8 @@ _SMALL_VISITS = 20_000_000
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
+#: Share of the memory limit for training on a sample: the dataset keeps its own counts meanwhile.
+_SAMPLE_MEMORY = 0.75
 #: Gap to reach on a sample: the optimum of all samples is further away than that.
 _SAMPLE_TOL = 1e-2
 #: Sweeps over a loaded block when the working set is streamed.
@@ -196,11 +198,12 @@ def solve(
     state = State.load(checkpoint, run, size["width"]) if checkpoint else None
     if state is None and start is not None:
         state = State.at(start, size["width"], alpha)
+    size["limit"] = int(_SAMPLE_MEMORY * memory_limit)
     share = 0.0 if state or plan.keep_blocks else sample_share(**size)
     if share:
         options = {
             "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit,
+            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": size["limit"],
             "engine": engine, "max_passes": max_passes,
         }  # fmt: skip
         state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
