@@ -1,4 +1,4 @@
-"""Draw the JSON lines of ``bench/sparse.py``: the figures and the table of the paper, on these data.
+"""Draw the JSON lines of ``bench/sparse_race.py``: the figures and the table of the paper, on these data.
 
     python bench/sparse_plots.py RESULTS.jsonl --to figures [--clock cpu_seconds]
 

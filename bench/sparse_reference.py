@@ -11,10 +11,10 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import BlockSource
-from bigmc.solvers.gradient import gradient_pass
-from bigmc.solvers.problem import Problem
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.gradient import gradient_pass
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.dataset import Dataset
 
 N_SAMPLES, N_FEATURES, ENTRIES = 200_000, 20_000, 8_000_000

@@ -15,7 +15,7 @@ from bigmc import api, solvers
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError
 from bigmc.estimators import sparse
-from bigmc.solvers import bcd
+from bigmc.solvers.sparse import rounds
 
 COMMITS = ("replace", "fsync", "unlink")
 """Calls that change what a rerun finds; pathlib and shutil make them through ``os`` too."""
@@ -23,7 +23,7 @@ COMMITS = ("replace", "fsync", "unlink")
 PASS, IMPROVE = "_evaluate", "_improve"
 """A full pass over the data, and the sweeps between two of them."""
 
-WATCH = [*((os, name) for name in COMMITS), *((bcd._Rounds, name) for name in (PASS, IMPROVE))]
+WATCH = [*((os, name) for name in COMMITS), *((rounds.Rounds, name) for name in (PASS, IMPROVE))]
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +126,15 @@ def test_second_process_refuses(dataset, tmp_path):
     pid = os.fork()
     if pid == 0:
         try:
-            evaluate = bcd._Rounds._evaluate
+            evaluate = rounds.Rounds._evaluate
 
             def wait(self):
                 os.write(started[1], b"1")
                 os.read(stop[0], 1)
-                bcd._Rounds._evaluate = evaluate
+                rounds.Rounds._evaluate = evaluate
                 return evaluate(self)
 
-            bcd._Rounds._evaluate = wait
+            rounds.Rounds._evaluate = wait
             train(dataset, to)
         finally:
             os._exit(0)

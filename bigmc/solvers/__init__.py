@@ -1,10 +1,9 @@
 """The learners' optimisation loops."""
 
-from bigmc.solvers.bcd import Solution, largest_alpha, solve
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.mrc import MinimaxSolution, solve_minimax
-from bigmc.solvers.state import Start
+from bigmc.solvers.sparse import Solution, Start, largest_alpha, solve
 
 __all__ = [
     "Certificate",

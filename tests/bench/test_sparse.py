@@ -14,7 +14,7 @@ BENCH = Path(__file__).parents[2] / "bench"
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    command = [sys.executable, BENCH / "sparse.py", "--problems", "digits", "--folder", folder]
+    command = [sys.executable, BENCH / "sparse_race.py", "--problems", "digits", "--folder", folder]
     command += [
         "--methods",
         "bigmc",

@@ -17,7 +17,7 @@ from instances import (
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.solvers.bcd import solve
+from bigmc.solvers.sparse.bcd import solve
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -104,8 +104,8 @@ def test_streamed_from_many_blocks_and_shards(name, k):
 
 
 def test_a_working_set_that_does_not_fit_is_streamed(monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.bcd._Rounds._gather", lambda *_: None)
-    monkeypatch.setattr("bigmc.solvers.gradient.memory_of", lambda *_: 2 * LIMIT)
+    monkeypatch.setattr("bigmc.solvers.sparse.rounds.Rounds._gather", lambda *_: None)
+    monkeypatch.setattr("bigmc.solvers.sparse.gradient.memory_of", lambda *_: 2 * LIMIT)
     dataset, block_bytes = streamed("arith")
     found = solve(dataset, alpha=0.1, memory_limit=LIMIT, tol=1e-8, block_bytes=block_bytes, max_passes=500)
     assert abs(found.objective - OPTIMA["arith"][0]) < 1e-8
@@ -229,7 +229,7 @@ def test_the_number_of_workers_does_not_matter():
 
 
 def test_single_precision_scores_in_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.plan._SMALL_SCORES", 0)
     X, y = instance("digits")
     dataset = Dataset.from_arrays(X, y)
     options = {"alpha": 0.01, "memory_limit": LIMIT, "tol": 1e-4}

@@ -6,10 +6,10 @@ from instances import instance, loss_and_gradient
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import BlockSource, Columns
-from bigmc.solvers.gradient import gradient_pass
-from bigmc.solvers.problem import Problem
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.gradient import gradient_pass
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.dataset import Dataset
 
 

@@ -11,10 +11,10 @@ from sklearn.datasets import load_digits
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers import solve
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import BlockSource, Columns
-from bigmc.solvers.newton import Support
-from bigmc.solvers.problem import Problem
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.newton import Support
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.dataset import Dataset
 
 ALPHA = 1e-6

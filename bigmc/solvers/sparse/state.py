@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
-from bigmc.solvers.coefficients import Coefficients
+from bigmc.solvers.sparse.coefficients import Coefficients
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from bigmc.kernels.newton import (
     turn,
 )  # fmt: skip
 from bigmc.objectives.losses import MultitaskSquaredHinge
-from bigmc.solvers.columns import Columns
-from bigmc.solvers.problem import Problem
+from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.problem import Problem
 
 #: Rows are cut into at most so many parts for the workers, whatever their number; a part has its own sums,
 #: so it should have many more entries than there are features.

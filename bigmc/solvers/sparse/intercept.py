@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.problem import Margins, Problem
+from bigmc.solvers.sparse.problem import Margins, Problem
 
 _SUFFICIENT_DECREASE = 1e-4
 _HALVINGS = 30

@@ -1,4 +1,4 @@
-"""Block coordinate descent over features on two levels: passes over all data, sweeps over a working set.
+"""Rounds of block coordinate descent on two levels: passes over all data, sweeps over a working set.
 
 Blondel, Seki, Uehara (2013), with streaming added: the first pass updates every feature as its block
 comes by; every later pass computes the gradient of all features at fixed scores, which gives a
@@ -16,32 +16,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, format_bytes
-from bigmc.engine import Engine, ThreadEngine
-from bigmc.errors import BigmcError, DataError
-from bigmc.objectives import objective
-from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.solvers.certificate import Certificate, lower_bound
+from bigmc.errors import DataError
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import BlockSource, Columns, cut_ranges
-from bigmc.solvers.gradient import GradientPass, gradient_pass
-from bigmc.solvers.intercept import improve_intercept
-from bigmc.solvers.plan import SolverPlan, plan_memory, sample_share
-from bigmc.solvers.problem import Problem
-from bigmc.solvers.state import Start, State
-from bigmc.solvers.sweeps import Sweeper
-from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_rows
-
-STEPS = ("line_search", "constant")
+from bigmc.solvers.sparse.bounds import lower_bound
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.gradient import GradientPass, gradient_pass
+from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.plan import SolverPlan
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.sweeps import Sweeper
 
 #: Sweeps go on until the violation is this fraction of the tolerance times alpha, which mostly makes the next
 #: pass the last, but between these fractions of what the last pass found: the working set may miss features.
@@ -49,224 +42,16 @@ _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: Sweeps between two passes at most.
 _INNER_SWEEPS = 1000
-#: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
-_VISITS_PER_PASS = 5
-_SMALL_VISITS = 20_000_000
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
-#: Share of the memory limit for training on a sample: the dataset keeps its own counts meanwhile.
-_SAMPLE_MEMORY = 0.75
-#: Gap to reach on a sample: the optimum of all samples is further away than that.
-_SAMPLE_TOL = 1e-2
 #: Sweeps over a loaded block when the working set is streamed.
 _STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Weights and the proof of how good they are.
-
-    Attributes
-    ----------
-    features : int64 array of shape (n_nonzero,)
-        Features with non-zero weights, increasing.
-    coef : float64 array of shape (n_nonzero, n_classes)
-    intercept : float64 array of shape (n_classes,)
-    objective : float
-    certificate : Certificate
-    n_iter : int
-        Sweeps.
-    n_passes : float
-        Entries passed over in whole passes and streamed sweeps, in units of all entries.
-    history : list of dict
-        ``n_passes, n_iter, objective, lower, gap, violation, largest_norm, n_nonzero, bytes_read`` at every
-        certificate.
-    bytes_read : int
-        Decoded bytes read from the shards.
-    converged : bool
-        The gap reached the tolerance.
-    column_scale : float32 array of shape (n_features,) or None
-        Scale of the columns the weights belong to (idf weighting).
-    plan : SolverPlan
-        What was kept in memory.
-    """
-
-    features: NDArray[np.int64]
-    coef: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-    objective: float
-    certificate: Certificate
-    n_iter: int
-    n_passes: float
-    history: list[dict[str, float]]
-    bytes_read: int
-    converged: bool
-    column_scale: NDArray[np.float32] | None
-    plan: SolverPlan
-
-
-def solve(
-    dataset: Dataset,
-    *,
-    alpha: float,
-    memory_limit: int,
-    loss: str = "squared_hinge",
-    penalty: str = "l1/l2",
-    l1_ratio: float | None = None,
-    ridge: float = 0.0,
-    fit_intercept: bool = False,
-    tol: float = 1e-3,
-    max_passes: float = 100,
-    seed: int = 0,
-    step: str = "line_search",
-    start: Start | None = None,
-    sample_weight: NDArray[np.float64] | None = None,
-    engine: Engine | None = None,
-    checkpoint: Checkpoint | None = None,
-    progress: ProgressCallback = silent,
-    scratch: Path | None = None,
-    block_bytes: int | None = None,
-) -> Solution:
-    """Minimise ``1/n sum_i w_i loss_i + alpha * penalty + ridge / 2 ||W||²`` with ``n = sum_i w_i``.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Labelled samples of at least two classes.
-    alpha : float
-        Weight of the penalty, positive; with a ridge it may be 0.
-    memory_limit : int
-        Bytes the run may add to the process.
-    loss, penalty, l1_ratio, ridge
-        See `bigmc.objectives.objective`.
-    fit_intercept : bool
-        Add an unpenalised constant per class.
-    tol : float
-        Relative gap between objective and lower bound to reach.
-    max_passes : float
-        Passes over the data at most; checked after every certificate.
-    seed : int
-        Of the order of blocks and columns.
-    step : {"line_search", "constant"}
-        How long a step is, see `bigmc.kernels.squared_hinge.sweep`.
-    start : Start, optional
-        Weights to start from; by default none.
-    sample_weight : float64 array of shape (n_samples,), optional
-        A weight of 2 is the same as giving the sample twice.
-    engine : Engine, optional
-        Any number of workers gives the same bits.
-    checkpoint : Checkpoint, optional
-        Where the state is saved after every round, and read from at the start; going on from there
-        gives the same bits as an uninterrupted run with the same memory limit.
-    progress : callable
-        Called with a `Progress` at every certificate.
-    scratch : Path, optional
-        Folder for the score matrix when it does not fit; by default the system's for temporary files.
-    block_bytes : int, optional
-        Stream blocks of at most this many bytes, whether or not everything would fit.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit cannot work.
-    DataError
-        If the data lead to numbers that are not finite.
-    """
-    minimised = objective(loss, penalty, l1_ratio, ridge)
-    _check(dataset, alpha, ridge, tol, step)
-    lanes = minimised.loss.lanes
-    column_nnz = dataset.column_nnz()
-    size: dict[str, Any] = {
-        "limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
-        "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
-        "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
-        "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
-        "column_scaled": dataset.weighting.idf,
-    }  # fmt: skip
-    plan = plan_memory(**size, block_bytes=block_bytes)
-    engine = engine or ThreadEngine()
-    run = {
-        "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-        "fit_intercept": fit_intercept, "seed": seed,
-        "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
-        "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
-    }  # fmt: skip
-    state = State.load(checkpoint, run, size["width"]) if checkpoint else None
-    if state is None and start is not None:
-        state = State.at(start, size["width"], alpha)
-    size["limit"] = int(_SAMPLE_MEMORY * memory_limit)
-    share = 0.0 if state or plan.keep_blocks else sample_share(**size)
-    if share:
-        options = {
-            "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": size["limit"],
-            "engine": engine, "max_passes": max_passes,
-        }  # fmt: skip
-        state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
-    problem = Problem(
-        dataset, minimised, alpha, sample_weight, plan.score_dtype, engine,
-        on_disk=plan.scores_on_disk, scratch=scratch,
-    )  # fmt: skip
-    ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
-    source = BlockSource(dataset, ranges, plan.keep_blocks)
-    try:
-        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
-        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes)
-        rounds = _Rounds(problem, source, plan, sweeper, tol)
-        certificate = rounds.run(state, max_passes, checkpoint, run, progress)
-    finally:
-        problem.close()
-    state = rounds.state
-    return Solution(
-        state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
-        certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
-        state.bytes_read, certificate.gap <= tol, problem.column_scale, plan,
-    )  # fmt: skip
-
-
-def _start_on_sample(
-    dataset: Dataset,
-    share: float,
-    sample_weight: NDArray[np.float64] | None,
-    options: dict[str, Any],
-    width: int,
-    progress: ProgressCallback,
-) -> State | None:
-    """Train on a part of the samples that fits into memory; its weights are the start for all of them."""
-    sample, positions = draw_rows(dataset, share, options["seed"], options["engine"])
-    weights = None if sample_weight is None else sample_weight[positions]
-    if weights is not None and not weights.any():
-        return None
-
-    def show(seen: Progress) -> None:
-        progress(replace(seen, stage="train on a sample"))
-
-    found = solve(sample, sample_weight=weights, tol=_SAMPLE_TOL, progress=show, **options)
-    state = State.at(Start(found.features, found.coef, found.intercept), width, options["alpha"])
-    state.n_iter, state.nnz_read = found.n_iter, dataset.nnz
-    return state
-
-
-def largest_alpha(dataset: Dataset, **options: Any) -> float:
-    """Return the smallest weight of the penalty at which all weights are zero; one pass over the data.
-
-    Parameters
-    ----------
-    dataset : Dataset
-    **options
-        Those of `solve`, without `alpha`, `tol`, `max_passes` and `start`.
-    """
-    nothing = Start(np.empty(0, np.int64), np.empty((0, dataset.n_classes)), np.zeros(dataset.n_classes))
-    tiny = float(np.finfo(np.float32).tiny)
-    found = solve(dataset, alpha=tiny, tol=_SAMPLE_TOL, max_passes=1, start=nothing, **options)
-    return found.history[0]["largest_norm"]
-
-
-class _Rounds:
+class Rounds:
     """Passes and sweeps in turn; `state` is what a checkpoint holds."""
 
     def __init__(
@@ -491,14 +276,3 @@ class _Rounds:
             state.nnz_read += block.nnz
             held.append(Columns.of(number, block, positions[number]).gathered())
         return held
-
-
-def _check(dataset: Dataset, alpha: float, ridge: float, tol: float, step: str) -> None:
-    if dataset.n_classes < 2:
-        raise DataError("there is only one class", "train on labels of at least two classes")
-    if not (np.isfinite(alpha) and alpha >= 0 and alpha + ridge > 0):
-        raise BigmcError(f"alpha is {alpha}", "give a positive number, or 0 with a ridge")
-    if not tol > 0:
-        raise BigmcError(f"tol is {tol}", "give a positive number")
-    if step not in STEPS:
-        raise BigmcError(f"no step is called {step!r}", f"use one of {', '.join(STEPS)}")

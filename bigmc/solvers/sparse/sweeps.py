@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import Columns
-from bigmc.solvers.intercept import improve_intercept
-from bigmc.solvers.newton import Support
-from bigmc.solvers.problem import Problem
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.newton import Support
+from bigmc.solvers.sparse.problem import Problem
 
 #: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
 #: Near the optimum hardly any column is, and a sweep then costs one gradient: measured 2 to 3 times faster.

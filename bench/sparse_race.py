@@ -1,7 +1,7 @@
 """The sparse learner beside its peers: frozen problems x methods, time to a tolerance, in one run.
 
-    python bench/sparse.py --problems packages --methods bigmc lightning --repeat 3
-    python bench/sparse.py --problems packages --methods bigmc lightning --alphas 1e-3 1e-4 1e-5
+    python bench/sparse_race.py --problems packages --methods bigmc lightning --repeat 3
+    python bench/sparse_race.py --problems packages --methods bigmc lightning --alphas 1e-3 1e-4 1e-5
 
 Every run is a process of its own. A JSON line per run: seconds and CPU seconds to each relative error of the
 objective, peak memory, test accuracy, features with weights, and the trace; then a line of medians per

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import BlockSource, Columns
-from bigmc.solvers.problem import Problem
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.block import Block
 
 #: Parts a block is cut into for the workers, whatever their number.

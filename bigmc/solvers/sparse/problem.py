@@ -17,8 +17,8 @@ from bigmc.errors import DataError
 from bigmc.kernels.composite import entropy
 from bigmc.kernels.scores import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
-from bigmc.solvers.coefficients import Coefficients
-from bigmc.solvers.columns import Columns
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import Columns
 from bigmc.store.dataset import Dataset
 
 #: Rows a worker takes at once in passes over the scores.
