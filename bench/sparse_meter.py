@@ -1,4 +1,4 @@
-"""What a run of ``bench/sparse_race.py`` measures: a clock that stands still while the weights are looked at."""
+"""What a run of ``bench/sparse_race.py`` measures: a clock that stops while the weights are looked at."""
 
 from __future__ import annotations
 

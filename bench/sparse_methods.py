@@ -1,4 +1,4 @@
-"""The methods of ``bench/sparse_race.py``; run as a script, one method on one problem in a process of its own.
+"""The methods of ``bench/sparse_race.py``; as a script, one method on one problem in a process of its own.
 
 A method gets its data into the form it wants, starts the meter, and shows it weights until it is told to
 stop or is done. The peers run in interpreters of their own, see ``bench/peers.py``; this file and what it

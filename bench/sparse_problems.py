@@ -1,4 +1,4 @@
-"""The frozen problems of ``bench/sparse_race.py``: data, alpha, and the optimum that errors are measured against.
+"""The frozen problems of ``bench/sparse_race.py``: data, alpha, and the optimum errors are measured against.
 
 The data of a problem are datasets on disk, made once. The peers get the same rows and the very values that
 bigmc computes with, as arrays in files. Only the functions that make these need bigmc; what a peer's

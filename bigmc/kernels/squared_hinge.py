@@ -327,7 +327,7 @@ def gradient_norms(
     n_classes : int
     two_over_n, alpha, ridge : float
     factor : array of shape (n_classes, width), or of no rows
-        Factors of the margins that make the dual feasible for the intercept, see `bigmc.objectives.balancing`.
+        Factors of the margins that make the dual feasible for the intercept, see `objectives.balancing`.
     slots : int64 array of shape (columns of the block,)
         Row of `coef` of each column, -1 where its weights are zero.
     coef : float64 array of shape (n_nonzero, width)
