@@ -84,8 +84,8 @@ def plan_memory(
     worker = room + shard_rows * 8 * (n_classes + 4)
     scan = max(worker, 2 * max(room, column_bytes), limit // _SCAN_PART)
     block_bytes = max(room, column_bytes)
-    # A row in double precision, the old and the new one while the set changes, and what is read for it.
-    row_bytes = 32 * n_psi if dense else int(44 * (row_entries + 1))
+    # A row in double precision, the old and the new one while the set changes, what is read for it: measured.
+    row_bytes = 48 * n_psi if dense else int(44 * (row_entries + 1))
     row_bytes += 8 * _DUAL_ARRAYS * n_classes
     few = min(n_samples, _FEW_ROWS) + n_classes
     items = [
