@@ -266,7 +266,7 @@ def test_bad_rows_are_set_aside(file, here, monkeypatch, capsys):
 
 
 def shell(command: list[str], here: Path, **options) -> subprocess.CompletedProcess[str]:
-    root = Path(cli.__file__).parents[1]
+    root = Path(cli.__file__).parents[2]
     return subprocess.run(
         [sys.executable, "-m", "bigmc", *command],
         cwd=here,

@@ -1,0 +1,85 @@
+"""The program: its commands, and how it ends when something is wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from bigmc import __version__
+from bigmc.budget import MemoryLimitError
+from bigmc.cli import data, training, using
+from bigmc.errors import BigmcError
+
+app = typer.Typer(
+    name="bigmc",
+    help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    data.ingest, data.info, data.verify, training.path, using.evaluate, using.predict, using.inspect, using.demo,
+)  # fmt: skip
+for command in _COMMANDS:
+    app.command()(command)
+app.add_typer(training.train_app, name="train")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bigmc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
+
+
+def main() -> NoReturn:
+    """Run the command line; exit with 0, 1 (data or model error) or 2 (usage error)."""
+    before = signal.signal(signal.SIGINT, _interrupted)
+    try:
+        app(standalone_mode=True)
+    except (BigmcError, MemoryLimitError) as error:
+        _fail(str(error))
+    except MemoryError:
+        _fail("the machine has no memory left; give a smaller --memory")
+    except OSError as error:
+        _fail(_describe(error))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    sys.exit(0)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    """Say so and end at once, as if killed: waiting for the parts that are running could take minutes."""
+    shown_again = b"\x1b[?25h\n" if sys.stderr.isatty() else b""  # a progress bar hides the cursor
+    os.write(2, shown_again + b"bigmc: interrupted; the same command continues where it stopped\n")
+    os._exit(130)
+
+
+def _describe(error: OSError) -> str:
+    where = f" while writing {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"no space is left on the disk{where}; free some and run the same command again, it continues"
+    if error.errno == errno.EFBIG:
+        return (
+            f"a file would grow beyond what this system allows{where}; raise the limit (ulimit -f) and rerun"
+        )
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"bigmc: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(1)

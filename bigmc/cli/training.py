@@ -1,0 +1,224 @@
+"""Commands that train: one for each learner, and the regularisation path."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bigmc.cli.options import (
+    Json,
+    Memory,
+    NewModel,
+    Scheduler,
+    Threads,
+    TrainData,
+    TrainSplit,
+    engine_of,
+    workers,
+)  # fmt: skip
+from bigmc.screen import Screen, show, show_path
+
+train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
+
+
+@train_app.command("sparse")
+def train_sparse(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
+    loss: Annotated[
+        str, typer.Option(help="squared_hinge, multitask_squared_hinge or log_loss.")
+    ] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
+    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 0.0,
+    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
+    step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
+    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    warm_start: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
+    options = {
+        "warm_start": warm_start,
+        "alpha": alpha,
+        "loss": loss,
+        "penalty": penalty,
+        "l1_ratio": l1_ratio,
+        "ridge": ridge,
+        "fit_intercept": fit_intercept,
+        "class_weight": class_weight,
+        "tol": tol,
+        "max_passes": max_passes,
+        "step": step,
+        "random_state": seed,
+    }
+    more = f"--max-passes (now {max_passes})"
+    _train("sparse", dataset, to, split, options, memory, threads, as_json, more)
+
+
+@train_app.command("mrc")
+def train_mrc(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    lambda0: Annotated[float, typer.Option(help="Regularisation.")] = 0.01,
+    fit_intercept: Annotated[bool, typer.Option(help="Add a feature that is always 1.")] = True,
+    eps1: Annotated[float, typer.Option(help="Violation from which a constraint is taken in.")] = 1e-2,
+    eps2: Annotated[float, typer.Option(help="Violation from which a component is taken in.")] = 1e-5,
+    n_max: Annotated[int, typer.Option(help="Most constraints taken in at once.")] = 400,
+    m_max: Annotated[int, typer.Option(help="Most components taken in at once.")] = 400,
+    k_max: Annotated[int, typer.Option(help="Most iterations.")] = 1000,
+    tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    scheduler: Scheduler = None,
+    as_json: Json = False,
+) -> None:
+    """Train the minimax risk classifier, whose certificate bounds its error."""
+    options = {
+        "lambda0": lambda0,
+        "fit_intercept": fit_intercept,
+        "eps1": eps1,
+        "eps2": eps2,
+        "n_max": n_max,
+        "m_max": m_max,
+        "k_max": k_max,
+        "tol": tol,
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
+    _train("mrc", dataset, to, split, options, memory, threads, as_json, more, scheduler)
+
+
+@train_app.command("boost")
+def train_boost(
+    dataset: TrainData,
+    to: NewModel,
+    split: TrainSplit = "train",
+    C: Annotated[float, typer.Option("--C", help="Weight of the loss; larger fits closer.")] = 1e5,
+    rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
+    max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
+    family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
+    pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    validation_fraction: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.0,
+    patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
+    time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
+    options = {
+        "C": C,
+        "n_rounds": rounds,
+        "max_depth": max_depth,
+        "family": family,
+        "pool": pool,
+        "class_weight": class_weight,
+        "tol": tol,
+        "validation_fraction": validation_fraction,
+        "patience": patience,
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    more = f"--rounds (now {rounds})"
+    _train("boost", dataset, to, split, options, memory, threads, as_json, more)
+
+
+def _train(
+    learner: str,
+    dataset: Path,
+    to: Path,
+    split: str,
+    options: dict[str, Any],
+    memory: str | None,
+    threads: int | None,
+    as_json: bool,
+    more: str,
+    scheduler: str | None = None,
+) -> None:
+    """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
+    from bigmc import api
+
+    with Screen() as screen, workers(threads, scheduler) as engine:
+        result = api.train(
+            learner,
+            dataset,
+            to,
+            split=split,
+            memory_limit=memory,
+            engine=engine,
+            progress=screen.update,
+            **options,
+        )
+    gap = result["certificate"]["gap"]
+    if not result["converged"] and math.isfinite(gap):
+        print(
+            f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
+            f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
+            file=sys.stderr,
+        )
+    show(result, as_json)
+
+
+def path(
+    dataset: TrainData,
+    to: Annotated[Path, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
+    split: TrainSplit = "train",
+    validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
+    alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
+    alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
+    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
+    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
+    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
+    max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train the sparse linear classifier along falling penalties, and choose one."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.sparse_path(
+            dataset,
+            to,
+            n_alphas=alphas,
+            alpha_ratio=alpha_ratio,
+            split=split,
+            validation=validation,
+            memory_limit=memory,
+            engine=engine_of(threads),
+            progress=screen.update,
+            loss=loss,
+            penalty=penalty,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            tol=tol,
+            max_passes=max_passes,
+            random_state=seed,
+        )
+    if as_json:
+        show(result, as_json)
+    else:
+        show_path(result)

@@ -1,0 +1,101 @@
+"""Commands that use a model, and the demonstration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bigmc.cli.options import Format, Json, Memory, OnBadRow, Threads, engine_of
+from bigmc.screen import Screen, show, show_features
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model.")],
+    dataset: Annotated[Path, typer.Argument(help="Dataset.")],
+    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
+    per_class: Annotated[
+        bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
+    ] = False,
+    confusion: Annotated[bool, typer.Option("--confusion", help="Confusion matrix.")] = False,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a model on a split of a dataset."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.evaluate(
+            model,
+            dataset,
+            split=split,
+            per_class=per_class,
+            confusion=confusion,
+            memory_limit=memory,
+            engine=engine_of(threads),
+            progress=screen.update,
+        )
+    show(result, as_json)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model.")],
+    source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
+    to: Annotated[Path, typer.Option("--to", help="Parquet file to write.", show_default=False)],
+    split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
+    on_bad_row: OnBadRow = "fail",
+    format: Format = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Predict labels for raw files or a dataset."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.predict(
+            model,
+            source[0] if len(source) == 1 else source,
+            to,
+            split=split,
+            scores=scores,
+            on_bad_row=on_bad_row,
+            format=format,
+            memory_limit=memory,
+            engine=engine_of(threads),
+            progress=screen.update,
+        )
+    show(result, as_json)
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="Model.")],
+    top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the strongest features of each class, as words where their names were kept."""
+    from bigmc import api
+
+    result = api.inspect(model, top=top)
+    if as_json:
+        show(result, as_json)
+    else:
+        show_features(result)
+
+
+def demo(
+    to: Annotated[Path, typer.Option("--to", help="Folder to work in.")] = Path("bigmc-demo"),
+    memory: Memory = None,
+    as_json: Json = False,
+) -> None:
+    """Run everything on real text found here: which package does a line of Python come from."""
+    from bigmc.demo import run
+
+    with Screen() as screen:
+        tell = screen.say if as_json else typer.echo
+        result = run(to, memory_limit=memory, progress=screen.update, tell=tell)
+    if as_json:
+        show(result, as_json)
