@@ -25,7 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    data.ingest, data.info, data.verify, training.path, using.evaluate, using.predict, using.inspect, using.demo,
+    data.ingest, data.info, data.verify, training.path,
+    using.evaluate, using.predict, using.inspect, using.demo,
 )  # fmt: skip
 for command in _COMMANDS:
     app.command()(command)
