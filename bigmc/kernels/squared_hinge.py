@@ -250,7 +250,7 @@ def _minimise_model(gradient, hessian, row, alpha, largest, factor, new):
             high = nu
         else:
             low = nu
-        if abs(nu * length - alpha) <= 1e-4 * alpha:
+        if abs(nu * length - alpha) <= 1e-10 * alpha:
             return
         nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
 

@@ -111,7 +111,7 @@ def test_a_working_set_that_does_not_fit_is_streamed(monkeypatch):
     assert abs(found.objective - OPTIMA["arith"][0]) < 1e-8
 
 
-def larger(n_samples=6000, n_features=50, n_classes=3):
+def larger(n_samples=24_000, n_features=50, n_classes=3):
     """Counts whose classes differ in some of the features, in more rows than fit where little does."""
     generator = np.random.default_rng(0)
     y = np.arange(n_samples) % n_classes
@@ -124,10 +124,10 @@ def larger(n_samples=6000, n_features=50, n_classes=3):
 def test_a_sample_in_memory_is_the_start_for_data_that_does_not_fit(weighted):
     X, y = larger()
     weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float) if weighted else None
-    dataset = Dataset.from_arrays(X, y, shard_rows=1000)
+    dataset = Dataset.from_arrays(X, y, shard_rows=4000)
     options = {"alpha": 1e-2, "tol": 1e-6, "max_passes": 500, "sample_weight": weights}
     seen = []
-    little = solve(dataset, memory_limit=1_500_000, progress=lambda p: seen.append(p.stage), **options)
+    little = solve(dataset, memory_limit=3_600_000, progress=lambda p: seen.append(p.stage), **options)
     assert not little.plan.keep_blocks
     assert seen.index("train") == seen.count("train on a sample") > 0
     assert little.converged
@@ -141,8 +141,8 @@ def test_a_sample_in_memory_is_the_start_for_data_that_does_not_fit(weighted):
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_starting_on_a_sample_and_resuming_gives_the_same_bits(n_workers):
     X, y = larger()
-    dataset = Dataset.from_arrays(X, y, shard_rows=1000)
-    options = {"alpha": 1e-2, "tol": 1e-5, "memory_limit": 1_500_000, "engine": ThreadEngine(n_workers)}
+    dataset = Dataset.from_arrays(X, y, shard_rows=4000)
+    options = {"alpha": 1e-2, "tol": 1e-5, "memory_limit": 3_600_000, "engine": ThreadEngine(n_workers)}
     memory = Memory()
     whole = solve(dataset, checkpoint=memory, **options)
     assert bits(whole) == bits(solve(dataset, **{**options, "engine": ThreadEngine(2)}))
@@ -238,7 +238,7 @@ def test_single_precision_scores_in_a_file(tmp_path, monkeypatch):
     optimum = OPTIMA["digits"][1]
     assert plain.certificate.lower <= optimum <= plain.objective * (1 + 1e-6)
     assert plain.objective - optimum <= 1e-4 * optimum
-    from bigmc.solvers import bcd
+    from bigmc.solvers.sparse import bcd
 
     original = bcd.plan_memory
 

@@ -41,6 +41,10 @@ _FORCING = 0.1
 _SUFFICIENT_DECREASE = 0.01
 _HALVINGS = 6
 _SMALLEST_CURVATURE = 1e-12
+#: Models of at most so many weights, padded classes included, are solved by a factorisation: conjugate
+#: gradients amplify rounding where there are about as many steps as weights.
+_DIRECT = 512
+_RANK = 1e-13
 
 
 class _Line(NamedTuple):
@@ -213,6 +217,8 @@ class Support:
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
+        if gradient.size <= _DIRECT:
+            return self._solve_model(gradient, unit, bend, ridges)
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient
         direction = precondition * residual
@@ -230,6 +236,29 @@ class Support:
                 break
             turn(norm / before, residual, precondition, self._scale, direction, scaled)
         return solution
+
+    def _solve_model(
+        self,
+        gradient: NDArray[np.float64],
+        unit: NDArray[np.float64],
+        bend: NDArray[np.float64],
+        ridges: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the step to the minimum of a small model, from its matrix; of several, the shortest."""
+        factor = self._problem.two_over_n * self._scale
+        used = [(j, r) for j in range(len(gradient)) for r in range(self._problem.n_classes)]
+        hessian = np.empty((len(used), len(used)))
+        for k, place in enumerate(used):
+            direction = np.zeros_like(gradient)
+            direction[place] = 1.0
+            product = self._product(self._scaled(direction))
+            add_penalty_curvature(direction, unit, bend, ridges, factor, product)
+            hessian[k] = product[:, : self._problem.n_classes].ravel()
+        step = np.zeros_like(gradient)
+        right = -gradient[:, : self._problem.n_classes].ravel()
+        solved = np.linalg.lstsq(0.5 * (hessian + hessian.T), right, rcond=_RANK)[0]
+        step[:, : self._problem.n_classes] = solved.reshape(len(gradient), -1)
+        return step
 
     def _gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the gradient of the loss and the diagonal of its Hessian."""

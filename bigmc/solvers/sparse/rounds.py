@@ -40,7 +40,9 @@ from bigmc.solvers.sparse.sweeps import Sweeper
 #: pass the last, but between these fractions of what the last pass found: the working set may miss features.
 _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
-#: Sweeps between two passes at most.
+#: With fewer entries a pass costs nothing: everything is updated at once, and aimed at no further than this.
+_FEW_ENTRIES = 10_000
+#: The penalty goes down by about
 _INNER_SWEEPS = 1000
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
@@ -63,6 +65,7 @@ class Rounds:
         self._plan = plan
         self._sweeper = sweeper
         self._total_nnz = max(source.dataset.nnz, 1)
+        self._gradual = source.keeps and source.dataset.nnz >= _FEW_ENTRIES
         self._held: list[Columns] = []
         self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
 
@@ -77,7 +80,7 @@ class Rounds:
         """Go on from `state`, or start, until the gap or the number of passes is reached."""
         if state is not None:
             self.state = state
-        elif not self._source.keeps:
+        elif not self._gradual:
             self._first_pass()
             self._save(checkpoint, run)
         read_before = self.state.bytes_read - self._source.bytes_read
@@ -209,13 +212,15 @@ class Rounds:
         alpha = self._problem.alpha
         target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._tol * alpha)
         target = max(_SMALLEST_FRACTION * found.violation, target)
+        if self._total_nnz < _FEW_ENTRIES:
+            target = _LARGEST_FRACTION * found.violation
         held = found.columns
         if held is None:
             held = self._gather(found)
         if held is None:
             self._stream(source.holding(found.features), _STREAMED_SWEEPS)
             return
-        if source.keeps:
+        if self._gradual:
             alpha = self._next_alpha(found.largest_norm, max_passes)
             if alpha > self._problem.alpha:
                 target = _STAGE_FRACTION * alpha

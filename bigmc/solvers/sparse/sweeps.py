@@ -32,7 +32,7 @@ _DAMPING, _DAMPING_FACTOR = 1e-3, 8.0
 _SHORT_STEP = 0.25
 #: With fewer entries a sweep costs less than what a Newton step begins with: so many sweeps come first.
 _NEWTON_ENTRIES = 10_000
-_SWEEPS_FIRST = 20
+_SWEEPS_FIRST = 100
 
 
 class Sweeper:
@@ -164,7 +164,7 @@ class Sweeper:
                 largest = max(largest, visited)
             n_sweeps += 1
             if largest > target:
-                self._newton_step(held, rows, intercept, alpha, n_sweeps)
+                self._newton_step(held, rows, intercept, alpha, n_sweeps, n_iter + n_sweeps)
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
                 ]
@@ -181,6 +181,7 @@ class Sweeper:
         intercept: NDArray[np.float64],
         alpha: float,
         n_sweeps: int,
+        n_iter: int,
     ) -> None:
         """Take a Newton step over the columns with weights, if there is room for it and it is worth it."""
         problem = self._problem
@@ -191,7 +192,7 @@ class Sweeper:
         if (
             n_columns == 0
             or needed > self._newton_bytes
-            or (nnz < _NEWTON_ENTRIES and n_sweeps < _SWEEPS_FIRST)
+            or (nnz < _NEWTON_ENTRIES and n_iter < _SWEEPS_FIRST)
         ):
             return
         products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
