@@ -22,6 +22,10 @@ class Checkpoint(Protocol):
         ...
 
 
+#: Changes when a solver keeps something else: an unfinished run of before cannot be gone on with.
+VERSION = 1
+
+
 def save_run(
     checkpoint: Checkpoint, run: Mapping[str, Any], meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> None:
@@ -33,10 +37,10 @@ def save_run(
     run : dict
         All that decides the result or the way to it: parameters and the shape of the data.
     meta : dict
-        What JSON can hold, without the key ``run``.
+        What JSON can hold, without the keys ``run`` and ``version``.
     arrays : dict of str to array
     """
-    checkpoint.save({"run": dict(run), **meta}, arrays)
+    checkpoint.save({"version": VERSION, "run": dict(run), **meta}, arrays)
 
 
 def load_run(
@@ -47,15 +51,18 @@ def load_run(
     Raises
     ------
     ModelError
-        If it belongs to a run with other data or parameters, naming each difference.
+        If it belongs to a run with other data or parameters, naming each difference, or was written by
+        another version of a solver.
     """
     saved = checkpoint.load()
     if saved is None:
         return None
     meta, arrays = saved
+    if meta.get("version") != VERSION:
+        raise ModelError("the checkpoint was written by another version of bigmc", "remove it and train anew")
     stored = meta["run"]
     other = [name for name in run if stored.get(name) != run[name]]
     if other:
         was = ", ".join(f"{name}={stored.get(name)!r} (now {run[name]!r})" for name in other)
         raise ModelError(f"the checkpoint belongs to another run: {was}", "remove it or use its parameters")
-    return meta, arrays
+    return {name: value for name, value in meta.items() if name not in ("run", "version")}, arrays

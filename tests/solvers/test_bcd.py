@@ -217,6 +217,16 @@ def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, bloc
         solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | {"alpha": 0.02}))
 
 
+def test_a_checkpoint_of_another_version_is_refused():
+    dataset, _ = streamed("arith")
+    memory = Memory()
+    solve(dataset, alpha=0.1, memory_limit=LIMIT, checkpoint=memory)
+    meta, arrays = memory.saved[0]
+    for old in ({**meta, "version": 0}, {name: meta[name] for name in meta if name != "version"}):
+        with pytest.raises(ModelError, match="another version of bigmc; remove it"):
+            solve(dataset, alpha=0.1, memory_limit=LIMIT, checkpoint=Memory((old, arrays)))
+
+
 def test_the_number_of_workers_does_not_matter():
     dataset, block_bytes = streamed("digits")
     runs = [

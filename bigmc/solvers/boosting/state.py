@@ -137,5 +137,4 @@ class State:
         if saved is None:
             return None
         meta, arrays = saved
-        del meta["run"]
         return cls(Stages.of_arrays(depth, arrays), **meta)
