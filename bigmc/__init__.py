@@ -9,7 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigmc.api import evaluate, ingest, inspect, load_model, open_dataset, predict, sparse_path, train
+    from bigmc.api import (
+        evaluate,
+        ingest,
+        inspect,
+        load_model,
+        open_dataset,
+        predict,
+        report,
+        sparse_path,
+        train,
+    )
     from bigmc.estimators import MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
 
 __version__ = "0.1.0"
@@ -24,6 +34,7 @@ __all__ = [
     "load_model",
     "open_dataset",
     "predict",
+    "report",
     "sparse_path",
     "train",
 ]

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 Size = str | int | None
 Columns = str | Sequence[str] | None
 
+REPORTED_CLASSES = 50
+"""Classes whose features a report lists, at most."""
+REPORTED_CONFUSION = 2000
+"""Classes of model and dataset together up to which a report has their confusion."""
+
 
 def ingest(
     source: Any,
@@ -385,6 +390,74 @@ def inspect(model: str | Path | Model, top: int = 20) -> dict[str, Any]:
     return evaluation.inspect(_load(model), top)
 
 
+def report(
+    model: str | Path | Model,
+    to: str | Path,
+    *,
+    top: int = 20,
+    dataset: str | Path | Dataset | None = None,
+    split: str | None = None,
+    memory_limit: Size = None,
+    engine: Engine | None = None,
+    progress: ProgressCallback = silent,
+) -> dict[str, Any]:
+    """Write a page that tells a person what a model is and how good.
+
+    One HTML file with everything in it: certificate, course of the training, strongest features of the
+    first 50 classes, parameters, sizes. Equal models give equal bytes.
+
+    Parameters
+    ----------
+    model : path or Model
+        Model.
+    to : path
+        HTML file to make or replace.
+    top : int, default=20
+        Features of each class, at most.
+    dataset : path or Dataset, optional
+        Data to evaluate on, for figures of the quality.
+    split : str, default="test"
+        Split of `dataset`.
+    memory_limit, engine, progress
+        As for :func:`ingest`; of the evaluation.
+
+    Returns
+    -------
+    dict
+        ``report`` and its ``bytes``; with `dataset` also ``accuracy``, ``macro_f1`` and ``n_samples``.
+
+    Raises
+    ------
+    DataError
+        If `to` cannot be made, or exists and is no page, or a split is given without a dataset.
+    """
+    from bigmc import evaluation, reporting
+
+    if dataset is None and split is not None:
+        raise DataError(f"the split {split!r} is of no dataset", "give the dataset with --dataset too")
+    target = Path(to)
+    reporting.check_target(target)
+    loaded, figures = _load(model), {}
+    evaluated: dict[str, Any] | None = None
+    if dataset is not None:
+        data, split = _open(dataset), split or "test"
+        few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION
+        evaluated = evaluate(
+            loaded, data, split=split, per_class=True, confusion=few,
+            memory_limit=memory_limit, engine=engine, progress=progress,
+        )  # fmt: skip
+        figures = {name: evaluated[name] for name in ("accuracy", "macro_f1", "n_samples")}
+        evaluated |= {"split": split, "trained_on": _is_trained_on(loaded, data, split)}
+    size = reporting.write_report(
+        loaded,
+        target,
+        evaluation.inspect(loaded, top, REPORTED_CLASSES),
+        evaluated,
+        Path(model).stat().st_size if isinstance(model, str | Path) else None,
+    )
+    return {"report": str(target), "bytes": size, **figures}
+
+
 def info(path: str | Path) -> dict[str, Any]:
     """Return what a dataset or a model holds."""
     return open_dataset(path).info() if _is_folder(path) else _load(path).info()
@@ -408,6 +481,14 @@ def _is_folder(path: str | Path) -> bool:
     if not Path(path).exists():
         raise DataError(f"there is nothing at {path}", "check the path")
     return Path(path).is_dir()
+
+
+def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
+    from bigmc.training import identity
+
+    if dataset.path is None or model.params.get("split") != split:
+        return False
+    return bool(model.params.get("dataset") == identity(dataset))
 
 
 def _is_dataset(source: Any) -> bool:

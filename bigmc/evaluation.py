@@ -112,7 +112,7 @@ def evaluate(
     return result
 
 
-def inspect(model: Model, top: int = 20) -> dict[str, Any]:
+def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> dict[str, Any]:
     """Return the features that weigh most for each class.
 
     Parameters
@@ -120,6 +120,8 @@ def inspect(model: Model, top: int = 20) -> dict[str, Any]:
     model : Model
     top : int, optional
         Features of each class, at most.
+    n_classes : int, optional
+        List so many classes, the first ones; by default all.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def inspect(model: Model, top: int = 20) -> dict[str, Any]:
     """
     names = _feature_names(model)
     classes = []
-    for c, label in enumerate(model.classes.tolist()):
+    for c, label in enumerate(model.classes[:n_classes].tolist()):
         features, weights = model.class_weights(c)
         # Equal weights in the order of the features.
         order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]

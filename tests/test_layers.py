@@ -25,7 +25,7 @@ ALLOWED = {
     "prediction": {"ingestion", "store", "engine", "model"},
     "training": {"estimators", "ingestion", "model", "store", "engine"},
     "selection": {"training", "evaluation", "estimators", "solvers", "model", "store", "engine"},
-    "report": {"store", "model"},
+    "reporting": {"store", "model"},
     "api": {
         "estimators",
         "evaluation",
@@ -33,7 +33,7 @@ ALLOWED = {
         "selection",
         "training",
         "ingestion",
-        "report",
+        "reporting",
         "store",
         "engine",
         "model",

@@ -86,6 +86,37 @@ def inspect(
         show_features(result)
 
 
+def report(
+    model: Annotated[Path, typer.Argument(help="Model.")],
+    to: Annotated[Path, typer.Option("--to", help="HTML file to write.", show_default=False)],
+    top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
+    dataset: Annotated[
+        Path | None, typer.Option("--dataset", metavar="DATASET", help="Dataset to evaluate on.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split of the dataset; by default test.", show_default=False)
+    ] = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Write a page on a model: certificate, course of the training, strongest features."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.report(
+            model,
+            to,
+            top=top,
+            dataset=dataset,
+            split=split,
+            memory_limit=memory,
+            engine=engine_of(threads),
+            progress=screen.update,
+        )
+    show(result, as_json)
+
+
 def demo(
     to: Annotated[Path, typer.Option("--to", help="Folder to work in.")] = Path("bigmc-demo"),
     memory: Memory = None,

@@ -132,3 +132,13 @@ class BoostedModel(Model):
         depth = (self.trees.node_feature.shape[1] + 1).bit_length() - 1
         n_learners = int(np.count_nonzero(self.stage_weights(self.stage)))
         return {"n_learners": n_learners, "n_stages": self.n_stages - 1, "stage": self.stage, "depth": depth}
+
+    def certificate_notes(self) -> tuple[str, ...]:
+        """Return that the certificate is of the last round, where another one scores."""
+        last = self.n_stages - 1
+        if self.stage == last:
+            return ()
+        return (
+            f"The certificate is of round {last}, the last one; the model answers as it did after round "
+            f"{self.stage}, which erred least on the samples held out, and which nothing is certified of.",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ class MinimaxModel(LinearModel):
         φ(μ), the largest ``(Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|`` over the training samples and label subsets.
     """
 
+    objective_name: ClassVar[str] = "worst-case error probability"
+    gap_is_relative: ClassVar[bool] = False
+
     phi: float = math.nan
 
     def _check(self) -> None:
@@ -39,6 +42,20 @@ class MinimaxModel(LinearModel):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of `to_arrays` and the fields that all kinds have."""
         return super().from_arrays(arrays, **record, phi=float(arrays["phi"][0]))
+
+    def certificate_notes(self) -> tuple[str, ...]:
+        """Return what the upper bound is a bound of."""
+        upper = self.certificate.get("upper", math.nan)
+        if not upper < 1:
+            return ("The upper bound is no bound of the error that says anything: it is not below 1.",)
+        return (
+            f"The rule that draws its answer from the model's probabilities errs with a probability of at "
+            f"most {upper:.6g} under every distribution over the training samples and the labels in the "
+            "uncertainty set: those whose expected features differ from the training samples' means by at "
+            "most lambda0 standard deviations.",
+            "Nothing is certified for other distributions, nor for the rule that answers the class with the "
+            "largest score.",
+        )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return with which probability the randomised minimax rule answers each class.

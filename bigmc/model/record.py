@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -32,12 +32,18 @@ class Model(ABC):
 
     A kind is a subclass with fields of its own, entered in `bigmc.model.kinds.KINDS`. It says how they
     become arrays and come back (`to_arrays`, `from_arrays`), which features decide (`used_features`), how
-    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`. Its
+    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`; where its
+    certificate is of another thing than the training objective it says so (`objective_name`,
+    `gap_is_relative`, `certificate_notes`). Its
     fields come after those of this class and may be positional; it brings them into their form before
     it calls `__post_init__` of this class.
 
     Attributes
     ----------
+    objective_name : str
+        What the certificate bounds the optimum of (class attribute).
+    gap_is_relative : bool
+        Whether the gap is a share of the upper bound, not a difference (class attribute).
     kind : str
         The learner, such as ``"sparse"``.
     classes : array of shape (n_classes,)
@@ -71,6 +77,9 @@ class Model(ABC):
     ModelError
         If the parts do not fit together.
     """
+
+    objective_name: ClassVar[str] = "training objective"
+    gap_is_relative: ClassVar[bool] = True
 
     kind: str
     classes: NDArray[Any]
@@ -150,6 +159,10 @@ class Model(ABC):
     def figures(self) -> dict[str, int]:
         """Return what else there is to know about the size of the model."""
         return {}
+
+    def certificate_notes(self) -> tuple[str, ...]:
+        """Return sentences on what the certificate says of this model beside the optimum, or does not."""
+        return ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields without the scorer, which is built again where it is needed."""

@@ -1,0 +1,65 @@
+"""A page that tells a person what a model is and how good: one file, without scripts and network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bigmc.errors import DataError
+from bigmc.model import Model
+from bigmc.reporting.page import page
+from bigmc.store.commit import write_atomic
+
+__all__ = ["check_target", "write_report"]
+
+_BEGIN = b"<!DOCTYPE html>"
+
+
+def check_target(target: Path) -> None:
+    """Check that a page can be written there without destroying something else.
+
+    Raises
+    ------
+    DataError
+        If its folder does not exist, or there is something that is no HTML page.
+    """
+    if target.is_dir():
+        raise DataError(f"{target} is a folder", "give the path of a file with --to")
+    if not target.parent.is_dir():
+        raise DataError(f"there is no folder {target.parent}", "make it, or give another --to")
+    if target.exists() and not (target.is_file() and _is_page(target)):
+        raise DataError(f"{target} exists and is no HTML page", "delete it, or give another --to")
+
+
+def write_report(
+    model: Model,
+    target: Path,
+    strongest: Mapping[str, Any],
+    evaluated: Mapping[str, Any] | None = None,
+    file_bytes: int | None = None,
+) -> int:
+    """Write the page of a model and return its size; equal models give equal bytes.
+
+    Parameters
+    ----------
+    model : Model
+    target : Path
+        File to make or, if it is a page, to replace.
+    strongest, evaluated, file_bytes
+        See :func:`bigmc.reporting.page.page`.
+
+    Raises
+    ------
+    DataError
+        As `check_target`.
+    """
+    check_target(target)
+    content = page(model, strongest, evaluated, file_bytes).encode()
+    write_atomic(target, content)
+    return len(content)
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_BEGIN)).lower() == _BEGIN.lower()

@@ -1,0 +1,65 @@
+"""The figures of an evaluation, the classes that fare worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bigmc.reporting.certificate import percent
+from bigmc.reporting.markup import Content, Markup, element, figure, join, name, table
+
+_WORST = 20
+"""Classes shown."""
+_MISTAKES = 3
+"""Most frequent mistakes shown of each."""
+
+
+def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
+    """Yield how often the model is right, and which classes it mistakes for which."""
+    per_class = evaluated["per_class"]
+    largest = max(figures["support"] for figures in per_class.values())
+    rows: list[tuple[Content, Content]] = [
+        ("split", element("code", evaluated["split"])),
+        ("samples", figure(evaluated["n_samples"])),
+        ("accuracy", figure(evaluated["accuracy"])),
+        ("accuracy of always answering the largest class", figure(largest / evaluated["n_samples"])),
+        ("macro F1", figure(evaluated["macro_f1"])),
+        ("samples of labels that the model does not know", figure(evaluated["n_unknown_labels"])),
+    ]
+    yield table((), rows, "facts")
+    if evaluated["trained_on"]:
+        yield element(
+            "p",
+            "These are the samples the model was trained on: the figures say nothing of new ones.",
+            class_="warning",
+        )
+    worst = sorted(per_class, key=lambda label: per_class[label]["f1"])[:_WORST]
+    yield element("h3", "Classes, lowest F1 first")
+    if len(worst) < len(per_class):
+        yield element("p", f"These are {len(worst)} of {len(per_class):,} classes.", class_="note")
+    confusion = evaluated.get("confusion")
+    if confusion is None:
+        yield element("p", "There are too many classes to list what they are mistaken for.", class_="note")
+    last = () if confusion is None else ("most often taken for",)
+    head = ("class", "samples", "precision", "recall", "F1", *last)
+    yield table(head, [_class(label, per_class[label], confusion) for label in worst], "figures")
+
+
+def _class(label: Any, figures: Mapping[str, Any], confusion: Mapping[str, Any] | None) -> list[Content]:
+    shares = [figures[key] for key in ("precision", "recall", "f1")]
+    found = [element("data", f"{share:.3f}", value=repr(share)) for share in shares]
+    last = [] if confusion is None else [_mistakes(label, confusion)]
+    return [name(label), figure(figures["support"]), *found, *last]
+
+
+def _mistakes(label: Any, confusion: Mapping[str, Any]) -> Markup:
+    """Return what a class is most often taken for, and the share of its samples."""
+    labels = confusion["labels"]
+    row = confusion["matrix"][labels.index(label)]
+    wrong = [(count, c) for c, count in enumerate(row) if count and labels[c] != label]
+    wrong.sort(key=lambda pair: (-pair[0], pair[1]))
+    listed = []
+    for count, c in wrong[:_MISTAKES]:
+        often = join([" ", figure(count), " (", percent(count / sum(row)), ")"])
+        listed.append(element("span", name(labels[c]), often, class_="entry"))
+    return join(listed or ["–"])
