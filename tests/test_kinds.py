@@ -223,6 +223,8 @@ def test_a_new_kind_is_trained_saved_scored_and_inspected(stump, texts, tmp_path
     assert known["kind"] == "stump"
     assert known["n_nonzero_features"] == len(model.features)
     assert bigmc.api.verify(path) == []
+    bigmc.report(path, tmp_path / "page.html")
+    assert "between" in (tmp_path / "page.html").read_text()
 
     for command in (f"inspect {path} --json", f"info {path} --json", f"verify {path} --json"):
         monkeypatch.setattr(sys, "argv", ["bigmc", *command.split()])

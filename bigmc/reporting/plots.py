@@ -11,6 +11,8 @@ from bigmc.reporting.markup import Markup, element
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 38
 _LOG_RATIO = 50
 """A range of positive values with a larger ratio is drawn in powers of ten."""
+_SAME, _LEAST = 1e-12, 1e-300
+"""Relative and absolute range below which values count as equal."""
 _DOTS = 40
 """Curves of more points have no dots."""
 
@@ -42,22 +44,31 @@ class Axis:
     ticks: Sequence[float]
 
     @classmethod
+    def across(cls, values: Sequence[float]) -> Axis:
+        """Return an axis from the least value to the largest."""
+        low, high = min(values), max(values)
+        around = cls.of(values, may_log=False)
+        if low == high:
+            return around
+        return cls(low, high, False, [tick for tick in around.ticks if low <= tick <= high])
+
+    @classmethod
     def of(cls, values: Sequence[float], may_log: bool = True) -> Axis:
-        """Return an axis that has room for the values."""
+        """Return an axis that has room for the values and begins and ends with a mark."""
         low, high = min(values), max(values)
         positive = [value for value in values if value > 0]
         if may_log and low >= 0 and positive and high / min(positive) > _LOG_RATIO:
-            first, last = math.floor(math.log10(min(positive))), math.ceil(math.log10(high))
+            first, last = math.floor(math.log10(max(min(positive), _LEAST))), math.ceil(math.log10(high))
             stride = max(1, math.ceil((last - first) / 5))
             ticks = [10.0**power for power in range(first, last + 1, stride)]
             return cls(10.0**first, 10.0**last, True, ticks)
-        if low == high:
+        if high - low <= max(_SAME * max(abs(low), abs(high)), _LEAST):
             low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
         step = _round_step((high - low) / 4)
         if all(float(value).is_integer() for value in values):
             step = max(step, 1.0)
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        ticks = [round(k * step, 12) for k in range(first, last + 1)]
+        ticks = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
         return cls(first * step, last * step, False, ticks)
 
     def place(self, value: float) -> float:
@@ -82,7 +93,7 @@ def plot(curves: Sequence[Curve], x_label: str, title: str, width: int, height: 
         For those who cannot see the picture.
     width, height : int
     """
-    x_axis = Axis.of([x for curve in curves for x, _ in curve.points], may_log=False)
+    x_axis = Axis.across([x for curve in curves for x, _ in curve.points])
     in_powers = Axis.of([y for _, y in curves[0].points]).log
     y_axis = Axis.of([y for curve in curves for _, y in curve.points], may_log=in_powers)
     right, bottom = width - _RIGHT, height - _BOTTOM
@@ -128,5 +139,5 @@ def _round_step(step: float) -> float:
 
 
 def _label(value: float) -> str:
-    short = f"{value:.0f}" if value.is_integer() and abs(value) < 1e5 else f"{value:.5g}"
+    short = f"{value:.0f}" if value.is_integer() and abs(value) < 1e6 else f"{value:.5g}"
     return short.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
