@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class BoostedModel(Model):
     stage : int
         The stage that scores: that of the fewest errors on samples held out, or the last one.
     """
+
+    takes_missing: ClassVar[bool] = True
 
     trees: Trees
     stage_ends: NDArray[np.int64]
