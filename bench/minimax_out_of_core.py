@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,7 @@ import hashlib, json, os, signal, sys, time
 import numpy as np
 import bigmc, bigmc.estimators, bigmc.ingestion
 from sklearn.datasets import load_digits
-target, step = sys.argv[1], sys.argv[5]
-rows, limit, tol = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+step, target, (rows, limit, iterations) = sys.argv[1], sys.argv[2], map(int, sys.argv[3:])
 X, y = load_digits(return_X_y=True)
 bigmc.MinimaxRiskClassifier(k_max=1, tol=0.9).fit(X[:200], y[:200])
 if step == "ingest":
@@ -55,7 +55,7 @@ found = {"n_samples": data.n_samples, "n_shards": data.n_shards, "bytes": data.n
 """
 TRAIN = """
 data = bigmc.open_dataset(target)["train"]
-model = bigmc.MinimaxRiskClassifier(memory_limit=limit, tol=tol)
+model = bigmc.MinimaxRiskClassifier(memory_limit=limit, tol=1e-3, k_max=iterations)
 if step == "threads":
     model.fit(data)
 else:
@@ -80,7 +80,7 @@ else:
         assert (engine.killed is not None) == (step == "dask, killed")
 c = model.certificate_
 bits = model.coef_.data.tobytes() + model.intercept_.tobytes() + np.array([c.lower, c.upper]).tobytes()
-found = {"lower": c.lower, "upper": c.upper, "gap": c.gap, "n_iter": model.n_iter_}
+found = {"lower": c.lower, "upper": c.upper, "gap": c.gap, "n_scans": model.n_passes_}
 found["digest"] = hashlib.sha256(bits).hexdigest()[:16]
 """
 REPORT = """
@@ -93,8 +93,8 @@ STEPS = {"compile": "", "bare": "", "ingest": INGEST, "threads": TRAIN, "dask": 
 def run(step: str, script: Path, arguments: list[str], limit: int, bare: int) -> dict[str, Any]:
     """Run a step and return its figures."""
     held = step == "threads"
-    with capped(bare + 5 * limit // 4 if held else 1 << 40) as (kind, enter):
-        command = [sys.executable, str(script), *arguments, step]
+    with capped(bare + 5 * limit // 4) if held else nullcontext((None, None)) as (kind, enter):
+        command = [sys.executable, str(script), step, *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=enter, text=True)
         assert process.stdout is not None
         own = int(process.stdout.readline() or 0) * 1024
@@ -105,7 +105,7 @@ def run(step: str, script: Path, arguments: list[str], limit: int, bare: int) ->
         sampler.join()
         process.wait()
     figures = json.loads(said) if process.returncode == 0 else {}
-    figures |= {"anonymous": max(samples) - own, "bare": own, "cap": kind if held else None}
+    figures |= {"anonymous": max(samples) - own, "bare": own, "cap": kind}
     return {"step": step, "status": process.returncode, "limit": limit, **figures}
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--rows", type=int, default=600_000)
     parser.add_argument("--memory", default="96MB")
-    parser.add_argument("--tol", default="3e-2")
+    parser.add_argument("--iterations", type=int, default=20, help="after which training ends")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--to", type=Path, help="a folder where the dataset stays, for another run")
     options = parser.parse_args()
@@ -127,7 +127,8 @@ def main() -> None:
             # A file with a main guard: Dask's workers import it.
             lines = (COMMON + STEPS[step] + REPORT).splitlines()
             script.write_text("if __name__ == '__main__':\n" + "\n".join("    " + line for line in lines))
-            found = run(step, script, [str(target), str(options.rows), str(limit), options.tol], limit, bare)
+            sizes = map(str, (options.rows, limit, options.iterations))
+            found = run(step, script, [str(target), *sizes], limit, bare)
             bare = int(found["bare"]) if step == "bare" else bare
             print(json.dumps(found), flush=True)
 
