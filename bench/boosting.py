@@ -80,10 +80,10 @@ def methods(names: list[str] | None) -> dict[str, Callable[[], Any]]:
         "bigmc stumps, C=1e5, 150 rounds of one": lambda: boost(
             n_rounds=150, pool=1, max_sweeps=2, inner_rounds=1, tol=1e-9
         ),
-        "bigmc trees of 2, 20 rounds": lambda: boost(n_rounds=20, max_depth=2),
-        "bigmc trees of 4, 20 rounds": lambda: boost(n_rounds=20, max_depth=4),
-        "bigmc trees of 4, stage-wise, 200 rounds of one": lambda: boost(
-            C=1e8, n_rounds=200, max_depth=4, pool=1, max_sweeps=1, inner_rounds=1
+        "bigmc trees of 2, 60 rounds": lambda: boost(n_rounds=60, max_depth=2),
+        "bigmc trees of 4, 60 rounds": lambda: boost(n_rounds=60, max_depth=4),
+        "bigmc trees of 4, optimised, 20 rounds": lambda: boost(
+            n_rounds=20, max_depth=4, max_sweeps=3, inner_rounds=30, learning_rate=1.0
         ),
     }
     if importlib.util.find_spec("xgboost"):

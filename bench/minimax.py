@@ -132,7 +132,6 @@ def mrcpy(problem: Problem, tol: float, seconds: float) -> dict[str, float]:
         file = Path(folder) / "features.npz"
         np.savez(
             file, features=problem.features, labels=np.searchsorted(names, problem.labels),
-            test_features=problem.test_features, test_labels=np.searchsorted(names, problem.test_labels),
             lambda0=problem.lambda0,
         )  # fmt: skip
         command = [python, HERE / "minimax_mrcpy.py", file]
@@ -145,7 +144,7 @@ def mrcpy(problem: Problem, tol: float, seconds: float) -> dict[str, float]:
     values, phi = np.empty(len(problem.psi)), np.empty(1)
     subset_values(problem.psi @ mu, np.ones(1), values, phi)
     upper = 1 - np.vdot(problem.tau, mu) + phi[0] + np.vdot(problem.lam, np.abs(mu))
-    return {**found, "upper": float(upper)}
+    return {**found, "upper": float(upper), "error": problem.error(mu)}
 
 
 METHODS = {"ccg": ccg, "sub": sub, "lp": lp, "mrcpy": mrcpy}

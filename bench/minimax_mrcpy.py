@@ -16,14 +16,10 @@ from MRCpy import MRC
 given = np.load(sys.argv[1])
 X, y = given["features"].astype(np.float64), given["labels"]
 # Its λ is s · std / √n.
-model = MRC(solver="ccg", phi="linear", s=float(given["lambda0"]) * np.sqrt(len(X)), deterministic=False)
+model = MRC(solver="ccg", phi="linear", s=float(given["lambda0"]) * np.sqrt(len(X)))
 clock, processor = time.monotonic(), time.process_time()
 with contextlib.redirect_stdout(io.StringIO()):
     model.fit(X, y, X_=X)  # without X_ it keeps 5000 samples, whatever there are
 spent = {"seconds": time.monotonic() - clock, "cpu_seconds": time.process_time() - processor}
-error = float(np.mean(model.predict(given["test_features"].astype(np.float64)) != given["test_labels"]))
-print(
-    json.dumps(
-        {**spent, "restricted": float(model.upper_), "error": error, "mu": np.asarray(model.mu_).tolist()}
-    )
-)
+mu = np.asarray(model.mu_).tolist()
+print(json.dumps({**spent, "restricted": float(model.upper_), "mu": mu}))

@@ -114,6 +114,9 @@ def train_boost(
     max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
     pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Part of an update's way that it goes; by default 1, for trees 0.3.")
+    ] = None,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
     tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
     validation_fraction: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.0,
@@ -131,6 +134,7 @@ def train_boost(
         "max_depth": max_depth,
         "family": family,
         "pool": pool,
+        "learning_rate": learning_rate,
         "class_weight": class_weight,
         "tol": tol,
         "validation_fraction": validation_fraction,
