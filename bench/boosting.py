@@ -2,7 +2,7 @@
 
     python bench/boosting.py errors pendigits satimage letter      test error and CPU seconds, 5 seeds
     python bench/boosting.py figures vowel pendigits               error along the iterations (figures 1, 2)
-    python bench/boosting.py solver pendigits                      FCD against L-BFGS-B (figure 6)
+    python bench/boosting.py solver pendigits                      time of FCD and of L-BFGS-B (figure 6)
     python bench/boosting.py passes vowel pendigits satimage       passes to 5 % above the optimum
     python bench/boosting.py width                                 cost of a search against hashed columns
 
@@ -168,13 +168,15 @@ class Restricted:
         return np.split(found.x, ends[1:-1]), float(found.fun)
 
 
-def solver(sets: list[str], n_rounds: int, C: float, cycles: int) -> None:
+def solver(sets: list[str], n_rounds: int, C: float, cycles: int, folder: Path) -> None:
     for data in sets:
         train, _, y_train, _ = split(*load(data), 0)
         problem = Restricted(train, y_train, C)
         problem.master.rebuild(ENGINE)
         weights = [np.empty(0)] * problem.n_classes
-        spent = {"FCD": 0.0, "L-BFGS-B": 0.0}
+        spent, worst = {"FCD": 0.0, "L-BFGS-B": 0.0}, 0.0
+        times: dict[str, list[float]] = {"FCD": [], "L-BFGS-B": []}
+        objectives: dict[str, list[float]] = {"FCD": [], "L-BFGS-B": []}
         for k in range(1, n_rounds + 1):
             problem.add_columns()
             started = time.process_time()
@@ -189,12 +191,35 @@ def solver(sets: list[str], n_rounds: int, C: float, cycles: int) -> None:
             started = time.process_time()
             weights, value = problem.lbfgs(weights)
             spent["L-BFGS-B"] += time.process_time() - started
+            for name, reached in (("FCD", point.objective), ("L-BFGS-B", value)):
+                times[name].append(spent[name])
+                objectives[name].append(reached)
+            worst = max(worst, point.objective / value - 1)
             if k in (1, 5, 10, 15, 25, 50, 75, 100) or k == n_rounds:
                 tell(
                     set=data, round=k, fcd_seconds=spent["FCD"], lbfgs_seconds=spent["L-BFGS-B"],
                     ratio=spent["L-BFGS-B"] / max(spent["FCD"], 1e-9), fcd_objective=point.objective,
-                    lbfgs_objective=value, excess=point.objective / value - 1,
+                    lbfgs_objective=value, excess=point.objective / value - 1, largest_excess=worst,
                 )  # fmt: skip
+
+        draw(folder / f"boosting-solver-{data}.png", times, "solver, CPU seconds so far", data, log=True)
+        draw(folder / f"boosting-objective-{data}.png", objectives, "objective", data, log=True)
+
+
+def draw(to: Path, curves: dict[str, list[float]], label: str, title: str, log: bool = False) -> None:
+    """Draw curves along the iterations, if matplotlib is installed."""
+    if not importlib.util.find_spec("matplotlib"):
+        return
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for name, curve in curves.items():
+        axes.plot(range(1, len(curve) + 1), curve, label=name)
+    axes.set(xlabel="iterations", ylabel=label, title=title, yscale="log" if log else "linear")
+    axes.legend()
+    to.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(to, dpi=150)
 
 
 def passes(sets: list[str], C: float, most: int) -> None:
@@ -308,15 +333,7 @@ def figures(sets: list[str], n_rounds: int, C: float, folder: Path) -> None:
             at = {k: curves[name][min(k, len(curve)) - 1] for k in (1, 10, 25, 50, n_rounds)}
             tell(set=data, method=name, error_at=at, cpu_seconds=seconds)
         (folder / f"boosting-{data}.json").write_text(json.dumps(curves))
-        if importlib.util.find_spec("matplotlib"):
-            import matplotlib.pyplot as plt
-
-            figure, axes = plt.subplots()
-            for name, curve in curves.items():
-                axes.plot(range(1, len(curve) + 1), curve, label=name)
-            axes.set(xlabel="iterations", ylabel="test error, %", title=data)
-            axes.legend()
-            figure.savefig(folder / f"boosting-{data}.png")
+        draw(folder / f"boosting-{data}.png", curves, "test error, %", data)
 
 
 def width(source: Path, bits: list[int], rounds: int) -> None:
@@ -361,7 +378,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--C", type=float, default=1e4)
-    parser.add_argument("--cycles", type=int, default=16, help="most visits of all classes, of solver")
+    parser.add_argument("--cycles", type=int, default=12, help="most visits of all classes, of solver")
     parser.add_argument("--methods", nargs="+", help="parts of names of the methods of errors")
     parser.add_argument("--texts", type=Path, default=HERE / "data" / "packages.csv")
     parser.add_argument("--bits", type=int, nargs="+", default=[14, 16, 18, 20])
@@ -373,7 +390,7 @@ def main() -> None:
     elif a.what == "figures":
         figures(a.sets, a.rounds, a.C, a.to)
     elif a.what == "solver":
-        solver(a.sets, a.rounds, a.C, a.cycles)
+        solver(a.sets, a.rounds, a.C, a.cycles, a.to)
     elif a.what == "passes":
         passes(a.sets, a.C, a.rounds)
     else:
