@@ -151,8 +151,8 @@ class Model(ABC):
         """Return what else there is to know about class number `c`, such as its intercept."""
         return {}
 
-    def figures(self) -> dict[str, int]:
-        """Return what else there is to know about the size of the model."""
+    def figures(self) -> dict[str, float]:
+        """Return what else there is to know about the model."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
