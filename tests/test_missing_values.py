@@ -12,6 +12,7 @@ import bigmc
 from bigmc import api
 from bigmc.cli import app
 from bigmc.errors import DataError, ModelError
+from bigmc.solvers.boosting import GRID
 
 ALL = {"split": {"train": 1.0}, "memory_limit": "200MB"}
 NAMES = ("age", "height", "income")
@@ -160,5 +161,9 @@ def test_the_commands(problem, table, tmp_path):
     assert refused.exit_code == 1
     train = ["train", "boost", tmp_path / "d", "--to", tmp_path / "m", "--C", "100", "--rounds", "5"]
     assert run(*train).exit_code == 0
+    auto = ["train", "boost", tmp_path / "d", "--to", tmp_path / "a", "--C", "auto", "--rounds", "3"]
+    assert run(*auto).exit_code == 0
+    assert json.loads(run("info", tmp_path / "a", "--json").stdout)["C"] in GRID
+    assert run(*auto[:-4], "--C", "much").exit_code == 2
     measured = run("evaluate", tmp_path / "m", tmp_path / "d", "--json")
     assert json.loads(measured.stdout)["accuracy"] > 0.4

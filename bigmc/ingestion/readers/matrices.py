@@ -153,7 +153,7 @@ class MatrixReader:
         first_row = part.first_row + lo - part.start
         good = np.ones(hi - lo, dtype=np.bool_)
         rejects: list[Reject] = []
-        for i, (feature, value) in bad_entries(matrix, hi - lo, part.options["missing"]).items():
+        for i, (feature, value) in bad_entries(matrix, hi - lo, part.options.get("missing", False)).items():
             good[i] = False
             reason = f"feature {feature} is {value}"
             rejects.append(Reject(part.path, lo + i, first_row + i, reason, None, "row"))
