@@ -24,7 +24,7 @@ _BLOCK_COEF = 32 << 20
 #: Share of the room for columns that goes to the copy of them in row order.
 _NEWTON_SHARE = 0.4
 #: Stacks of threads, compressed chunks being decoded, results of parts.
-_WORKSPACE = 8 << 20
+_WORKSPACE = 18 << 20
 
 
 @dataclass(frozen=True)
