@@ -184,7 +184,11 @@ class Rounds:
         found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz
         if factor is not None:
-            state.lower = max(state.lower, lower_bound(problem, margins, factor, found))
+            bound = lower_bound(
+                objective, problem.alpha, problem.weight_sum, problem.scores.dtype, margins, factor, found,
+                problem.entropy,
+            )  # fmt: skip
+            state.lower = max(state.lower, bound)
         return found, Certificate.of(state.lower, upper)
 
     def _record(
