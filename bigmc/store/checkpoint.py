@@ -48,7 +48,8 @@ class FileCheckpoint:
             raise ValueError("a checkpoint holds numbers and text of a fixed width, not Python objects")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as file:
-            np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **members)
+            everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
+            np.savez(file, **everything)
 
     def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         """Return ``(meta, arrays)`` as last saved, or None if nothing was.

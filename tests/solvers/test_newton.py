@@ -150,7 +150,7 @@ def test_steps_of_both_hinges_with_ridge_and_intercept_reach_a_stationary_point(
     problem.rebuild_scores(coef, b + rows[12:, :n_classes].sum(axis=0), held)
     support = Support(problem, held, [np.arange(12)], intercept)
     steps = 0
-    while steps < 50 and support.newton_step(rows, ALPHA, Terms.ridge(0.0, *rows.shape), 200):
+    while steps < 50 and support.newton_step(rows, ALPHA, Terms.ridge(ridge, 12, problem.width), 200):
         steps += 1
     W, b = rows[:12, :n_classes], rows[12:, :n_classes].sum(axis=0)
     assert np.allclose(problem.scores[:, :n_classes], X @ W + b)

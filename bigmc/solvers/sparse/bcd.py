@@ -72,6 +72,8 @@ class Solution:
         Decoded bytes read from the shards.
     converged : bool
         The gap reached the tolerance.
+    norms : float32 array of shape (n_features,) or None
+        Norm of the gradient of every feature at the weights.
     column_scale : float32 array of shape (n_features,) or None
         Scale of the columns the weights belong to (idf weighting).
     plan : SolverPlan
@@ -88,6 +90,7 @@ class Solution:
     history: list[dict[str, float]]
     bytes_read: int
     converged: bool
+    norms: NDArray[np.float32] | None
     column_scale: NDArray[np.float32] | None
     plan: SolverPlan
 
@@ -209,7 +212,7 @@ def solve(
     return Solution(
         state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
         certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
-        state.bytes_read, certificate.gap <= tol, column_scale, plan,
+        state.bytes_read, certificate.gap <= tol, state.norms, column_scale, plan,
     )  # fmt: skip
 
 

@@ -23,11 +23,14 @@ class Start:
         Increasing.
     coef : float64 array of shape (n_nonzero, n_classes)
     intercept : float64 array of shape (n_classes,)
+    norms : float32 array of shape (n_features,), optional
+        Norm of the gradient of every feature at these weights, with which the first pass can be left out.
     """
 
     features: NDArray[np.int64]
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
+    norms: NDArray[np.float32] | None = None
 
 
 @dataclass
@@ -54,6 +57,8 @@ class State:
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
+    norms : float32 array of shape (n_features,) or None
+        Norms of the gradients at a start, until they are used; not saved.
     corrected : bool
         The run goes by `bigmc.solvers.sparse.corrected`; the following are for it.
     damping : float
@@ -73,6 +78,7 @@ class State:
     stage: int = 0
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+    norms: NDArray[np.float32] | None = None
     corrected: bool = False
     damping: float = 0.0
     anchor: Coefficients = field(default_factory=lambda: Coefficients.zeros(0))
@@ -85,7 +91,7 @@ class State:
         rows = np.zeros((int(used.sum()), width))
         rows[:, : start.coef.shape[1]] = start.coef[used]
         coef = Coefficients(np.asarray(start.features[used], np.int64), rows)
-        return cls(coef, np.array(start.intercept, np.float64), top=alpha)
+        return cls(coef, np.array(start.intercept, np.float64), top=alpha, norms=start.norms)
 
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
         """Save the state of the run described by `run`."""
