@@ -32,18 +32,13 @@ class Model(ABC):
 
     A kind is a subclass with fields of its own, entered in `bigmc.model.kinds.KINDS`. It says how they
     become arrays and come back (`to_arrays`, `from_arrays`), which features decide (`used_features`), how
-    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`; where its
+    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`. Where its
     certificate is of another thing than the training objective it says so (`objective_name`,
-    `gap_is_relative`, `certificate_notes`). Its
-    fields come after those of this class and may be positional; it brings them into their form before
-    it calls `__post_init__` of this class.
+    `gap_is_relative`, `certificate_notes`). Its fields come after those of this class and may be positional;
+    it brings them into their form before it calls `__post_init__` of this class.
 
     Attributes
     ----------
-    objective_name : str
-        What the certificate bounds the optimum of (class attribute).
-    gap_is_relative : bool
-        Whether the gap is a share of the upper bound, not a difference (class attribute).
     kind : str
         The learner, such as ``"sparse"``.
     classes : array of shape (n_classes,)
@@ -71,6 +66,12 @@ class Model(ABC):
     names : pyarrow.Table or None
         Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
         `bigmc.model.names.NAMES_PER_FEATURE` of each feature.
+    takes_missing : bool
+        Whether NaN has a meaning for models of this kind (class attribute).
+    objective_name : str
+        What the certificate bounds the optimum of (class attribute).
+    gap_is_relative : bool
+        Whether the gap is a share of the upper bound, not a difference (class attribute).
 
     Raises
     ------
@@ -78,6 +79,7 @@ class Model(ABC):
         If the parts do not fit together.
     """
 
+    takes_missing: ClassVar[bool] = False
     objective_name: ClassVar[str] = "training objective"
     gap_is_relative: ClassVar[bool] = True
 
@@ -156,8 +158,8 @@ class Model(ABC):
         """Return what else there is to know about class number `c`, such as its intercept."""
         return {}
 
-    def figures(self) -> dict[str, int]:
-        """Return what else there is to know about the size of the model."""
+    def figures(self) -> dict[str, float]:
+        """Return what else there is to know about the model."""
         return {}
 
     def certificate_notes(self) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def page(
         _section("Strongest features of each class", *_strongest(model, strongest)),
         _section("Training", *_training(model)),
         _section("Features", *_features(model)),
-        _section("Sizes", table((), _sizes(model, file_bytes), "facts")),
+        _section("Model", table((), _figures(model, file_bytes), "facts")),
     ]  # fmt: skip
     head = element(
         "head",
@@ -143,7 +143,7 @@ def _features(model: Model) -> Iterator[Markup]:
         yield element("p", "The features are the columns of an array.", class_="note")
 
 
-def _sizes(model: Model, file_bytes: int | None) -> Iterator[tuple[Content, Content]]:
+def _figures(model: Model, file_bytes: int | None) -> Iterator[tuple[Content, Content]]:
     yield "features of the data", figure(model.n_features)
     yield "features used", figure(len(model.used_features))
     for key, value in model.figures().items():

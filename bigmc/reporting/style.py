@@ -62,8 +62,8 @@ polygon.between { fill: #e9eef4; }
   main { max-width: none; padding: 0; }
   section { border: 0; padding: 0; margin-top: 1.4rem; }
   section, .bar, .key, polygon { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  .classes { grid-template-columns: 1fr 1fr; }
+  .classes { display: block; columns: 2; column-gap: 2.4rem; }
   h2, h3 { break-after: avoid; }
-  article, figure, tr, .tiles { break-inside: avoid; }
+  figure, tr, .tiles { break-inside: avoid; }
 }
 """
