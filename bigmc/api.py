@@ -22,8 +22,8 @@ Columns = str | Sequence[str] | None
 
 REPORTED_CLASSES = 50
 """Classes whose features a report lists, at most."""
-REPORTED_CONFUSION = 2000
-"""Classes of model and dataset together up to which a report has their confusion."""
+REPORTED_CONFUSION = 1000
+"""Classes of model and dataset together up to which a report has their confusion, a dense matrix."""
 
 
 def ingest(

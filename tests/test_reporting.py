@@ -408,9 +408,14 @@ def test_every_kind_has_a_page_with_its_quality(learner, dataset, tmp_path, monk
     assert not page.all("p", class_="warning")
 
 
-def test_a_page_on_the_training_samples_warns(dataset, tmp_path):
+def test_a_page_on_the_training_samples_warns(dataset, tmp_path, monkeypatch):
     path = tmp_path / "m.model"
     bigmc.train("sparse", dataset, path, memory_limit="100MB", alpha=0.01)
     for split, warned in (("train", 1), ("test", 0)):
         page = page_of(path, tmp_path, dataset=dataset, split=split, memory_limit="100MB")
         assert len(page.all("p", class_="warning")) == warned
+    assert len(page.all("th", page.all("table", class_="figures")[0])) == 6
+    monkeypatch.setattr(bigmc.api, "REPORTED_CONFUSION", 5)
+    few = page_of(path, tmp_path, dataset=dataset, memory_limit="100MB")
+    assert len(few.all("th", few.all("table", class_="figures")[0])) == 5
+    assert any("too many classes" in node["text"] for node in few.all("p"))

@@ -63,6 +63,7 @@ polygon.between { fill: #e9eef4; }
   section { border: 0; padding: 0; margin-top: 1.4rem; }
   section, .bar, .key, polygon { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .classes { display: block; columns: 2; column-gap: 2.4rem; }
+  .tiles { grid-template-columns: repeat(6, 1fr); gap: .4rem; }
   h2, h3 { break-after: avoid; }
   figure, tr, .tiles { break-inside: avoid; }
 }
