@@ -42,7 +42,7 @@ class Engine(Protocol):
         ...
 
     def prepared(self, prepare: Callable[[], Any]) -> Self:
-        """Return this engine with a context manager that processes of its own enter before their first part."""
+        """Return this engine with a context manager that its processes enter before their first part."""
         ...
 
     def usage(self) -> dict[str, int]:

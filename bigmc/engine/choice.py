@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bigmc.engine.base import Engine
 from bigmc.engine.threads import ThreadEngine
 from bigmc.errors import BigmcError
 
-if TYPE_CHECKING:
-    from distributed import Client
-
-    EngineLike = Engine | Client | str | Path | None
-else:
-    EngineLike = Any  # distributed is imported by those who use it only
+EngineLike = Any
+"""An `Engine`, a ``distributed.Client``, the address of a scheduler, or None: see `opened`."""
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from distributed import Client, Future, KilledWorker, get_worker
-from distributed.comm import CommClosedError
+from distributed import Client, KilledWorker, get_worker
+from distributed.comm.core import CommClosedError
 
 from bigmc.errors import BigmcError
 
@@ -195,7 +195,7 @@ class DaskEngine:
             except (OSError, CancelledError, RuntimeError):
                 raise self._gone() from None
 
-    def _result(self, future: Future, name: str) -> Any:
+    def _result(self, future: Any, name: str) -> Any:
         """Wait for a result, for as long as there is a scheduler, and workers or hope for new ones."""
         deserted: float | None = None
         while True:
@@ -235,7 +235,7 @@ class DaskEngine:
         return str(self._client._start_arg or getattr(self._client.scheduler, "address", "?"))
 
 
-def _connect(scheduler: str | Path) -> Client:
+def _connect(scheduler: str | Path) -> Any:
     connect: Any = Client
     if isinstance(scheduler, Path) and not scheduler.is_file():
         raise BigmcError(f"there is no scheduler file {scheduler}", "give the one the scheduler wrote")

@@ -182,6 +182,7 @@ class MultiBoostClassifier(WeightedClassifier):
             engine=run.engine,
             checkpoint=run.checkpoint,
             progress=run.progress,
+            scratch=run.scratch,
         )
         stages, bounds = solution.stages, solution.certificate
         learners = stages.learners
