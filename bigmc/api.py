@@ -209,7 +209,7 @@ def train(
     dict
         ``objective``, ``certificate`` with ``lower``, ``upper`` and ``gap``, ``converged``, ``n_iter``,
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
-        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``.
+        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
     from bigmc import training
     from bigmc.estimators import LEARNERS

@@ -57,9 +57,11 @@ def workers(threads: int | None, scheduler: str | None, scheduler_file: Path | N
         return
     if [threads, scheduler, scheduler_file].count(None) < 2:
         raise typer.BadParameter("give one of --threads, --scheduler and --scheduler-file")
-    # A lost connection is told in one line, by us.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     from bigmc.engine import opened
 
     with opened(cluster) as engine:
+        # A lost connection is told in one line, by us.
+        for name in list(logging.root.manager.loggerDict):
+            if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         yield engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import pickle
 import threading
 import time
@@ -117,7 +118,7 @@ class DaskEngine:
     def prepared(self, prepare: Callable[[], Any]) -> Self:
         """Return this engine with a context manager that every worker's process enters before its first part.
 
-        It is never left; `prepare` is a function at the top of a module.
+        It is left when the process ends; `prepare` is a function at the top of a module.
         """
         return self._but(_prepare=prepare)
 
@@ -298,6 +299,7 @@ def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 def _entered(prepare: Callable[[], Any]) -> Any:
     context = prepare()
     context.__enter__()
+    atexit.register(context.__exit__, None, None, None)
     return context
 
 
