@@ -40,7 +40,14 @@ def engine_of(cluster, session_client) -> Callable[[int], DaskEngine]:
 
 
 def grow(cluster, client, n_workers):
-    """Have so many workers, or stay with more where fewer would do."""
-    if len(cluster.workers) != n_workers:
-        cluster.scale(n_workers)
-    client.wait_for_workers(n_workers, timeout=60)
+    """Have so many workers; after a kill that a nanny did not survive, new ones."""
+    for seconds in (10, 60):
+        if len(cluster.workers) != n_workers:
+            cluster.scale(n_workers)
+        try:
+            client.wait_for_workers(n_workers, timeout=seconds)
+        except TimeoutError:
+            cluster.scale(0)
+        else:
+            return
+    raise TimeoutError("the cluster does not start")

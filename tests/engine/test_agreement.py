@@ -50,11 +50,11 @@ def run(folder, engine):
     )  # fmt: skip
     figures = []
     for name, data, more in (
-        ("rays", "t", {"C": 1e3, "n_rounds": 4, "validation_fraction": 0.2}),
+        ("rays", "t", {"C": 1e3, "n_rounds": 3, "validation_fraction": 0.2}),
         ("stumps", "d", {"C": 1e3, "n_rounds": 3, "family": "stump"}),
     ):
         bigmc.train("boost", folder / f"{data}.bigmc", folder / f"{name}.model", **more, **options)
-    bigmc.train("mrc", folder / "t.bigmc", folder / "mrc.model", tol=0.05, **options)
+    bigmc.train("mrc", folder / "t.bigmc", folder / "mrc.model", k_max=4, **options)
     for name in ("rays", "mrc"):
         model = folder / f"{name}.model"
         figures.append(bigmc.evaluate(model, text, confusion=True, **options))
