@@ -30,8 +30,9 @@ _TIMEOUT = 20
 _DESERTED = 300.0
 #: Seconds between two looks at the cluster while a result is waited for.
 _LOOK = 2.0
-#: Parts submitted beyond the workers there are, so that none waits for work.
-_AHEAD = 2
+#: Parts submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
+#: go on by as many. Their results wait where they were made.
+_AHEAD = 4
 #: Shared arguments of more bytes travel once to each worker, not with every part.
 _LARGE = 1 << 16
 
@@ -135,8 +136,8 @@ class DaskEngine:
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        A few parts more than there are threads are submitted ahead of the reader, so that results
-        waiting for their turn cannot pile up.
+        Only so many parts are submitted ahead of the reader that results waiting for their turn cannot
+        pile up.
 
         Raises
         ------
@@ -145,7 +146,7 @@ class DaskEngine:
         """
         # Plain pickle: it refuses a function that closes over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
-        most = self.n_workers + _AHEAD
+        most = _AHEAD * self.n_workers
         waiting: deque[tuple[P, Any]] = deque()
         reached: set[str] = set()
         number = 0
