@@ -111,9 +111,9 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingestion import make_job, worker_process
+    from bigmc.ingestion import make_job, prepare_process
 
-    with opened(engine, worker_process) as workers:
+    with opened(engine, prepare_process) as workers:
         job = make_job(
             source,
             Path(to),
@@ -213,12 +213,12 @@ def train(
     """
     from bigmc import training
     from bigmc.estimators import LEARNERS
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
 
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
-    with opened(engine, worker_process) as workers:
+    with opened(engine, prepare_process) as workers:
         return training.train(
             learner,
             _open(dataset),
@@ -308,10 +308,10 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back."""
     from bigmc import evaluation
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
-    with opened(engine, worker_process) as workers, prompt_release():
+    with opened(engine, prepare_process) as workers, prompt_release():
         return evaluation.evaluate(
             _load(model),
             _open(dataset)[split],
@@ -364,12 +364,12 @@ def predict(
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc import prediction
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
     started = time.monotonic()
     budget.reset_peak()
-    with opened(engine, worker_process) as workers, prompt_release():
+    with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         predictor = prediction.Predictor(_load(model), Path(to), scores, workers, limit, progress)
         if _is_dataset(source):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import pickle
 import threading
 import time
@@ -62,7 +61,7 @@ class DaskEngine:
 
     def __init__(self, scheduler: Client | str | Path) -> None:
         self._owns = isinstance(scheduler, str | Path)
-        self._prepare: Callable[[], Any] | None = None
+        self._prepare: Callable[[], None] | None = None
         self._most: int | None = None
         self._usage = {"tasks": 0, "bytes_moved": 0}
         self._client: Any = _connect(scheduler) if isinstance(scheduler, str | Path) else scheduler
@@ -116,10 +115,10 @@ class DaskEngine:
             return self
         return self._but(_most=n_threads)
 
-    def prepared(self, prepare: Callable[[], Any]) -> Self:
-        """Return this engine with a context manager that every worker's process enters before its first part.
+    def prepared(self, prepare: Callable[[], None]) -> Self:
+        """Return this engine with a function that a worker's process calls before the first part of a map.
 
-        It is left when the process ends; `prepare` is a function at the top of a module.
+        It is a function at the top of a module, and may be called again and again.
         """
         return self._but(_prepare=prepare)
 
@@ -289,19 +288,11 @@ _opening = threading.Lock()
 
 @lru_cache(maxsize=2)
 def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return function and shared arguments, kept for the next parts; prepare the process for its first."""
+    """Return function and shared arguments, kept for the next parts; prepare the process for them."""
     fn, shared, prepare = pickle.loads(payload)  # from the client
     if prepare is not None:
-        _entered(prepare)
+        prepare()
     return fn, shared
-
-
-@lru_cache(maxsize=4)
-def _entered(prepare: Callable[[], Any]) -> Any:
-    context = prepare()
-    context.__enter__()
-    atexit.register(context.__exit__, None, None, None)
-    return context
 
 
 @lru_cache(maxsize=8)

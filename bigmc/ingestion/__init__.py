@@ -1,6 +1,6 @@
 """From sources to a dataset: readers, feature hashing, the job that writes shards."""
 
 from bigmc.ingestion.prepare import make_job
-from bigmc.ingestion.workers import worker_process
+from bigmc.ingestion.workers import prepare_process
 
-__all__ = ["make_job", "worker_process"]
+__all__ = ["make_job", "prepare_process"]
