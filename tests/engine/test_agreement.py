@@ -8,6 +8,7 @@ import pytest
 
 import bigmc
 from bigmc.engine import ThreadEngine
+from bigmc.errors import BigmcError
 
 #: A machine of many words, of which each label prefers some.
 WORDS = [f"{a}{b}" for a in ("al", "be", "co", "du", "em", "fi") for b in ("ra", "ton", "sil", "mun", "x")]
@@ -16,8 +17,8 @@ WORDS = [f"{a}{b}" for a in ("al", "be", "co", "du", "em", "fi") for b in ("ra",
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     for module in ("bigmc.ingestion.job", "bigmc.prediction"):
-        monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 13)
-    monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 150)
+        monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
+    monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 100)
     monkeypatch.setattr("bigmc.prediction.LARGEST_PART", 1 << 14)
 
 
@@ -28,7 +29,7 @@ def texts(tmp_path_factory):
     with open(folder / "texts.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "size", "label"])
-        for row in range(1500):
+        for row in range(900):
             label = draw.randrange(3)
             mine = WORDS[label * 8 : label * 8 + 12]
             text = " ".join(draw.choice(mine if draw.random() < 0.5 else WORDS) for _ in range(12))
@@ -100,4 +101,6 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
         np.testing.assert_array_equal(model.decision_function(dataset), threads.decision_function(dataset))
         stages = zip(model.staged_predict(dataset), threads.staged_predict(dataset), strict=True)
         assert all((a == b).all() for a, b in stages)
+    with pytest.raises(BigmcError, match="sparse is trained on threads of one process"):
+        bigmc.SparseClassifier(engine=client).fit(dataset["train"])
     assert client.status == "running"
