@@ -8,7 +8,6 @@ import pytest
 
 import bigmc
 from bigmc.engine import ThreadEngine
-from bigmc.errors import BigmcError
 
 #: A machine of many words, of which each label prefers some.
 WORDS = [f"{a}{b}" for a in ("al", "be", "co", "du", "em", "fi") for b in ("ra", "ton", "sil", "mun", "x")]
@@ -101,6 +100,4 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
         np.testing.assert_array_equal(model.decision_function(dataset), threads.decision_function(dataset))
         stages = zip(model.staged_predict(dataset), threads.staged_predict(dataset), strict=True)
         assert all((a == b).all() for a, b in stages)
-    with pytest.raises(BigmcError, match="sparse is trained on threads of one process"):
-        bigmc.SparseClassifier(engine=client).fit(dataset["train"])
     assert client.status == "running"
