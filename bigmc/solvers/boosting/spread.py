@@ -11,10 +11,10 @@ workers price shards   a histogram of every column from each      the same
                        worker: ``d b w 8`` bytes, to be added up
 =====================  =========================================  ===============================
 
-Hashed text has more columns with bins than half its samples (package descriptions: 63,666 rows, 2^18
-features, 150 MB of histograms from each worker against 15 MB of weights), and sums over shards would make
-the model depend on how these were cut. So columns it is: every column is summed up by one worker in the
-order of the rows, and the bits are those of threads. The weights go through one file per round in a folder
+Hashed text has many columns for its samples (package descriptions, 63,666 rows and 58 classes in 2^18
+columns of two bins: 268 MB of histograms from each worker against 16 MB of weights), and sums over shards
+would make the model depend on how these were cut. So columns it is: every column is summed up by one worker
+in the order of the rows, and the bits are those of threads. The weights go through one file per round in a folder
 that all workers see, and are mapped, not copied, where it is a local disk. Codes are never moved: a worker
 reads its columns from the dataset, and keeps them where the plan allows it.
 
@@ -22,7 +22,7 @@ reads its columns from the dataset, and keeps them where the plan allows it.
 process: only the passes over the columns are spread. A pass adds w numbers for each of the entries of a
 row (about 1.5e9 per second and thread), and moves 4 w bytes of the row to each machine: with 1 GB/s
 between machines a row wants some 10 entries or more for each machine to be worth it. On many rows with
-few entries (short words: 13.5 M rows, 1.3 GB of weights a round) threads on one machine are as fast.
+few entries (short words: 13.5 M rows, 1.3 GB of weights a round) threads on one machine should be as fast.
 """
 
 from __future__ import annotations
