@@ -14,9 +14,9 @@ workers price shards   a histogram of every column from each      the same
 Hashed text has many columns for its samples (package descriptions, 63,666 rows and 58 classes in 2^18
 columns of two bins: 268 MB of histograms from each worker against 16 MB of weights), and sums over shards
 would make the model depend on how these were cut. So columns it is: every column is summed up by one worker
-in the order of the rows, and the bits are those of threads. The weights go through one file per round in a folder
-that all workers see, and are mapped, not copied, where it is a local disk. Codes are never moved: a worker
-reads its columns from the dataset, and keeps them where the plan allows it.
+in the order of the rows, and the bits are those of threads. The weights go through one file per round in a
+folder that all workers see, and are mapped, not copied, where it is a local disk. Codes are never moved: a
+worker reads its columns from the dataset, and keeps them where the plan allows it.
 
 **Where it does not pay.** The restricted master problem, and with it ``n w`` dual weights, stays in this
 process: only the passes over the columns are spread. A pass adds w numbers for each of the entries of a
