@@ -2,6 +2,7 @@
 
     python bench/minimax.py digits satimage optdigits --methods ccg sub lp --seconds 120
     python bench/minimax.py fashion --methods ccg --tol 1e-2
+    python bench/minimax.py digits --methods ccg mrcpy --fourier 96
 
 One line of JSON for every data set and method: seconds (of the clock and of the processor), the bound
 ``upper`` of the worst-case error probability, for ccg the certified gap, and the error on the rows held out.
@@ -12,6 +13,8 @@ ccg   constraint and column generation (`bigmc.MinimaxRiskClassifier`)
 lp    MRC-LP: the whole linear program (6) at once, by HiGHS
 sub   MRC-SUB: subgradients of (3) with Nesterov's extrapolation (Tao et al., "The strength of Nesterov's
       extrapolation in the individual convergence of nonsmooth optimization", 2020), for a given time
+mrcpy the authors' MRCpy 3.0.0, its solver ccg, in an interpreter of its own (``bench/peers.py mrcpy``). Its
+      result is R of the working set (``restricted``), at most the optimum; ``upper`` is the bound at its μ
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,7 @@ from typing import Any
 import data
 import numpy as np
 import scipy.sparse
+from peers import interpreter
 from scipy.optimize import linprog
 from sklearn.datasets import load_digits, load_iris
 
@@ -33,6 +39,7 @@ import bigmc
 from bigmc.kernels.minimax import subset_masks, subset_values
 from bigmc.store.feature_map import FeatureMap, Moments
 
+HERE = Path(__file__).parent
 #: Entries of the whole linear program beyond which it is not tried.
 MOST_ENTRIES = 20_000_000
 
@@ -116,7 +123,31 @@ def lp(problem: Problem, tol: float, seconds: float) -> dict[str, float]:
     return {"upper": float(found.fun), "error": problem.error(mu)}
 
 
-METHODS = {"ccg": ccg, "sub": sub, "lp": lp}
+def mrcpy(problem: Problem, tol: float, seconds: float) -> dict[str, float]:
+    python = interpreter("mrcpy", HERE / "data")
+    if not python.exists():
+        raise RuntimeError("no interpreter: python bench/peers.py mrcpy")
+    names = np.unique(problem.labels)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "features.npz"
+        np.savez(
+            file, features=problem.features, labels=np.searchsorted(names, problem.labels),
+            lambda0=problem.lambda0,
+        )  # fmt: skip
+        command = [python, HERE / "minimax_mrcpy.py", file]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    mu = np.array(found.pop("mu")).T
+    mu = np.vstack([mu[1:], mu[:1]])  # its constant comes first
+    values, phi = np.empty(len(problem.psi)), np.empty(1)
+    subset_values(problem.psi @ mu, np.ones(1), values, phi)
+    upper = 1 - np.vdot(problem.tau, mu) + phi[0] + np.vdot(problem.lam, np.abs(mu))
+    return {**found, "upper": float(upper), "error": problem.error(mu)}
+
+
+METHODS = {"ccg": ccg, "sub": sub, "lp": lp, "mrcpy": mrcpy}
 
 
 def load(name: str, folder: Path, seed: int) -> tuple[Any, Any, Any, Any]:
@@ -152,10 +183,10 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--seconds", type=float, default=600.0, help="most seconds of a method")
     parser.add_argument("--repeats", type=int, default=1, help="random divisions of the rows")
-    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
+    parser.add_argument("--data", type=Path, default=HERE / "data")
     options = parser.parse_args()
     small = load("iris", options.data, 0)  # compiles the kernels
-    for method in options.methods:
+    for method in set(options.methods) - {"mrcpy"}:
         METHODS[method](Problem(*small, 0, 0.01), 1e-2, 5.0)
     for name in options.sets:
         for seed in range(options.repeats):
@@ -164,7 +195,7 @@ def main() -> None:
                 clock, processor = time.monotonic(), time.process_time()
                 try:
                     found = METHODS[method](problem, options.tol, options.seconds)
-                except (MemoryError, TimeoutError) as error:
+                except (MemoryError, RuntimeError, TimeoutError, subprocess.TimeoutExpired) as error:
                     found = {"failed": str(error)}
                 spent = {
                     "seconds": round(time.monotonic() - clock, 2),

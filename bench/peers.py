@@ -19,6 +19,11 @@ PEERS = {
          "wheel"],
         ["--no-build-isolation", "sklearn-contrib-lightning==0.6.2.post0"],
     ),
+    # Its solvers for classifiers need no torch, which the package asks for.
+    "mrcpy": (
+        ["numpy", "scipy", "scikit-learn==1.5.2", "cvxpy", "gurobipy", "pandas", "tqdm"],
+        ["--no-deps", "MRCpy==3.0.0"],
+    ),
     "liblinear": (["numpy>=2,<2.3", "scipy"], ["liblinear-official==2.50.0"]),
     "vowpal-wabbit": (["numpy>=2,<2.3", "scipy"], ["vowpalwabbit==9.11.9"]),
 }  # fmt: skip

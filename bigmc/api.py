@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bigmc import budget
 from bigmc.engine import EngineLike, opened
@@ -38,6 +38,7 @@ def ingest(
     standardize: bool = False,
     fourier: int = 0,
     gamma: float | None = None,
+    missing: Literal["refuse", "keep"] = "refuse",
     weighting: str | None = None,
     split: Mapping[str, float] | str | None = None,
     group: str | None = None,
@@ -77,6 +78,9 @@ def ingest(
         Turn dense features, standardised, into so many random Fourier features, an even number.
     gamma : float, optional
         Of the Gaussian kernel they approximate; by default 1 / number of dense features.
+    missing : {"refuse", "keep"}, default="refuse"
+        Dense values that are null, empty or NaN: a bad row, or kept as NaN, which boosting learns from and
+        other learners refuse.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
         How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
     split : mapping or str, default={"train": 0.8, "test": 0.2}
@@ -130,6 +134,7 @@ def ingest(
             standardize=standardize,
             fourier=fourier,
             gamma=gamma,
+            missing=missing,
             weighting=weighting,
             split=split,
             group=group,

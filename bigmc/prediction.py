@@ -188,6 +188,7 @@ class Predictor:
             types=types,
             zero_based=None if first is None else first == 0,
             n_features=self._model.n_features if sources[0].format == "svmlight" else None,
+            missing=self._spec.missing,
         )
         task = PartPredictor(self._model, self._scores, room)
         results = engine.map(_predict_part, parts, task, sources, on_bad_row, os.getcwd())
@@ -257,7 +258,7 @@ def _feature_spec(model: Model) -> FeatureSpec:
     if "map" in model.feature_spec:  # trained on arrays in memory, like the following
         map = FeatureMap.from_dict(model.feature_spec["map"])
         return FeatureSpec(n_own=len(map.mean), map=map)
-    return FeatureSpec(n_own=model.n_features)
+    return FeatureSpec(n_own=model.n_features, missing=model.takes_missing)
 
 
 def _as_rows(samples: Samples, n_features: int) -> Rows:

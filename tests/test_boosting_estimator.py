@@ -22,7 +22,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators import MultiBoostClassifier
 from bigmc.model import BoostedModel, load_model
-from bigmc.solvers.boosting import held_out
+from bigmc.solvers.boosting import GRID, held_out
 from bigmc.solvers.boosting.state import State
 from bigmc.store.dataset import Dataset
 
@@ -184,6 +184,10 @@ def test_class_weights_move_the_errors(digits):
     ("options", "message"),
     [
         ({"C": 0}, "C is 0"),
+        ({"C": "best"}, "C is 'best'"),
+        ({"learning_rate": 0}, "learning_rate is 0; give a number above 0, at most 1"),
+        ({"learning_rate": 1.5}, "learning_rate is 1.5"),
+        ({"max_sweeps": 0}, "max_sweeps is 0"),
         ({"n_rounds": 0}, "n_rounds is 0"),
         ({"max_depth": 5}, "max_depth is 5; give a whole number from 1 to 4"),
         ({"max_bins": 256}, "max_bins is 256"),
@@ -294,11 +298,16 @@ def test_the_model_does_not_depend_on_memory_or_workers(stored, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "options"),
-    [("text.bigmc", {"C": 1e3}), ("dense.bigmc", {"C": 1e4}), ("dense.bigmc", {"max_depth": 2, "pool": 4})],
-    ids=["rays", "stumps", "trees"],
+    ("data", "options", "saves"),
+    [
+        ("text.bigmc", {"C": 1e3}, (1, 3)),
+        ("dense.bigmc", {"C": 1e4}, (1, 3)),
+        ("dense.bigmc", {"max_depth": 2, "pool": 4}, (1, 3)),
+        ("dense.bigmc", {"C": "auto"}, (6, 28)),  # in the second trial, and after all
+    ],
+    ids=["rays", "stumps", "trees", "trials"],
 )
-def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, tmp_path):
+def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, saves, tmp_path):
     def train(to):
         arguments = {"n_rounds": 4, "tol": 1e-9, "memory_limit": "100MB", "engine": ThreadEngine(1)}
         return api.train("boost", stored / data, to, **arguments, **options)
@@ -316,7 +325,7 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, tmp_p
         State.save = fatal
 
     train(tmp_path / "whole")
-    for lives in (1, 3):
+    for lives in saves:
         to = tmp_path / f"killed {lives}"
         pid = os.fork()
         if pid == 0:
@@ -328,6 +337,39 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, tmp_p
         assert (tmp_path / f"killed {lives}.wip" / "checkpoint.npz").exists()
         train(to)
         assert to.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_auto_takes_the_c_that_errs_least_on_samples_held_out():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=600)
+    X = rng.normal(size=(600, 5)) + 1.2 * np.eye(3, 5)[y]  # classes overlap: little C is better
+    found = MultiBoostClassifier(C="auto", n_rounds=12).fit(X, y)
+    errors = []
+    for C in GRID:
+        trial = MultiBoostClassifier(C=C, n_rounds=10, validation_fraction=0.2).fit(X, y)
+        errors.append(trial.history_[-1]["held_error"])
+    assert GRID[int(np.argmin(errors))] == found.C_ < 1e5
+    again = MultiBoostClassifier(C=found.C_, n_rounds=12).fit(X, y)
+    assert again.C_ == found.C_
+    assert again.objective_ == found.objective_
+    np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
+
+
+def test_auto_without_samples_held_out_is_refused():
+    X, y = np.arange(4.0)[:, np.newaxis], np.array([0, 1, 0, 1])
+    with pytest.raises(DataError, match=r"no sample was held out|one class only"):
+        MultiBoostClassifier(C="auto", validation_fraction=1e-9).fit(X, y)
+
+
+def test_trees_are_added_with_shrinkage():
+    X, y = load_digits(return_X_y=True)
+    model = MultiBoostClassifier(max_depth=2, n_rounds=4, pool=5).fit(X, y)
+    same = MultiBoostClassifier(
+        max_depth=2, n_rounds=4, pool=5, max_sweeps=1, inner_rounds=5, learning_rate=0.3
+    ).fit(X, y)
+    np.testing.assert_array_equal(model.decision_function(X), same.decision_function(X))
+    objectives = [entry["objective"] for entry in model.history_]
+    assert all(np.diff(objectives) < 0)
 
 
 MEASURE = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -41,6 +41,10 @@ def ingest(
     gamma: Annotated[
         float | None, typer.Option(help="Of their Gaussian kernel; by default 1 / number of dense features.")
     ] = None,
+    missing: Annotated[
+        Literal["refuse", "keep"],
+        typer.Option(help="Empty, null or NaN in --dense columns: a bad row, or kept for boosting."),
+    ] = "refuse",
     weighting: Annotated[
         str | None,
         typer.Option(help="counts, binary, l2 or tfidf; by default l2 for hashed columns, else counts."),
@@ -78,6 +82,7 @@ def ingest(
             standardize=standardize,
             fourier=fourier,
             gamma=gamma,
+            missing=missing,
             weighting=weighting,
             split=split,
             group=group,

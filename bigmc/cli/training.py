@@ -116,11 +116,16 @@ def train_boost(
     dataset: TrainData,
     to: NewModel,
     split: TrainSplit = "train",
-    C: Annotated[float, typer.Option("--C", help="Weight of the loss; larger fits closer.")] = 1e5,
+    C: Annotated[
+        str, typer.Option("--C", help="Weight of the loss, larger fits closer; auto: by rows held out.")
+    ] = "1e5",
     rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
     max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
     pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Part of an update's way that it goes; by default 1, for trees 0.3.")
+    ] = None,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
     tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
     validation_fraction: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.0,
@@ -135,11 +140,12 @@ def train_boost(
 ) -> None:
     """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
     options = {
-        "C": C,
+        "C": C if C == "auto" else _number("--C", C),
         "n_rounds": rounds,
         "max_depth": max_depth,
         "family": family,
         "pool": pool,
+        "learning_rate": learning_rate,
         "class_weight": class_weight,
         "tol": tol,
         "validation_fraction": validation_fraction,
@@ -185,6 +191,13 @@ def _train(
             file=sys.stderr,
         )
     show(result | engine.usage(), as_json)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto", param_hint=option) from None
 
 
 def path(

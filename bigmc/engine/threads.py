@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 P = TypeVar("P")
@@ -28,6 +29,8 @@ class ThreadEngine:
 
     def __init__(self, n_workers: int | None = None) -> None:
         self._n_workers = n_workers or available_cpus()
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
 
     @property
     def n_workers(self) -> int:
@@ -65,19 +68,43 @@ class ThreadEngine:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
         At most one part beyond the running ones is started ahead of the reader, so that results
-        waiting for their turn cannot pile up in memory.
+        waiting for their turn cannot pile up in memory. One thread, and a part that has parts of its own,
+        does them where it is.
         """
-        with ThreadPoolExecutor(self._n_workers, thread_name_prefix="bigmc") as pool:
-            waiting: deque[tuple[P, Future[R]]] = deque()
-            try:
-                for part in parts:
-                    waiting.append((part, pool.submit(fn, part, *shared)))
-                    if len(waiting) > self._n_workers:
-                        done, future = waiting.popleft()
-                        yield done, future.result()
-                while waiting:
+        if self._n_workers == 1 or getattr(_here, "is_worker", False):
+            for part in parts:
+                yield part, fn(part, *shared)
+            return
+        waiting: deque[tuple[P, Future[R]]] = deque()
+        pool = self._threads()
+        try:
+            for part in parts:
+                waiting.append((part, pool.submit(fn, part, *shared)))
+                if len(waiting) > self._n_workers:
                     done, future = waiting.popleft()
                     yield done, future.result()
-            finally:
-                for _, future in waiting:
-                    future.cancel()
+            while waiting:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        finally:
+            # As a pool of its own would: nothing runs on after the map has ended.
+            left = [future for _, future in waiting if not future.cancel()]
+            wait(left)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the threads, which are kept: starting them costs more than many a part."""
+        if self._pool is None or self._process != os.getpid():  # a fork has no threads
+            self._process = os.getpid()
+            self._pool = ThreadPoolExecutor(self._n_workers, "bigmc", _become_worker)
+        return self._pool
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the threads where they are."""
+        return self.__dict__ | {"_pool": None}
+
+
+_here = threading.local()
+
+
+def _become_worker() -> None:
+    _here.is_worker = True

@@ -32,6 +32,8 @@ from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
 _HOW = ("memory_limit", "engine")
+#: Bytes of a block that is read to name a column with missing values.
+_BLOCK_BYTES = 1 << 22
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -193,6 +195,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(labels) == 0 or labels.min() < 0:
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
             raise DataError(missing, "train on labelled samples")
+        if dataset.features.get("missing") and not self.takes_missing:
+            raise _missing_values(dataset)
         weights = combined_weights(sample_weight, class_weight, labels, dataset.classes)
         seed = self._seed()
         record = {
@@ -384,6 +388,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(state, Integral):
             return int(state)
         return int(check_random_state(state).randint(2**31 - 1))
+
+
+def _missing_values(dataset: Dataset) -> DataError:
+    """Return the error of a learner that cannot use the missing values of a dataset, which names a column."""
+    cure = "train boost, or ingest the data without --missing keep"
+    for lo, hi in dataset.plan(_BLOCK_BYTES):
+        found = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
+        if len(found):
+            feature = lo + int(found[0])
+            dense = dataset.features.get("dense") or []
+            at = feature - (dataset.n_features - len(dense))
+            name = f"column {dense[at]!r}" if at >= 0 and dense else f"feature {feature}"
+            return DataError(f"{name} has missing values, which only the boosted learner takes", cure)
+    return DataError("the dataset may have missing values, which only the boosted learner takes", cure)
 
 
 def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:

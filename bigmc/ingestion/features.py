@@ -46,6 +46,8 @@ class FeatureSpec:
         What svmlight files call their first feature, 0 or 1; None for other sources.
     map : FeatureMap, optional
         What the features go through before they are stored; all of them are dense then.
+    missing : bool
+        Dense values, and those of a matrix, may be missing: they are kept as NaN.
     """
 
     text: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class FeatureSpec:
     n_own: int = 0
     first_index: int | None = None
     map: FeatureMap | None = None
+    missing: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -80,6 +83,8 @@ class FeatureSpec:
         data.pop("map")
         if self.map is not None:
             data["map"] = self.map.to_dict()
+        if not self.missing:
+            data.pop("missing")
         named = self.dense and self.hasher is None and not (self.map and self.map.fourier)
         return data | ({"columns": list(self.dense)} if named else {})
 
@@ -90,7 +95,8 @@ class FeatureSpec:
         hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
         first, n_own = data.get("first_index"), data["n_own"]
         map = FeatureMap.from_dict(data["map"]) if "map" in data else None
-        return cls(**names, hasher=hasher, n_own=n_own, first_index=first, map=map)
+        missing = data.get("missing", False)
+        return cls(**names, hasher=hasher, n_own=n_own, first_index=first, map=map, missing=missing)
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
         """Return the names of features that are one column each, beside hashed ones, as a names table."""
@@ -114,7 +120,11 @@ class FeatureSpec:
             for position in np.flatnonzero(_null_mask(table.column(name))):
                 bad.setdefault(int(position), f"column {name!r} is missing")
         for name in (*self.numeric, *self.dense):
-            values, unreadable = _as_float(table.column(name))
+            values, absent, unreadable = _as_float(table.column(name))
+            if self.missing and name in self.dense:
+                values = np.where(np.isnan(values), 0.0, values)
+            else:
+                unreadable = unreadable | absent
             for position in np.flatnonzero(unreadable):
                 bad.setdefault(int(position), f"column {name!r} is not a number")
             for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
@@ -241,19 +251,21 @@ def _null_mask(column: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the column as float64 and which of its values are no numbers (given as NaN)."""
+def _as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the column as float64, and which of its values are absent, and no numbers (both NaN)."""
     if not _is_text(column.type):
-        missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
         values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
-        return np.asarray(values, dtype=np.float64), missing
-    texts = plain_text(column)
+        absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        return np.asarray(values, dtype=np.float64), absent, np.zeros(len(column), bool)
+    trimmed = pc.utf8_trim_whitespace(plain_text(column))
+    texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+    absent = _null_mask(texts)
     try:
-        numbers = pc.utf8_trim_whitespace(texts).cast(pa.float64())
-        return np.asarray(numbers.fill_null(np.nan)), _null_mask(texts)
+        return np.asarray(texts.cast(pa.float64()).fill_null(np.nan)), absent, np.zeros(len(absent), bool)
     except pa.ArrowInvalid:
         read = [_read_float(text) for text in texts.to_pylist()]
-        return np.array([np.nan if v is None else v for v in read]), np.array([v is None for v in read])
+        values = np.array([np.nan if v is None else v for v in read])
+        return values, absent, np.array([v is None for v in read]) & ~absent
 
 
 def _read_float(text: str | None) -> float | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.kernels.cold import compile_elsewhere
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
+
+Missing = Literal["refuse", "keep"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
 
@@ -49,6 +52,7 @@ def make_job(
     standardize: bool,
     fourier: int,
     gamma: float | None,
+    missing: str,
     weighting: str | None,
     split: Mapping[str, float] | str | None,
     group: str | None,
@@ -69,6 +73,8 @@ def make_job(
     compile_elsewhere()  # the first bytes are read below
     if on_bad_row not in get_args(OnBadRow):
         raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
+    if missing not in get_args(Missing):
+        raise DataError(f"missing is {missing!r}", f"choose {' or '.join(get_args(Missing))}")
     names_column = isinstance(label, str)
     _refuse_repeated((*text, *categorical, *numeric, *dense))
     _refuse_repeated(keep)
@@ -90,6 +96,9 @@ def make_job(
                 "leave it out; --hash-bits says how many features hashing makes",
             )
         has_dense = not hashed
+    if missing == "keep":
+        _check_missing(features, sources[0], weighting, standardize or bool(fourier))
+        features = replace(features, missing=True)
     check_fourier(fourier, gamma)
     mapping = {"fourier": fourier, "gamma": gamma} if standardize or fourier else None
     if mapping is not None and not has_dense:
@@ -101,7 +110,7 @@ def make_job(
     recipe = Recipe(
         sources=tuple(identify(s) for s in sources),
         features=features,
-        weighting=_weighting(weighting or ("l2" if hashed else "counts"), has_dense),
+        weighting=_weighting(weighting or ("l2" if hashed and not features.missing else "counts"), has_dense),
         label=label_column,
         splits=splits,
         group=group,
@@ -115,7 +124,7 @@ def make_job(
     types = {name: pa.string() for name in features.text}
     if sources[0].format not in MATRICES:
         features.check_types(schema(sources, recipe.columns, types=types))
-    options: dict[str, Any] = {"types": types, "n_features": n_features}
+    options: dict[str, Any] = {"types": types, "n_features": n_features, "missing": features.missing}
     return Job(to, sources, recipe, limit, options)
 
 
@@ -173,6 +182,22 @@ def _check_kept(keep: Sequence[str]) -> None:
                 f"the column {name!r} cannot be kept: rows.parquet has one of its own by that name",
                 "rename the column",
             )
+
+
+def _check_missing(features: FeatureSpec, source: Source, weighting: str | None, mapped: bool) -> None:
+    """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
+    if source.format == "svmlight" or (source.format not in MATRICES and not features.dense):
+        raise DataError(
+            f"{source.path}: only dense columns can have missing values",
+            "name them with --dense, or pass arrays",
+        )
+    if mapped:
+        raise DataError(
+            "missing values can be neither standardised nor turned into Fourier features",
+            "leave out --standardize and --fourier, or --missing keep",
+        )
+    if weighting not in (None, "counts"):
+        raise DataError(f"{weighting} weighting of rows with missing values", "use --weighting counts")
 
 
 def _weighting(name: str, has_dense: bool) -> Weighting:

@@ -261,6 +261,7 @@ def scan(
     types: Mapping[str, Any] | None = None,
     zero_based: bool | None = None,
     n_features: int | None = None,
+    missing: bool = False,
 ) -> list[Part]:
     """Cut sources into parts that workers read on their own.
 
@@ -278,6 +279,8 @@ def scan(
         Whether svmlight indices count from 0; by default they do when the index 0 occurs anywhere.
     n_features : int, optional
         Number of features of svmlight files; by default the largest index of all tells.
+    missing : bool, optional
+        Keep NaN in arrays as missing values.
 
     Returns
     -------
@@ -286,7 +289,7 @@ def scan(
     """
     if part_bytes < 1:
         raise DataError(f"parts of {part_bytes} bytes", "choose a positive size")
-    options = ScanOptions(types=types or {}, zero_based=zero_based, n_features=n_features)
+    options = ScanOptions(types or {}, zero_based, n_features, missing)
     return FORMATS[sources[0].format].scan(sources, part_bytes, options)
 
 

@@ -193,7 +193,7 @@ def row_scores(starts, rows, slots, signs, labels, c, r, t, out):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def bit_sweep(words, slots, signs, own, order, tolerance, r, t, weights):
+def bit_sweep(words, slots, signs, own, order, tolerance, rate, r, t, weights):
     """Visit learners in the given order and set the weight of those that violate optimality (16).
 
     Parameters
@@ -204,6 +204,8 @@ def bit_sweep(words, slots, signs, own, order, tolerance, r, t, weights):
         Positions in `slots`.
     tolerance : float
         Learners with a smaller violation are left alone.
+    rate : float
+        Part of the way to its best value that a weight goes (shrinkage, Friedman 2001), 1 for all of it.
     weights : float64 array of shape (n_learners,)
         Changed in place, as is t.
 
@@ -226,7 +228,7 @@ def bit_sweep(words, slots, signs, own, order, tolerance, r, t, weights):
             continue
         worst = max(worst, violation)
         growth = np.exp(weights[j])
-        new = solve_weight(plus * growth, minus / growth, r)
+        new = weights[j] + rate * (solve_weight(plus * growth, minus / growth, r) - weights[j])
         if new != weights[j]:
             _bit_scale(words[slots[j]], own, flip, np.exp(new - weights[j]), t)
             weights[j] = new
@@ -234,7 +236,7 @@ def bit_sweep(words, slots, signs, own, order, tolerance, r, t, weights):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_sweep(starts, rows, slots, signs, labels, c, order, tolerance, r, t, weights):
+def row_sweep(starts, rows, slots, signs, labels, c, order, tolerance, rate, r, t, weights):
     """Do what `bit_sweep` does for lists of rows."""
     worst = 0.0
     for j in order:
@@ -248,7 +250,7 @@ def row_sweep(starts, rows, slots, signs, labels, c, order, tolerance, r, t, wei
             continue
         worst = max(worst, violation)
         growth = np.exp(weights[j])
-        new = solve_weight(plus * growth, minus / growth, r)
+        new = weights[j] + rate * (solve_weight(plus * growth, minus / growth, r) - weights[j])
         if new != weights[j]:
             _row_scale(here, signs[j] < 0, np.exp(new - weights[j]), labels, c, t)
             weights[j] = new

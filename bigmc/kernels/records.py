@@ -250,7 +250,9 @@ def describe_svmlight(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def first_not_finite(indptr: NDArray[np.int64], data: NDArray[Any], found: NDArray[np.int64]) -> None:
+def first_not_finite(
+    indptr: NDArray[np.int64], data: NDArray[Any], missing: bool, found: NDArray[np.int64]
+) -> None:
     """Find the first entry of each row that is NaN or infinite.
 
     Parameters
@@ -259,12 +261,14 @@ def first_not_finite(indptr: NDArray[np.int64], data: NDArray[Any], found: NDArr
         Entries of row ``i`` are ``indptr[i]:indptr[i + 1]``.
     data : float array
         The entries.
+    missing : bool
+        NaN is a missing value, and not looked for.
     found : int64 array of shape (n_rows,)
         Filled with the offset of the entry in ``data``, or -1.
     """
     for i in range(indptr.shape[0] - 1):
         found[i] = -1
         for k in range(indptr[i], indptr[i + 1]):
-            if not np.isfinite(data[k]):
+            if not (np.isfinite(data[k]) or (missing and np.isnan(data[k]))):
                 found[i] = k
                 break

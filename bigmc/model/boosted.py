@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +33,18 @@ class BoostedModel(Model):
     weights : float64 array
     stage : int
         The stage that scores: that of the fewest errors on samples held out, or the last one.
+    C : float
+        Weight of the loss in training, given or chosen.
     """
+
+    takes_missing: ClassVar[bool] = True
 
     trees: Trees
     stage_ends: NDArray[np.int64]
     members: NDArray[np.int32]
     weights: NDArray[np.float64]
     stage: int
+    C: float
 
     def __post_init__(self) -> None:
         n_stages, n_learners = len(self.stage_ends), len(self.trees.learner_class)
@@ -70,7 +75,7 @@ class BoostedModel(Model):
         """Return the learners and the stages."""
         return {
             **self.trees._asdict(), "stage_ends": self.stage_ends, "members": self.members,
-            "weights": self.weights, "stage": np.array([self.stage], np.int64),
+            "weights": self.weights, "stage": np.array([self.stage], np.int64), "C": np.array([self.C]),
         }  # fmt: skip
 
     @classmethod
@@ -78,8 +83,10 @@ class BoostedModel(Model):
         """Return the model of `to_arrays` and the fields that all kinds have."""
         trees = Trees(*(arrays[name] for name in Trees._fields))
         ends, members, weights = (arrays[name] for name in ("stage_ends", "members", "weights"))
-        stage = int(arrays["stage"][0])
-        return cls(**record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage)
+        stage, C = int(arrays["stage"][0]), float(arrays["C"][0])
+        return cls(
+            **record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage, C=C
+        )  # fmt: skip
 
     @property
     def used_features(self) -> NDArray[np.int64]:
@@ -127,8 +134,14 @@ class BoostedModel(Model):
         constant = (trees.learner_class == c) & (trees.node_feature < 0).all(axis=1)
         return {"intercept": float((weights * trees.leaf[:, 0])[constant].sum())}
 
-    def figures(self) -> dict[str, int]:
-        """Return the number of learners with weight and of rounds, and the depth of the learners."""
+    def figures(self) -> dict[str, float]:
+        """Return the number of learners with weight and of rounds, the depth of the learners, and C."""
         depth = (self.trees.node_feature.shape[1] + 1).bit_length() - 1
         n_learners = int(np.count_nonzero(self.stage_weights(self.stage)))
-        return {"n_learners": n_learners, "n_stages": self.n_stages - 1, "stage": self.stage, "depth": depth}
+        return {
+            "n_learners": n_learners,
+            "n_stages": self.n_stages - 1,
+            "stage": self.stage,
+            "depth": depth,
+            "C": self.C,
+        }

@@ -100,6 +100,6 @@ class LinearModel(Model):
         """Return the intercept of class number `c`."""
         return {"intercept": float(self.intercept[c])}
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, float]:
         """Return how many weights are not zero."""
         return {"nnz": int(np.count_nonzero(self.coef))}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -65,12 +65,16 @@ class Model(ABC):
     names : pyarrow.Table or None
         Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
         `bigmc.model.names.NAMES_PER_FEATURE` of each feature.
+    takes_missing : bool
+        Whether NaN has a meaning for models of this kind (class attribute).
 
     Raises
     ------
     ModelError
         If the parts do not fit together.
     """
+
+    takes_missing: ClassVar[bool] = False
 
     kind: str
     classes: NDArray[Any]
@@ -147,8 +151,8 @@ class Model(ABC):
         """Return what else there is to know about class number `c`, such as its intercept."""
         return {}
 
-    def figures(self) -> dict[str, int]:
-        """Return what else there is to know about the size of the model."""
+    def figures(self) -> dict[str, float]:
+        """Return what else there is to know about the model."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -146,9 +146,15 @@ def test_packed_answers_sum_like_plain_ones(dtype, n):
     expected = 2 * (t[:n].astype(float) * s * (h > 0)).sum()
     assert out == pytest.approx([expected, -expected], rel=1e-12, abs=1e-12)
 
-    weights, before = np.zeros(1), t.copy()
-    bit_sweep(words, slots[:1], np.ones(1, np.int8), own, np.zeros(1, np.int64), 0.0, 50.0, t, weights)
-    np.testing.assert_allclose(t[:n], before[:n] * np.exp(-weights[0] * s * h), rtol=1e-6)
+    before = t.copy()
+    for rate in (1.0, 0.3):
+        weights, t = np.zeros(1), before.copy()
+        bit_sweep(
+            words, slots[:1], np.ones(1, np.int8), own, np.zeros(1, np.int64), 0.0, rate, 50.0, t, weights
+        )  # fmt: skip
+        np.testing.assert_allclose(t[:n], before[:n] * np.exp(-weights[0] * s * h), rtol=1e-6)
+        plus, minus = (before[:n][s * h == side].astype(float).sum() for side in (1, -1))
+        assert weights[0] == pytest.approx(rate * solve_weight(plus, minus, 50.0), rel=1e-9)
     assert (t[n:] == 0).all()
     assert LANES == 16
 

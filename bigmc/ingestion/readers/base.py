@@ -142,11 +142,14 @@ class ScanOptions:
         Whether svmlight indices count from 0; None: they do when the index 0 occurs anywhere.
     n_features : int or None
         Number of features of svmlight files; None: the largest index says.
+    missing : bool
+        NaN in a matrix is a missing value, and not a reason to refuse the row.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
     zero_based: bool | None = None
     n_features: int | None = None
+    missing: bool = False
 
 
 class Reader(Protocol):

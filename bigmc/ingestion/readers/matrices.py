@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,8 @@ def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
     return values.astype(np.float64)
 
 
-def bad_entries(matrix: Rows | NDArray[Any], n_rows: int) -> dict[int, tuple[int, float]]:
-    """Return, by row position, the first feature that is NaN or infinite, and its value."""
+def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: bool) -> dict[int, tuple[int, float]]:
+    """Return, by row position, the first feature that is infinite, or NaN unless missing values are taken."""
     if isinstance(matrix, Rows):
         indptr, values = matrix.indptr, matrix.data
     else:
@@ -57,7 +58,7 @@ def bad_entries(matrix: Rows | NDArray[Any], n_rows: int) -> dict[int, tuple[int
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return {}
     found = np.empty(n_rows, dtype=np.int64)
-    first_not_finite(indptr, np.ascontiguousarray(values), found)
+    first_not_finite(indptr, np.ascontiguousarray(values), missing, found)
     bad: dict[int, tuple[int, float]] = {}
     for i in np.flatnonzero(found >= 0):
         at = int(found[i])
@@ -96,7 +97,7 @@ def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
 
 
 class MatrixReader:
-    """Reads arrays by row ranges; a row with NaN or an infinite value is bad."""
+    """Reads arrays by row ranges; a row with an infinite value is bad, one with NaN unless that is kept."""
 
     def schema(self, source: Source, options: ScanOptions) -> Any:
         """Return no columns: a matrix has features only."""
@@ -122,7 +123,7 @@ class MatrixReader:
                 parts += _chunk_parts(source, i, n_bytes)
             else:
                 parts += row_ranges(source.path, source.format, i, n_rows, n_bytes, part_bytes)
-        return number(parts)
+        return number([replace(part, options={"missing": options.missing}) for part in parts])
 
     def read(
         self,
@@ -152,7 +153,7 @@ class MatrixReader:
         first_row = part.first_row + lo - part.start
         good = np.ones(hi - lo, dtype=np.bool_)
         rejects: list[Reject] = []
-        for i, (feature, value) in bad_entries(matrix, hi - lo).items():
+        for i, (feature, value) in bad_entries(matrix, hi - lo, part.options.get("missing", False)).items():
             good[i] = False
             reason = f"feature {feature} is {value}"
             rejects.append(Reject(part.path, lo + i, first_row + i, reason, None, "row"))

@@ -147,7 +147,7 @@ def _batch(part: Part, chunk: Chunk, first_row: int, on_bad_row: OnBadRow) -> Ba
     kept = np.flatnonzero(good)
     finite = np.ones(len(kept), dtype=np.bool_)
     base = part.options["first_index"]
-    for i, (feature, value) in bad_entries(matrix, len(kept)).items():
+    for i, (feature, value) in bad_entries(matrix, len(kept), missing=False).items():
         finite[i] = False
         reasons[int(kept[i])] = f"feature {feature + base} is {value}"
     for at in np.flatnonzero(~np.isfinite(labels)).tolist():

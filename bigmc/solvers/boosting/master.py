@@ -114,6 +114,8 @@ class Master:
         Of u and t.
     seed : int
         Orders the visits.
+    learning_rate : float
+        Part of the way to its best value that a visit moves a weight.
 
     Attributes
     ----------
@@ -133,6 +135,7 @@ class Master:
         C: float,
         dtype: np.dtype[Any],
         seed: int,
+        learning_rate: float = 1.0,
     ) -> None:
         self.responses = responses
         self.labels = responses.labels
@@ -141,6 +144,7 @@ class Master:
         self.r = C / (float(sample_weight[sample_weight > 0].sum()) * (n_classes - 1))
         self.n_sweeps = 0
         self._seed = seed
+        self._rate = learning_rate
         self._weight = sample_weight
         self.u = np.empty((len(self.labels), -(-n_classes // LANES) * LANES), dtype)
         self._t = np.zeros(responses.n_padded, dtype)
@@ -289,7 +293,7 @@ class Master:
         if not len(order):
             return 0.0
         return self.responses.sweep(
-            c, learners.slots, learners.signs, order, tolerance, self.r, self._t, learners.weights
+            c, learners.slots, learners.signs, order, tolerance, self._rate, self.r, self._t, learners.weights
         )
 
     def prune(self) -> None:

@@ -84,6 +84,7 @@ def solve(
     family: str = "auto",
     pool: int = 40,
     max_sweeps: int = 3,
+    learning_rate: float = 1.0,
     inner_rounds: int = 30,
     max_bins: int = 255,
     tol: float = 1e-3,
@@ -120,6 +121,8 @@ def solve(
         Learners of each class a pass brings; 1 is the algorithm of the paper.
     max_sweeps : int
         Sweeps over a class between two visits of the pool (tau_max); 1 is the stage-wise variant.
+    learning_rate : float
+        Part of the way to its best value that a visit moves a weight, above 0 and at most 1.
     inner_rounds : int
         Visits of the pool between two passes at most.
     max_bins : int
@@ -177,12 +180,13 @@ def solve(
     if len(np.unique(labels[weight > 0])) < 2:
         raise DataError("the samples to train on have one class only", "hold out fewer samples")
     responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes, plan.memory.free)
-    master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed)
+    master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed, learning_rate)
     run = {
         "C": C, "max_depth": max_depth, "family": family, "pool": pool, "max_sweeps": max_sweeps,
-        "inner_rounds": inner_rounds, "max_bins": max_bins, "validation_fraction": validation_fraction,
-        "patience": patience, "seed": seed, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "learning_rate": learning_rate, "inner_rounds": inner_rounds, "max_bins": max_bins,
+        "validation_fraction": validation_fraction, "patience": patience, "seed": seed,
+        "memory_limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
+        "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(weight.sum()),
     }  # fmt: skip
     stop = Stop(n_rounds, tol, patience, time_limit)

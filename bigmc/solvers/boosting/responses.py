@@ -119,11 +119,12 @@ class Responses(ABC):
         signs: NDArray[np.int8],
         order: NDArray[np.int64],
         tolerance: float,
+        rate: float,
         r: float,
         t: NDArray[Any],
         weights: NDArray[np.float64],
     ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met."""
+        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
 
     @abstractmethod
     def add_scores(
@@ -192,12 +193,14 @@ class BitResponses(Responses):
         signs: NDArray[np.int8],
         order: NDArray[np.int64],
         tolerance: float,
+        rate: float,
         r: float,
         t: NDArray[Any],
         weights: NDArray[np.float64],
     ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met."""
-        return float(bit_sweep(self._words, slots, signs, self._own[c], order, tolerance, r, t, weights))
+        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+        own = self._own[c]
+        return float(bit_sweep(self._words, slots, signs, own, order, tolerance, rate, r, t, weights))
 
     def add_scores(
         self,
@@ -269,14 +272,14 @@ class RowResponses(Responses):
         signs: NDArray[np.int8],
         order: NDArray[np.int64],
         tolerance: float,
+        rate: float,
         r: float,
         t: NDArray[Any],
         weights: NDArray[np.float64],
     ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met."""
-        return float(
-            row_sweep(self._starts, self._rows, slots, signs, self.labels, c, order, tolerance, r, t, weights)
-        )
+        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+        lists, labels = (self._starts, self._rows), self.labels
+        return float(row_sweep(*lists, slots, signs, labels, c, order, tolerance, rate, r, t, weights))
 
     def add_scores(
         self,

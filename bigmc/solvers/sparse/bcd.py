@@ -29,6 +29,7 @@ from bigmc.solvers.sparse.plan import (
     holds,
     plan_memory,
     plan_sample,
+    plan_start,
 )  # fmt: skip
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.rounds import Rounds
@@ -45,6 +46,8 @@ _SMALL_VISITS = 20_000_000
 #: With fewer samples per feature with weights a sample says too little about the Hessian: on drawn data a
 #: round then took off less than half of the gap.
 _ROWS_PER_FEATURE = 50
+#: With so many entries in memory training starts on a sample too: the way to the final features costs less.
+_MANY_ENTRIES = 2_000_000
 #: Gap to reach on a sample: the optimum of all samples is further away than that.
 _SAMPLE_TOL = 1e-2
 
@@ -187,27 +190,30 @@ def solve(
         dataset, sample_weight, minimised, alpha, tol, max_passes, step == "line_search", fit_intercept, seed,
         engine or ThreadEngine(), scratch, checkpoint, record, progress,
     )  # fmt: skip
-    state = State.load(checkpoint, record, size["width"]) if checkpoint else None
-    if state is None and start is not None:
-        state = State.at(start, size["width"], alpha)
-    sampled = sample = None
-    if not plan.keep_blocks and block_bytes is None:
+    sampled = None
+    if block_bytes is None and not plan.keep_blocks:
         n_used = int(np.count_nonzero(column_nnz))
         shard_rows = max(shard.n_rows for shard in dataset.shards)
         sampled = plan_sample(memory_limit, run.engine.n_workers, n_used, shard_rows, **size)
-    if sampled and (state is None or state.corrected):
+    elif block_bytes is None and dataset.nnz >= _MANY_ENTRIES:
+        sampled = plan_start(plan.memory.free, **size)
+    state = State.load(checkpoint, record, size["width"]) if checkpoint else None
+    sample = None
+    if sampled and (state.corrected if state else not (plan.keep_blocks and start)):
         sample = Sample.draw(run, sampled.share)
-    if sampled and sample and state is None:
-        options["memory_limit"] = sampled.memory_limit
-        state = _start_on_sample(run, sample, options, size["width"])
-        state.corrected = (
-            run.correctable
-            and sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
-            and not holds(plan, dataset, state.coef)
-        )
+    if state is None:
+        if start is not None:
+            state = State.at(start, size["width"], alpha)
+        elif sampled and sample:
+            options["memory_limit"] = sampled.memory_limit
+            state = _start_on_sample(run, sample, options, size["width"])
+        if state and sample and not plan.keep_blocks:
+            enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
+            state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)
     if sampled and sample and state and state.corrected:
         state, certificate, column_scale = _correct(run, sampled, sample, state)
     else:
+        sample = None
         state, certificate, column_scale = _go_round(run, plan, state)
     return Solution(
         state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,

@@ -45,6 +45,8 @@ _SMALLEST_CURVATURE = 1e-12
 #: Models of at most so many weights, padded classes included, are solved by a factorisation: conjugate
 #: gradients amplify rounding where there are about as many steps as weights.
 _DIRECT = 512
+#: It takes a product for every weight, which is cheap with at most so many entries only.
+_DIRECT_ENTRIES = 200_000
 _RANK = 1e-13
 
 
@@ -231,7 +233,7 @@ class Support:
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
-        if gradient.size <= _DIRECT:
+        if gradient.size <= _DIRECT and len(self._slots) <= _DIRECT_ENTRIES:
             return self._solve_model(gradient, unit, bend, ridges)
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient

@@ -20,6 +20,8 @@ SINGLE_PRECISION_TOL = 1e-5
 _SMALL_SCORES = 4 << 20
 #: Share of the memory limit for a sample that is trained on.
 _SAMPLE_MEMORY = 0.75
+#: Share of samples in memory that training on all of them starts with.
+_START_SHARE = 0.125
 #: With fewer rows a sample says too little.
 _SMALLEST_SAMPLE = 1000
 #: Most bytes of a streamed block; larger ones gain nothing.
@@ -215,20 +217,43 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, **size
     n_workers = min(n_workers, (for_passes - 2 * sums) // worker)
     share = 0.5
     while n_workers > 0 and n_samples * share >= _SMALLEST_SAMPLE:
-        rows, entries = math.ceil(n_samples * share), math.ceil(nnz * share)
-        part = size | {
-            "n_samples": rows, "nnz": entries, "n_shards": -(-rows // MAX_ROWS),
-            "widest": min(size["widest"], rows),
-        }  # fmt: skip
-        # drawn, and in blocks for the solver
-        room = for_sample - entries * (2 + itemsize)
-        with suppress(MemoryLimitError):
-            plan = plan_memory(limit=room, **part)
-            copy = entries * (4 + itemsize) + 24 * rows
-            if plan.keep_blocks and plan.newton_bytes >= copy:
-                columns = max(1, block_bytes // (8 * width))
-                return SamplePlan(share, room, plan.newton_bytes, n_workers, block_bytes, columns)
+        part = _plan_part(for_sample, share, size)
+        if part is not None:
+            columns = max(1, block_bytes // (8 * width))
+            return SamplePlan(share, *part, n_workers, block_bytes, columns)
         share /= 2
+    return None
+
+
+def plan_start(free: int, **size: Any) -> SamplePlan | None:
+    """Return the part of samples in memory that training starts on, if there is room for it.
+
+    Parameters
+    ----------
+    free : int
+        Bytes left beside all samples.
+    **size
+        Of all samples: the other parameters of `plan_memory`.
+    """
+    if size["n_samples"] * _START_SHARE < _SMALLEST_SAMPLE:
+        return None
+    part = _plan_part(free, _START_SHARE, size)
+    return None if part is None else SamplePlan(_START_SHARE, *part, 0, 0, 0)
+
+
+def _plan_part(limit: int, share: float, size: dict[str, Any]) -> tuple[int, int] | None:
+    """Return the bytes to train on a share of the samples, and of these for Newton steps; None if too few."""
+    rows, entries = math.ceil(size["n_samples"] * share), math.ceil(size["nnz"] * share)
+    part = size | {
+        "n_samples": rows, "nnz": entries, "n_shards": -(-rows // MAX_ROWS),
+        "widest": min(size["widest"], rows),
+    }  # fmt: skip
+    room = limit - entries * (2 + size["itemsize"])  # drawn, and once more in blocks for the solver
+    with suppress(MemoryLimitError):
+        plan = plan_memory(limit=room, **part)
+        copy = entries * (4 + size["itemsize"]) + 24 * rows
+        if plan.keep_blocks and plan.newton_bytes >= copy:
+            return room, plan.newton_bytes
     return None
 
 
