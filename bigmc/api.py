@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bigmc import budget
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
@@ -51,7 +51,7 @@ def ingest(
     n_features: int | None = None,
     names: bool = True,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     progress: ProgressCallback = silent,
@@ -100,8 +100,10 @@ def ingest(
         Keep the words behind hashed features.
     memory_limit : str or int, optional
         Bytes that ingest may use above the bare process; by default half of what there is.
-    engine : Engine, optional
-        Runs the parts; by default a thread per processor.
+    engine : Engine, distributed.Client or str, optional
+        Runs the parts; by default a thread per processor. A client, which stays open, or the address of a
+        Dask scheduler has the workers of a cluster run them, which must see the same files; the memory limit
+        then holds for each process.
     on_bad_row : {"fail", "quarantine"}, default="fail"
         Stop at a row that cannot be used, or set it aside in ``rejects.parquet`` with the reason.
     format : str, optional
@@ -118,36 +120,37 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingestion import make_job
+    from bigmc.ingestion import make_job, prepare_process
 
-    job = make_job(
-        source,
-        Path(to),
-        text=_columns(text),
-        label=label,
-        categorical=_columns(categorical),
-        numeric=_columns(numeric),
-        dense=_columns(dense),
-        keep=_columns(keep),
-        hash_bits=hash_bits,
-        ngrams=ngrams,
-        analyzer=analyzer,
-        lowercase=lowercase,
-        standardize=standardize,
-        fourier=fourier,
-        gamma=gamma,
-        missing=missing,
-        weighting=weighting,
-        split=split,
-        group=group,
-        seed=seed,
-        n_features=n_features,
-        names=names,
-        limit=budget.resolve_limit(memory_limit),
-        on_bad_row=on_bad_row,
-        format=format,
-    )
-    return job.run(engine or ThreadEngine(), progress)
+    with opened(engine, prepare_process) as workers:
+        job = make_job(
+            source,
+            Path(to),
+            text=_columns(text),
+            label=label,
+            categorical=_columns(categorical),
+            numeric=_columns(numeric),
+            dense=_columns(dense),
+            keep=_columns(keep),
+            hash_bits=hash_bits,
+            ngrams=ngrams,
+            analyzer=analyzer,
+            lowercase=lowercase,
+            standardize=standardize,
+            fourier=fourier,
+            gamma=gamma,
+            missing=missing,
+            weighting=weighting,
+            split=split,
+            group=group,
+            seed=seed,
+            n_features=n_features,
+            names=names,
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            on_bad_row=on_bad_row,
+            format=format,
+        )
+        return job.run(workers, progress)
 
 
 def open_dataset(path: str | Path) -> Dataset:
@@ -185,7 +188,7 @@ def train(
     split: str = "train",
     warm_start: str | Path | None = None,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> dict[str, Any]:
@@ -216,25 +219,27 @@ def train(
     dict
         ``objective``, ``certificate`` with ``lower``, ``upper`` and ``gap``, ``converged``, ``n_iter``,
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
-        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``.
+        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
     from bigmc import training
     from bigmc.estimators import LEARNERS
+    from bigmc.ingestion import prepare_process
 
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
-    return training.train(
-        learner,
-        _open(dataset),
-        Path(to),
-        split=split,
-        limit=budget.resolve_limit(memory_limit),
-        engine=engine or ThreadEngine(),
-        progress=progress,
-        options=options,
-        start=None if warm_start is None else Path(warm_start),
-    )
+    with opened(engine, prepare_process) as workers:
+        return training.train(
+            learner,
+            _open(dataset),
+            Path(to),
+            split=split,
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            engine=workers,
+            progress=progress,
+            options=options,
+            start=None if warm_start is None else Path(warm_start),
+        )
 
 
 def sparse_path(
@@ -247,7 +252,7 @@ def sparse_path(
     split: str = "train",
     validation: str = "test",
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> dict[str, Any]:
@@ -284,19 +289,20 @@ def sparse_path(
     """
     from bigmc import selection
 
-    return selection.sparse_path(
-        _open(dataset),
-        Path(to),
-        n_alphas=n_alphas,
-        alpha_ratio=alpha_ratio,
-        alphas=alphas,
-        split=split,
-        validation=validation,
-        limit=budget.resolve_limit(memory_limit),
-        engine=engine or ThreadEngine(),
-        progress=progress,
-        options=options,
-    )
+    with opened(engine) as workers:
+        return selection.sparse_path(
+            _open(dataset),
+            Path(to),
+            n_alphas=n_alphas,
+            alpha_ratio=alpha_ratio,
+            alphas=alphas,
+            split=split,
+            validation=validation,
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            engine=workers,
+            progress=progress,
+            options=options,
+        )
 
 
 def evaluate(
@@ -307,23 +313,23 @@ def evaluate(
     per_class: bool = False,
     confusion: bool = False,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back."""
     from bigmc import evaluation
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
-    limit = budget.resolve_limit(memory_limit)
-    with prompt_release():
+    with opened(engine, prepare_process) as workers, prompt_release():
         return evaluation.evaluate(
             _load(model),
             _open(dataset)[split],
-            engine or ThreadEngine(),
+            workers,
             per_class=per_class,
             confusion=confusion,
             progress=progress,
-            memory_limit=limit,
+            memory_limit=budget.resolve_limit(memory_limit, workers.process_memory),
         )
 
 
@@ -337,7 +343,7 @@ def predict(
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Predict the labels of raw files or of a dataset, and write them to Parquet.
@@ -368,15 +374,14 @@ def predict(
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc import prediction
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
     started = time.monotonic()
     budget.reset_peak()
-    limit = budget.resolve_limit(memory_limit)
-    with prompt_release():
-        predictor = prediction.Predictor(
-            _load(model), Path(to), scores, engine or ThreadEngine(), limit, progress
-        )
+    with opened(engine, prepare_process) as workers, prompt_release():
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        predictor = prediction.Predictor(_load(model), Path(to), scores, workers, limit, progress)
         if _is_dataset(source):
             data = _open(source)
             counts = predictor.predict_dataset(data if split is None else data[split])

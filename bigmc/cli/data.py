@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bigmc.cli.options import Format, Json, Memory, OnBadRow, Threads, engine_of
+from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
 from bigmc.screen import Screen, show
 
 
@@ -56,6 +56,8 @@ def ingest(
     names: Annotated[bool, typer.Option(help="Keep the words behind hashed features.")] = True,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     on_bad_row: OnBadRow = "fail",
     format: Format = None,
     as_json: Json = False,
@@ -63,7 +65,7 @@ def ingest(
     """Turn text, CSV, JSONL, Parquet or svmlight files into a dataset."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         dataset = api.ingest(
             source,
             to,
@@ -88,12 +90,12 @@ def ingest(
             n_features=n_features,
             names=names,
             memory_limit=memory,
-            engine=engine_of(threads),
+            engine=engine,
             on_bad_row=on_bad_row,
             format=format,
             progress=screen.update,
         )
-    show(dataset.info(), as_json)
+    show(dataset.info() | engine.usage(), as_json)
 
 
 def info(path: Annotated[Path, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:

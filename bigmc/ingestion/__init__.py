@@ -1,5 +1,6 @@
 """From sources to a dataset: readers, feature hashing, the job that writes shards."""
 
 from bigmc.ingestion.prepare import make_job
+from bigmc.ingestion.workers import prepare_process
 
-__all__ = ["make_job"]
+__all__ = ["make_job", "prepare_process"]

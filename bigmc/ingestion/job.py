@@ -21,18 +21,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc import __version__
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.labels import merge_classes, recode
 from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
-from bigmc.ingestion.part import NAMES, REJECTS, PartWriter, Receipt
+from bigmc.ingestion.part import NAMES, REJECTS, Receipt
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.source import Part, Source, bytes_per_row, scan
+from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
@@ -105,6 +106,7 @@ class Job:
         MemoryLimitError
             If the memory limit cannot work.
         """
+        engine = at_the_data(engine, self.sources)
         if not self._is_done():
             self._refuse_foreign_folder()
             self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
@@ -112,10 +114,12 @@ class Job:
                 if not self._is_done():  # by the process that held the lock before
                     parts = self.init(progress)
                     n_workers, shares = self._divide(engine, self._n_features(parts))
+                    # A thread keeps buffers of its own, so there may not be more of them than workers.
+                    engine = engine.at_most(n_workers)
                     refuse_large_chunks(parts, self.limit // n_workers)
                     job = replace(self, recipe=self._fitted(parts, shares, engine))
                     with mapping_room(job.recipe.features, shares, self.sources[0]) as room:
-                        job.run_parts(parts, room, engine, n_workers, progress)
+                        job.run_parts(parts, room, engine, progress)
                     job.finish(parts, progress)
         shutil.rmtree(self.to / WIP, ignore_errors=True)
         return Dataset.open(self.to)
@@ -130,6 +134,8 @@ class Job:
         if plan.exists():
             stored = json.loads(plan.read_text())
             if not self.recipe.differences(stored["recipe"]):
+                for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
+                    shutil.rmtree(leftover, ignore_errors=True)
                 return [Part.from_dict(part) for part in stored["parts"]]
             plan.unlink()
         (self.to / WIP / MAP).unlink(missing_ok=True)
@@ -160,24 +166,19 @@ class Job:
         parts: Sequence[Part],
         shares: Shares,
         engine: Engine,
-        n_workers: int,
         progress: ProgressCallback,
     ) -> None:
-        """Write every part that is not there yet, ``n_workers`` at a time."""
+        """Write every part that is not there yet."""
         meter = Meter(parts, progress)
-
-        def write(part: Part) -> None:
-            folder = self.part_folder(part)
-            if folder.exists():
+        missing = []
+        for part in parts:
+            if self.part_folder(part).exists():
                 meter.skip(part)
-                return
-            for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, shares, folder).run():
-                meter.add(n_rows, n_bytes)
-
-        # A thread keeps buffers of its own, so there may not be more of them than workers.
-        workers = engine if n_workers == engine.n_workers else ThreadEngine(n_workers)
-        for _ in workers.map(write, parts):
-            pass
+            else:
+                missing.append(part)
+        task = PartTask.of(self.sources, self.recipe, shares, self._parts_folder)
+        for part, done in engine.map(write_part, missing, task, meter):
+            meter.finish(part, *done)
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
         """Publish the dataset: number the shards, give labels their final codes, write the manifest.
@@ -232,7 +233,7 @@ class Job:
         return self.recipe.features.n_features or int(parts[0].options.get("n_features", 0))
 
     def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
-        return divide(self.limit, engine.n_workers, n_features, self.recipe.names)
+        return divide(self.limit, engine.n_threads, n_features, self.recipe.names)
 
     @property
     def _parts_folder(self) -> Path:
