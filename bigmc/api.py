@@ -408,7 +408,7 @@ def report(
     dataset: str | Path | Dataset | None = None,
     split: str | None = None,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Write a page that tells a person what a model is and how good.

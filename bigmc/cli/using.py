@@ -102,12 +102,14 @@ def report(
     ] = None,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Write a page on a model: certificate, course of the training, strongest features."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.report(
             model,
             to,
@@ -115,10 +117,10 @@ def report(
             dataset=dataset,
             split=split,
             memory_limit=memory,
-            engine=engine_of(threads),
+            engine=engine,
             progress=screen.update,
         )
-    show(result, as_json)
+    show(result | engine.usage(), as_json)
 
 
 def demo(
