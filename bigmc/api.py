@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.ingestion.job import Job
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
@@ -27,23 +29,23 @@ def ingest(
     *,
     text: Columns = None,
     label: Any = None,
-    categorical: Columns = (),
-    numeric: Columns = (),
-    dense: Columns = (),
-    keep: Columns = (),
-    hash_bits: int = 18,
-    ngrams: tuple[int, int] = (1, 2),
-    analyzer: str = "word",
-    lowercase: bool = True,
-    standardize: bool = False,
-    fourier: int = 0,
+    categorical: Columns = None,
+    numeric: Columns = None,
+    dense: Columns = None,
+    keep: Columns = None,
+    hash_bits: int | None = None,
+    ngrams: tuple[int, int] | None = None,
+    analyzer: str | None = None,
+    lowercase: bool | None = None,
+    standardize: bool | None = None,
+    fourier: int | None = None,
     gamma: float | None = None,
     weighting: str | None = None,
     split: Mapping[str, float] | str | None = None,
     group: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     n_features: int | None = None,
-    names: bool = True,
+    names: bool | None = None,
     memory_limit: Size = None,
     engine: Engine | None = None,
     on_bad_row: OnBadRow = "fail",
@@ -69,26 +71,26 @@ def ingest(
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
-        See :class:`bigmc.ingestion.hashing.TextHasher`.
-    standardize : bool, default=False
+        By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.TextHasher`.
+    standardize : bool, optional
         Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
         of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
-    fourier : int, default=0
+    fourier : int, optional
         Turn dense features, standardised, into so many random Fourier features, an even number.
     gamma : float, optional
         Of the Gaussian kernel they approximate; by default 1 / number of dense features.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
         How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
-    split : mapping or str, default={"train": 0.8, "test": 0.2}
-        Shares of the splits. A row's split is decided by a hash of its number.
+    split : mapping or str, optional
+        Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of a row's number decides.
     group : str, optional
         Column whose rows stay together in a split.
-    seed : int, default=0
-        Seed of the assignment to splits, and of random Fourier features.
+    seed : int, optional
+        Seed of the assignment to splits, by default 0, and of random Fourier features.
     n_features : int, optional
         Width of svmlight data; by default the largest index says.
-    names : bool, default=True
-        Keep the words behind hashed features.
+    names : bool, optional
+        Keep the words behind hashed features, as is the default.
     memory_limit : str or int, optional
         Bytes that ingest may use above the bare process; by default half of what there is.
     engine : Engine, optional
@@ -109,35 +111,88 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingestion import make_job
-
-    job = make_job(
-        source,
-        Path(to),
-        text=_columns(text),
-        label=label,
-        categorical=_columns(categorical),
-        numeric=_columns(numeric),
-        dense=_columns(dense),
-        keep=_columns(keep),
-        hash_bits=hash_bits,
-        ngrams=ngrams,
-        analyzer=analyzer,
-        lowercase=lowercase,
-        standardize=standardize,
-        fourier=fourier,
-        gamma=gamma,
-        weighting=weighting,
-        split=split,
-        group=group,
-        seed=seed,
-        n_features=n_features,
-        names=names,
-        limit=budget.resolve_limit(memory_limit),
-        on_bad_row=on_bad_row,
-        format=format,
-    )
+    asked = {
+        "text": text,
+        "label": label,
+        "categorical": categorical,
+        "numeric": numeric,
+        "dense": dense,
+        "keep": keep,
+        "hash_bits": hash_bits,
+        "ngrams": ngrams,
+        "analyzer": analyzer,
+        "lowercase": lowercase,
+        "standardize": standardize,
+        "fourier": fourier,
+        "gamma": gamma,
+        "weighting": weighting,
+        "split": split,
+        "group": group,
+        "seed": seed,
+        "n_features": n_features,
+        "names": names,
+    }
+    job = _ingest_job(source, to, asked, memory_limit, on_bad_row, format)
     return job.run(engine or ThreadEngine(), progress)
+
+
+def ingest_part(
+    source: Any,
+    to: str | Path,
+    part: tuple[int, int],
+    *,
+    memory_limit: Size = None,
+    engine: Engine | None = None,
+    on_bad_row: OnBadRow = "fail",
+    format: str | None = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, int]:
+    """Do a part of an ingest, beside other processes that do the others; :func:`ingest` completes it.
+
+    Every process is given the same sources, target and options. The first cuts the sources, each writes its
+    part aside, and the call of :func:`ingest` that follows does what is missing and publishes the dataset.
+
+    Parameters
+    ----------
+    source, to, memory_limit, engine, on_bad_row, format, progress, **options
+        As for :func:`ingest`.
+    part : (int, int)
+        Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
+        have pieces (of some 60,000 rows) some hold nothing.
+
+    Returns
+    -------
+    dict
+        ``n_pieces`` of this part and the rows they hold: ``n_samples``.
+
+    Raises
+    ------
+    DataError, BusyError
+        As for :func:`ingest`; also if another process is at work on the same part.
+    """
+    number, count = part
+    if not 0 <= number < count:
+        raise DataError(f"part {number} of {count}", "count the parts from 0")
+    job = _ingest_job(source, to, options, memory_limit, on_bad_row, format)
+    return job.run_part(number, count, engine or ThreadEngine(), progress)
+
+
+def _ingest_job(
+    source: Any,
+    to: str | Path,
+    asked: Mapping[str, Any],
+    memory_limit: Size,
+    on_bad_row: OnBadRow,
+    format: str | None,
+) -> Job:
+    from bigmc.ingestion import Options, make_job
+
+    columns = {"text", "categorical", "numeric", "dense", "keep"}
+    given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
+    limit = budget.resolve_limit(memory_limit)
+    options = Options().asked(given)
+    return make_job(source, Path(to), options, limit=limit, on_bad_row=on_bad_row, format=format)
 
 
 def open_dataset(path: str | Path) -> Dataset:
@@ -294,27 +349,76 @@ def evaluate(
     dataset: str | Path | Dataset,
     *,
     split: str = "test",
+    to: str | Path | None = None,
     per_class: bool = False,
     confusion: bool = False,
     memory_limit: Size = None,
     engine: Engine | None = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
-    """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back."""
+    """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back.
+
+    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`.
+    """
     from bigmc import evaluation
     from bigmc.ingestion.memory import prompt_release
 
     limit = budget.resolve_limit(memory_limit)
+    data, known = _open(dataset), _load(model)
     with prompt_release():
-        return evaluation.evaluate(
-            _load(model),
-            _open(dataset)[split],
+        figures = evaluation.evaluate(
+            known,
+            data[split],
             engine or ThreadEngine(),
             per_class=per_class,
             confusion=confusion,
             progress=progress,
             memory_limit=limit,
         )
+    if to is not None:
+        from bigmc.store.commit import sha256, write_atomic
+        from bigmc.training import identity
+
+        if not isinstance(model, str | Path):
+            raise DataError("the model is in memory only", "save it first, or leave out to")
+        subject = {
+            "model": str(Path(model).resolve()),
+            "model_sha256": sha256(Path(model)),
+            "dataset": identity(data),
+            "split": split,
+            "n_nonzero_features": len(known.used_features),
+        }
+        write_atomic(Path(to), json.dumps({**subject, **figures}, indent=1).encode())
+    return figures
+
+
+def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy") -> dict[str, Any]:
+    """Choose the best of evaluated models and give it its public name, all at once.
+
+    Readers of the name find the model from before or the new one, whole. Done again it does nothing.
+
+    Parameters
+    ----------
+    evaluations : sequence of path
+        Files written by :func:`evaluate` with ``to``, all of one split of one dataset.
+    to : path
+        Public name; what it holds is replaced.
+    by : {"accuracy", "macro_f1"}, default="accuracy"
+        Figure to choose by; of equals the model with the fewest features.
+
+    Returns
+    -------
+    dict
+        ``published``, the chosen row ``best``, and the ``table`` of all.
+
+    Raises
+    ------
+    DataError, ModelError
+        If a file is no evaluation, they are of different data, or a model has changed since.
+    """
+    from bigmc import selection
+
+    return selection.publish([Path(path) for path in evaluations], Path(to), by)
 
 
 def predict(
@@ -398,10 +502,8 @@ def verify(path: str | Path) -> list[str]:
     return verify_dataset(path) if _is_folder(path) else verify_model(path)
 
 
-def _columns(names: Columns) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    return (names,) if isinstance(names, str) else tuple(names)
+def _columns(names: Columns) -> tuple[str, ...] | None:
+    return (names,) if isinstance(names, str) else names if names is None else tuple(names)
 
 
 def _is_folder(path: str | Path) -> bool:

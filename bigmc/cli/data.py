@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,14 +30,20 @@ def ingest(
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Column copied along with the rows; may be repeated.")
     ] = None,
-    hash_bits: Annotated[int, typer.Option(help="Hash to 2^BITS buckets.")] = 18,
-    ngrams: Annotated[str, typer.Option(help="Shortest and longest n-gram.")] = "1-2",
-    analyzer: Annotated[str, typer.Option(help="word, char or char_wb.")] = "word",
-    lowercase: Annotated[bool, typer.Option(help="Lowercase texts before hashing.")] = True,
+    hash_bits: Annotated[int | None, typer.Option(help="Hash to 2^BITS buckets.", show_default="18")] = None,
+    ngrams: Annotated[
+        str | None, typer.Option(help="Shortest and longest n-gram.", show_default="1-2")
+    ] = None,
+    analyzer: Annotated[str | None, typer.Option(help="word, char or char_wb.", show_default="word")] = None,
+    lowercase: Annotated[
+        bool | None, typer.Option(help="Lowercase texts before hashing.", show_default="lowercase")
+    ] = None,
     standardize: Annotated[
-        bool, typer.Option("--standardize", help="Dense features become (x - mean) / deviation.")
-    ] = False,
-    fourier: Annotated[int, typer.Option(help="Turn dense features into so many random Fourier ones.")] = 0,
+        bool | None, typer.Option("--standardize", help="Dense features become (x - mean) / deviation.")
+    ] = None,
+    fourier: Annotated[
+        int | None, typer.Option(help="Turn dense features into so many random Fourier ones.")
+    ] = None,
     gamma: Annotated[
         float | None, typer.Option(help="Of their Gaussian kernel; by default 1 / number of dense features.")
     ] = None,
@@ -45,11 +51,23 @@ def ingest(
         str | None,
         typer.Option(help="counts, binary, l2 or tfidf; by default l2 for hashed columns, else counts."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Splits and their shares.")] = "train=0.8,test=0.2",
+    split: Annotated[
+        str | None, typer.Option(help="Splits and their shares.", show_default="train=0.8,test=0.2")
+    ] = None,
     group: Annotated[str | None, typer.Option(help="Column whose rows stay together in a split.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the split.", show_default="0")] = None,
     n_features: Annotated[int | None, typer.Option(help="Width of svmlight data.")] = None,
-    names: Annotated[bool, typer.Option(help="Keep the words behind hashed features.")] = True,
+    names: Annotated[
+        bool | None, typer.Option(help="Keep the words behind hashed features.", show_default="names")
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part",
+            metavar="I/N",
+            help="Do part I, from 0, of N beside other processes; the command without it completes the work.",
+        ),
+    ] = None,
     memory: Memory = None,
     threads: Threads = None,
     on_bad_row: OnBadRow = "fail",
@@ -60,35 +78,37 @@ def ingest(
     from bigmc import api
 
     with Screen() as screen:
-        dataset = api.ingest(
-            source,
-            to,
-            text=text,
-            label=label,
-            categorical=categorical or (),
-            numeric=numeric or (),
-            dense=dense or (),
-            keep=keep or (),
-            hash_bits=hash_bits,
-            ngrams=_parse_ngrams(ngrams),
-            analyzer=analyzer,
-            lowercase=lowercase,
-            standardize=standardize,
-            fourier=fourier,
-            gamma=gamma,
-            weighting=weighting,
-            split=split,
-            group=group,
-            seed=seed,
-            n_features=n_features,
-            names=names,
-            memory_limit=memory,
-            engine=engine_of(threads),
-            on_bad_row=on_bad_row,
-            format=format,
-            progress=screen.update,
-        )
-    show(dataset.info(), as_json)
+        asked: dict[str, Any] = {
+            "text": text,
+            "label": label,
+            "categorical": categorical,
+            "numeric": numeric,
+            "dense": dense,
+            "keep": keep,
+            "hash_bits": hash_bits,
+            "ngrams": None if ngrams is None else _parse_ngrams(ngrams),
+            "analyzer": analyzer,
+            "lowercase": lowercase,
+            "standardize": standardize,
+            "fourier": fourier,
+            "gamma": gamma,
+            "weighting": weighting,
+            "split": split,
+            "group": group,
+            "seed": seed,
+            "n_features": n_features,
+            "names": names,
+            "memory_limit": memory,
+            "engine": engine_of(threads),
+            "on_bad_row": on_bad_row,
+            "format": format,
+            "progress": screen.update,
+        }
+        if part is None:
+            result = api.ingest(source, to, **asked).info()
+        else:
+            result = {"part": part, **api.ingest_part(source, to, _parse_part(part), **asked)}
+    show(result, as_json)
 
 
 def info(path: Annotated[Path, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
@@ -114,3 +134,10 @@ def _parse_ngrams(text: str) -> tuple[int, int]:
         return int(shortest), int(longest or shortest)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no range of n-grams; write it like 1-2") from None
+
+
+def _parse_part(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
+        raise typer.BadParameter(f"{text!r} is no part; write it like 0/8, up to 7/8")
+    return int(number), int(count)

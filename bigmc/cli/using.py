@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,6 +15,9 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="Model.")],
     dataset: Annotated[Path, typer.Argument(help="Dataset.")],
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
+    to: Annotated[
+        Path | None, typer.Option("--to", help="File for the figures too, as bigmc publish reads it.")
+    ] = None,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
     ] = False,
@@ -31,6 +34,7 @@ def evaluate(
             model,
             dataset,
             split=split,
+            to=to,
             per_class=per_class,
             confusion=confusion,
             memory_limit=memory,
@@ -38,6 +42,20 @@ def evaluate(
             progress=screen.update,
         )
     show(result, as_json)
+
+
+def publish(
+    evaluations: Annotated[list[Path], typer.Argument(help="Files made by bigmc evaluate --to.")],
+    to: Annotated[Path, typer.Option("--to", help="Public name of the best model.", show_default=False)],
+    by: Annotated[
+        Literal["accuracy", "macro_f1"], typer.Option("--by", help="Figure to choose by.")
+    ] = "accuracy",
+    as_json: Json = False,
+) -> None:
+    """Choose the best of evaluated models and give it its public name."""
+    from bigmc import api
+
+    show(api.publish(evaluations, to, by=by), as_json)
 
 
 def predict(

@@ -1,5 +1,6 @@
 """From sources to a dataset: readers, feature hashing, the job that writes shards."""
 
+from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import make_job
 
-__all__ = ["make_job"]
+__all__ = ["Options", "make_job"]

@@ -108,17 +108,49 @@ class Job:
         if not self._is_done():
             self._refuse_foreign_folder()
             self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
-            with exclusive(self.to / WIP / "lock"), prompt_release():
+            with exclusive(self._lock), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
-                    parts = self.init(progress)
-                    n_workers, shares = self._divide(engine, self._n_features(parts))
-                    refuse_large_chunks(parts, self.limit // n_workers)
-                    job = replace(self, recipe=self._fitted(parts, shares, engine))
-                    with mapping_room(job.recipe.features, shares, self.sources[0]) as room:
-                        job.run_parts(parts, room, engine, n_workers, progress)
+                    job, parts = self._prepared(engine, progress)
+                    job.run_parts(parts, engine, progress)
                     job.finish(parts, progress)
         shutil.rmtree(self.to / WIP, ignore_errors=True)
         return Dataset.open(self.to)
+
+    def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
+        """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
+
+        Whoever comes first makes the plan; the others wait for it. Publishing is left to `run`.
+
+        Returns
+        -------
+        dict
+            ``n_pieces`` and ``n_samples`` of the parts that are there now; zeros if all is published.
+
+        Raises
+        ------
+        DataError, BusyError, MemoryLimitError
+            As `run`; another process at one of these parts is refused.
+        """
+        done = {"n_pieces": 0, "n_samples": 0}
+        if self._is_done():
+            return done
+        self._refuse_foreign_folder()
+        with prompt_release():
+            with exclusive(self._lock, wait=True):
+                if self._is_done():
+                    return done
+                job, parts = self._prepared(engine, progress)
+            mine = parts[number::count]
+            job.run_parts(mine, engine, progress)
+        return {"n_pieces": len(mine), "n_samples": sum(part.n_rows for part in mine)}
+
+    def _prepared(self, engine: Engine, progress: ProgressCallback) -> tuple[Job, list[Part]]:
+        """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
+        parts = self.init(progress)
+        n_workers, shares = self._divide(engine, self._n_features(parts))
+        refuse_large_chunks(parts, self.limit // n_workers)
+        recipe = fit_map(self.recipe, parts, self.sources, shares, engine, self.to / WIP)
+        return replace(self, recipe=recipe), parts
 
     def init(self, progress: ProgressCallback) -> list[Part]:
         """Cut the sources into parts and write the plan, or read the plan of an interrupted run.
@@ -126,7 +158,7 @@ class Job:
         Unfinished work of another recipe is cleared away: nobody asks for it any more, as after a bad row
         was mended, or ``--on-bad-row quarantine`` added.
         """
-        plan = self.to / WIP / "plan.json"
+        plan = self._plan
         if plan.exists():
             stored = json.loads(plan.read_text())
             if not self.recipe.differences(stored["recipe"]):
@@ -150,34 +182,25 @@ class Job:
         write_atomic(plan, json.dumps(stored).encode())
         return parts
 
-    def _fitted(self, parts: Sequence[Part], shares: Shares, engine: Engine) -> Recipe:
-        """Return the recipe with its feature map, if it has one: made now, or by the run before."""
-        folder = self.to / WIP
-        return fit_map(self.recipe, parts, self.sources, shares, engine, folder)
-
-    def run_parts(
-        self,
-        parts: Sequence[Part],
-        shares: Shares,
-        engine: Engine,
-        n_workers: int,
-        progress: ProgressCallback,
-    ) -> None:
-        """Write every part that is not there yet, ``n_workers`` at a time."""
+    def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
+        """Write every one of these parts that is not there yet, as many at a time as memory allows."""
         meter = Meter(parts, progress)
+        n_workers, shares = self._divide(engine, self._n_features(parts))
 
-        def write(part: Part) -> None:
+        def write(part: Part, room: Shares) -> None:
             folder = self.part_folder(part)
-            if folder.exists():
-                meter.skip(part)
-                return
-            for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, shares, folder).run():
-                meter.add(n_rows, n_bytes)
+            with exclusive(folder.with_suffix(".lock")):
+                if folder.exists() or not self._plan.exists():  # without a plan all is published
+                    meter.skip(part)
+                    return
+                for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, room, folder).run():
+                    meter.add(n_rows, n_bytes)
 
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine if n_workers == engine.n_workers else ThreadEngine(n_workers)
-        for _ in workers.map(write, parts):
-            pass
+        with mapping_room(self.recipe.features, shares, self.sources[0]) as room:
+            for _ in workers.map(write, parts, room):
+                pass
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
         """Publish the dataset: number the shards, give labels their final codes, write the manifest.
@@ -228,8 +251,17 @@ class Job:
         """Return the folder that a finished part has."""
         return self._parts_folder / f"{part.index:06d}"
 
+    @property
+    def _lock(self) -> Path:
+        return self.to / WIP / "lock"
+
+    @property
+    def _plan(self) -> Path:
+        return self.to / WIP / "plan.json"
+
     def _n_features(self, parts: Sequence[Part]) -> int:
-        return self.recipe.features.n_features or int(parts[0].options.get("n_features", 0))
+        own = int(parts[0].options.get("n_features", 0)) if parts else 0
+        return self.recipe.features.n_features or own
 
     def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
         return divide(self.limit, engine.n_workers, n_features, self.recipe.names)
@@ -261,7 +293,7 @@ class Job:
         if self.to.is_dir():
             here = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
             work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(PARTIAL)}
-            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts"}):
+            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts", MAP}):
                 return
         elif not self.to.exists():
             return

@@ -83,8 +83,15 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
+def exclusive(lock: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `lock`; the system releases it when the process dies, however it dies.
+
+    Parameters
+    ----------
+    lock : Path
+        Made if it is not there.
+    wait : bool, optional
+        Wait for whoever holds it, instead of refusing.
 
     Raises
     ------
@@ -92,7 +99,7 @@ def exclusive(lock: Path) -> Iterator[None]:
         If another process, or another thread of this one, holds it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    held = FileLock(lock, timeout=0)
+    held = FileLock(lock, timeout=-1 if wait else 0)
     try:
         held.acquire()
     except Timeout:
