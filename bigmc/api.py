@@ -14,6 +14,7 @@ from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.ingestion import Append
     from bigmc.ingestion.job import Job
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
@@ -46,6 +47,7 @@ def ingest(
     seed: int | None = None,
     n_features: int | None = None,
     names: bool | None = None,
+    append: bool = False,
     memory_limit: Size = None,
     engine: Engine | None = None,
     on_bad_row: OnBadRow = "fail",
@@ -91,6 +93,11 @@ def ingest(
         Width of svmlight data; by default the largest index says.
     names : bool, optional
         Keep the words behind hashed features, as is the default.
+    append : bool, default=False
+        Add the sources to the dataset that exists, which decides all options above; one that is given must
+        be its own. Sources it has already are passed over, so that the same call adds nothing twice. Ids
+        and splits of the rows are those of one ingest of all sources; classes not seen before are numbered
+        after those that were. Whoever has the dataset open, and models trained on it, are not disturbed.
     memory_limit : str or int, optional
         Bytes that ingest may use above the bare process; by default half of what there is.
     engine : Engine, optional
@@ -132,7 +139,7 @@ def ingest(
         "n_features": n_features,
         "names": names,
     }
-    job = _ingest_job(source, to, asked, memory_limit, on_bad_row, format)
+    job = _ingest_job(source, to, asked, append, memory_limit, on_bad_row, format)
     return job.run(engine or ThreadEngine(), progress)
 
 
@@ -141,6 +148,7 @@ def ingest_part(
     to: str | Path,
     part: tuple[int, int],
     *,
+    append: bool = False,
     memory_limit: Size = None,
     engine: Engine | None = None,
     on_bad_row: OnBadRow = "fail",
@@ -155,7 +163,7 @@ def ingest_part(
 
     Parameters
     ----------
-    source, to, memory_limit, engine, on_bad_row, format, progress, **options
+    source, to, append, memory_limit, engine, on_bad_row, format, progress, **options
         As for :func:`ingest`.
     part : (int, int)
         Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
@@ -174,7 +182,7 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    job = _ingest_job(source, to, options, memory_limit, on_bad_row, format)
+    job = _ingest_job(source, to, options, append, memory_limit, on_bad_row, format)
     return job.run_part(number, count, engine or ThreadEngine(), progress)
 
 
@@ -182,16 +190,19 @@ def _ingest_job(
     source: Any,
     to: str | Path,
     asked: Mapping[str, Any],
+    append: bool,
     memory_limit: Size,
     on_bad_row: OnBadRow,
     format: str | None,
-) -> Job:
-    from bigmc.ingestion import Options, make_job
+) -> Job | Append:
+    from bigmc.ingestion import Append, Options, make_job
 
     columns = {"text", "categorical", "numeric", "dense", "keep"}
     given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
     limit = budget.resolve_limit(memory_limit)
     options = Options().asked(given)
+    if append:
+        return Append(Path(to), source, given, limit, on_bad_row, format)
     return make_job(source, Path(to), options, limit=limit, on_bad_row=on_bad_row, format=format)
 
 

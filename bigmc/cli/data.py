@@ -60,6 +60,10 @@ def ingest(
     names: Annotated[
         bool | None, typer.Option(help="Keep the words behind hashed features.", show_default="names")
     ] = None,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Add to the dataset that exists, whose options hold; nothing twice."),
+    ] = False,
     part: Annotated[
         str | None,
         typer.Option(
@@ -98,16 +102,22 @@ def ingest(
             "seed": seed,
             "n_features": n_features,
             "names": names,
+            "append": append,
             "memory_limit": memory,
             "engine": engine_of(threads),
             "on_bad_row": on_bad_row,
             "format": format,
             "progress": screen.update,
         }
-        if part is None:
-            result = api.ingest(source, to, **asked).info()
-        else:
+        if part is not None:
             result = {"part": part, **api.ingest_part(source, to, _parse_part(part), **asked)}
+        else:
+            before = api.open_dataset(to).n_samples if append else 0
+            dataset = api.ingest(source, to, **asked)
+            added = dataset.n_samples - before
+            if not added:
+                screen.say(f"nothing to append: {to} has every source already")
+            result = dataset.info() | ({"n_appended": added} if append else {})
     show(result, as_json)
 
 

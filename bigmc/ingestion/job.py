@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bigmc import __version__
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError, StoreError
-from bigmc.ingestion.labels import merge_classes, recode
+from bigmc.ingestion.labels import extend_classes, merge_classes, recode
 from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
@@ -85,6 +85,8 @@ class Job:
         Memory limit in bytes, above the bare process.
     scan_options : mapping
         Passed to :func:`bigmc.ingestion.source.scan`.
+    before : Dataset, optional
+        The dataset these sources are appended to, as it was before.
     """
 
     to: Path
@@ -92,6 +94,7 @@ class Job:
     recipe: Recipe
     limit: int
     scan_options: Mapping[str, Any]
+    before: Dataset | None = None
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Do whatever of the job is left to do and return the dataset.
@@ -163,6 +166,9 @@ class Job:
             stored = json.loads(plan.read_text())
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
+            for lock in self._parts_folder.glob("*.lock"):
+                with exclusive(lock):  # refuses while another process still writes a part of that recipe
+                    pass
             plan.unlink()
         (self.to / WIP / MAP).unlink(missing_ok=True)
         for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
@@ -220,7 +226,11 @@ class Job:
         trim()
         receipts = [Receipt.read(self.part_folder(part)) for part in parts]
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
-        classes = merge_classes((receipt.labels for receipt in receipts), from_text)
+        labels = [receipt.labels for receipt in receipts]
+        if self.before is None:
+            classes = merge_classes(labels, from_text)
+        else:
+            classes = extend_classes(self.before.classes.tolist(), labels, from_text)
         n_features = self._n_features(parts)
         entries = list(self._place_shards(parts, receipts, classes, n_features, progress))
         if not sum(entry.nnz for entry in entries):
@@ -242,6 +252,7 @@ class Job:
             rows_in=sum(receipt.rows_in for receipt in receipts),
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
+            beside=0 if self.before is None else self.before.nnz,
             extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
             memory_limit=(self.limit - FIXED_COST) // 3,
             progress=progress,

@@ -47,6 +47,12 @@ def make_job(
     DataError
         If a parameter, a column or a source cannot be used.
     """
+    labels = None if isinstance(options.label, str) else options.label
+    return job_of(expand_sources(source, format, labels), to, options, limit, on_bad_row)
+
+
+def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on_bad_row: str) -> Job:
+    """Return the job for sources that were found, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     if on_bad_row not in get_args(OnBadRow):
         raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
@@ -57,7 +63,6 @@ def make_job(
     names_column = isinstance(label, str)
     _refuse_repeated((*text, *categorical, *numeric, *dense))
     _refuse_repeated(keep)
-    sources = expand_sources(source, format, None if names_column else label)
     hashed = bool(text or categorical or numeric)
     hasher = (
         TextHasher(asked.analyzer, asked.ngrams, asked.hash_bits, asked.lowercase)  # type: ignore[arg-type]

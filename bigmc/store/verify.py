@@ -9,14 +9,16 @@ from pathlib import Path
 
 from bigmc.errors import StoreError
 from bigmc.store.commit import sha256
-from bigmc.store.layout import MANIFEST, WIP, FileEntry, Manifest, read_manifest, shard_folder
+from bigmc.store.ingests import read_ingests
+from bigmc.store.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest, shard_folder
 
 
 def verify(path: Path | str, n_workers: int = 2) -> list[str]:
     """Return what is wrong with the dataset at `path`, one line per file; empty if nothing is.
 
     Finds changed, exchanged, missing and additional files by size and SHA-256, an edited manifest, an
-    unfinished dataset and an unknown format version. ``wip/`` is not looked at.
+    unfinished dataset and an unknown format version. Unfinished work is not looked at: ``wip/``, and a
+    folder of ``appends/`` that the manifest does not name.
 
     Parameters
     ----------
@@ -24,11 +26,15 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
     n_workers : int, optional
         Threads that read files.
     """
-    root = Path(path)
     try:
-        manifest = read_manifest(root)
+        ingests = read_ingests(Path(path))
     except StoreError as error:
         return [str(error)]
+    return [problem for ingest in ingests for problem in _verify(ingest.path, ingest.manifest, n_workers)]
+
+
+def _verify(root: Path, manifest: Manifest, n_workers: int) -> list[str]:
+    """Return what is wrong with one ingest."""
     expected = dict(_expected(root, manifest))
     with ThreadPoolExecutor(n_workers) as pool:
         found = list(pool.map(_problem, expected, expected.values()))
@@ -48,7 +54,7 @@ def _present(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
         here = Path(folder)
         if here == root:
-            folders[:] = [name for name in folders if name != WIP]
+            folders[:] = [name for name in folders if name not in (WIP, APPENDS)]
             names.remove(MANIFEST)
         yield from (here / name for name in names)
 
