@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.ingestion import Append
+    from bigmc.ingestion import Append, Upload
     from bigmc.ingestion.job import Job
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
@@ -194,16 +195,19 @@ def _ingest_job(
     memory_limit: Size,
     on_bad_row: OnBadRow,
     format: str | None,
-) -> Job | Append:
-    from bigmc.ingestion import Append, Options, make_job
+) -> Job | Append | Upload:
+    from bigmc.ingestion import Append, Options, Upload, make_job
+    from bigmc.store.remote import building_folder, is_remote
 
     columns = {"text", "categorical", "numeric", "dense", "keep"}
     given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
     limit = budget.resolve_limit(memory_limit)
     options = Options().asked(given)
     if append:
-        return Append(Path(to), source, given, limit, on_bad_row, format)
-    return make_job(source, Path(to), options, limit=limit, on_bad_row=on_bad_row, format=format)
+        return Append(_local(to, "--append"), source, given, limit, on_bad_row, format)
+    folder = building_folder(str(to)) if is_remote(to) else Path(to)
+    job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
+    return Upload(job, str(to)) if is_remote(to) else job
 
 
 def open_dataset(path: str | Path) -> Dataset:
@@ -280,17 +284,21 @@ def train(
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
-    return training.train(
-        learner,
-        _open(dataset),
-        Path(to),
-        split=split,
-        limit=budget.resolve_limit(memory_limit),
-        engine=engine or ThreadEngine(),
-        progress=progress,
-        options=options,
-        start=None if warm_start is None else Path(warm_start),
-    )
+    from bigmc.store.remote import built, local_file
+
+    with ExitStack() as files:
+        trained = training.train(
+            learner,
+            _open(dataset),
+            files.enter_context(built(to)),
+            split=split,
+            limit=budget.resolve_limit(memory_limit),
+            engine=engine or ThreadEngine(),
+            progress=progress,
+            options=options,
+            start=None if warm_start is None else files.enter_context(local_file(warm_start)),
+        )
+    return trained | {"model": str(to)}
 
 
 def sparse_path(
@@ -340,9 +348,10 @@ def sparse_path(
     """
     from bigmc import selection
 
+    folder = _local(to, "a path of models")
     return selection.sparse_path(
         _open(dataset),
-        Path(to),
+        folder,
         n_alphas=n_alphas,
         alpha_ratio=alpha_ratio,
         alphas=alphas,
@@ -388,18 +397,20 @@ def evaluate(
         )
     if to is not None:
         from bigmc.store.commit import sha256, write_atomic
+        from bigmc.store.remote import delivered, is_remote, local_file
         from bigmc.training import identity
 
         if not isinstance(model, str | Path):
             raise DataError("the model is in memory only", "save it first, or leave out to")
-        subject = {
-            "model": str(Path(model).resolve()),
-            "model_sha256": sha256(Path(model)),
-            "dataset": identity(data),
-            "split": split,
-            "n_nonzero_features": len(known.used_features),
-        }
-        write_atomic(Path(to), json.dumps({**subject, **figures}, indent=1).encode())
+        with local_file(model) as file, delivered(to) as target:
+            subject = {
+                "model": str(model if is_remote(model) else Path(model).resolve()),
+                "model_sha256": sha256(file),
+                "dataset": identity(data),
+                "split": split,
+                "n_nonzero_features": len(known.used_features),
+            }
+            write_atomic(target, json.dumps({**subject, **figures}, indent=1).encode())
     return figures
 
 
@@ -429,7 +440,7 @@ def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "acc
     """
     from bigmc import selection
 
-    return selection.publish([Path(path) for path in evaluations], Path(to), by)
+    return selection.publish(evaluations, to, by)
 
 
 def predict(
@@ -474,13 +485,14 @@ def predict(
     """
     from bigmc import prediction
     from bigmc.ingestion.memory import prompt_release
+    from bigmc.store.remote import delivered
 
     started = time.monotonic()
     budget.reset_peak()
     limit = budget.resolve_limit(memory_limit)
-    with prompt_release():
+    with delivered(to) as target, prompt_release():
         predictor = prediction.Predictor(
-            _load(model), Path(to), scores, engine or ThreadEngine(), limit, progress
+            _load(model), target, scores, engine or ThreadEngine(), limit, progress
         )
         if _is_dataset(source):
             data = _open(source)
@@ -508,9 +520,13 @@ def info(path: str | Path) -> dict[str, Any]:
 def verify(path: str | Path) -> list[str]:
     """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
     from bigmc.model import verify_model
+    from bigmc.store.remote import local_file
     from bigmc.store.verify import verify as verify_dataset
 
-    return verify_dataset(path) if _is_folder(path) else verify_model(path)
+    if _is_folder(path):
+        return verify_dataset(path)
+    with local_file(path) as file:
+        return verify_model(file)
 
 
 def _columns(names: Columns) -> tuple[str, ...] | None:
@@ -518,15 +534,32 @@ def _columns(names: Columns) -> tuple[str, ...] | None:
 
 
 def _is_folder(path: str | Path) -> bool:
+    """Return whether a dataset is to be expected at a path, rather than a model."""
+    from bigmc.store.remote import is_remote
+
+    if is_remote(path):
+        return _is_dataset(path)
     if not Path(path).exists():
         raise DataError(f"there is nothing at {path}", "check the path")
     return Path(path).is_dir()
 
 
 def _is_dataset(source: Any) -> bool:
+    from bigmc.store.remote import Address, is_remote
+
+    if is_remote(source):
+        return Address(source).read("manifest.json") is not None
     if isinstance(source, str | Path):
         return (Path(source) / "manifest.json").exists()
     return hasattr(source, "shards")
+
+
+def _local(path: str | Path, what: str) -> Path:
+    from bigmc.store.remote import is_remote
+
+    if is_remote(path):
+        raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
+    return Path(path)
 
 
 def _open(dataset: str | Path | Dataset) -> Dataset:
@@ -535,5 +568,9 @@ def _open(dataset: str | Path | Dataset) -> Dataset:
 
 def _load(model: str | Path | Model) -> Model:
     from bigmc.model import load_model as load
+    from bigmc.store.remote import local_file
 
-    return load(model) if isinstance(model, str | Path) else model
+    if not isinstance(model, str | Path):
+        return model
+    with local_file(model) as file:
+        return load(file)

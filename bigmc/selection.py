@@ -26,6 +26,7 @@ from bigmc.progress import ProgressCallback
 from bigmc.solvers import largest_alpha
 from bigmc.store.commit import replacing, write_atomic
 from bigmc.store.dataset import Dataset
+from bigmc.store.remote import delivered, local_file, read_file
 from bigmc.training import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
@@ -111,7 +112,7 @@ def sparse_path(
     return {**result, "best_model": str(to / BEST)}
 
 
-def publish(evaluations: Sequence[Path], to: Path, by: str) -> dict[str, Any]:
+def publish(evaluations: Sequence[str | Path], to: str | Path, by: str) -> dict[str, Any]:
     """Give the best of evaluated models a name of its own; see :func:`bigmc.api.publish`."""
     if by not in FIGURES:
         raise BigmcError(f"models cannot be compared by {by!r}", f"choose {' or '.join(FIGURES)}")
@@ -122,24 +123,27 @@ def publish(evaluations: Sequence[Path], to: Path, by: str) -> dict[str, Any]:
                 f"{evaluations[0]} and {path} were measured on other data", "evaluate all models on one split"
             )
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
-    content = Path(best["model"]).read_bytes()
+    with local_file(best["model"]) as model:
+        content = model.read_bytes()
     if hashlib.sha256(content).hexdigest() != best["model_sha256"]:
         raise ModelError(f"{best['model']} is not the model that was evaluated", "evaluate it again")
-    if not to.exists() or to.read_bytes() != content:
-        write_atomic(to, content)
+    if read_file(to) != content:
+        with delivered(to) as target:
+            write_atomic(target, content)
     return {"published": str(to), "best": best, "table": table}
 
 
-def _evaluation(path: Path) -> dict[str, Any]:
+def _evaluation(path: str | Path) -> dict[str, Any]:
+    content = read_file(path)
+    if content is None:
+        raise DataError(f"there is no evaluation at {path}", "make it with bigmc evaluate --to")
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(content)
         row = {name: found[name] for name in (*FIGURES, *EVALUATED)}
         if not (isinstance(row["model"], str) and all(isinstance(row[name], float) for name in FIGURES)):
             raise TypeError
         return row
-    except FileNotFoundError:
-        raise DataError(f"there is no evaluation at {path}", "make it with bigmc evaluate --to") from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} is no evaluation", "make it with bigmc evaluate --to") from None
 
 

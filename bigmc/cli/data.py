@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from bigmc.screen import Screen, show
 
 def ingest(
     source: Annotated[list[str], typer.Argument(help="Files, folders or globs.", show_default=False)],
-    to: Annotated[Path, typer.Option("--to", help="Dataset to make.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Dataset to make.", show_default=False)],
     text: Annotated[list[str] | None, typer.Option("--text", help="Text column; may be repeated.")] = None,
     label: Annotated[str | None, typer.Option("--label", help="Label column.")] = None,
     categorical: Annotated[
@@ -121,19 +120,19 @@ def ingest(
     show(result, as_json)
 
 
-def info(path: Annotated[Path, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
+def info(path: Annotated[str, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
     """Say what a dataset or a model holds."""
     from bigmc import api
 
     show(api.info(path), as_json)
 
 
-def verify(path: Annotated[Path, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
+def verify(path: Annotated[str, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
     """Check every byte of a dataset or a model against its manifest."""
     from bigmc import api
 
     problems = api.verify(path)
-    show({"path": str(path), "sound": not problems, "problems": problems}, as_json)
+    show({"path": path, "sound": not problems, "problems": problems}, as_json)
     if problems:
         raise typer.Exit(1)
 

@@ -12,11 +12,11 @@ from bigmc.screen import Screen, show, show_features
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Model.")],
-    dataset: Annotated[Path, typer.Argument(help="Dataset.")],
+    model: Annotated[str, typer.Argument(help="Model.")],
+    dataset: Annotated[str, typer.Argument(help="Dataset.")],
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     to: Annotated[
-        Path | None, typer.Option("--to", help="File for the figures too, as bigmc publish reads it.")
+        str | None, typer.Option("--to", help="File for the figures too, as bigmc publish reads it.")
     ] = None,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
@@ -45,8 +45,8 @@ def evaluate(
 
 
 def publish(
-    evaluations: Annotated[list[Path], typer.Argument(help="Files made by bigmc evaluate --to.")],
-    to: Annotated[Path, typer.Option("--to", help="Public name of the best model.", show_default=False)],
+    evaluations: Annotated[list[str], typer.Argument(help="Files made by bigmc evaluate --to.")],
+    to: Annotated[str, typer.Option("--to", help="Public name of the best model.", show_default=False)],
     by: Annotated[
         Literal["accuracy", "macro_f1"], typer.Option("--by", help="Figure to choose by.")
     ] = "accuracy",
@@ -59,9 +59,9 @@ def publish(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model.")],
+    model: Annotated[str, typer.Argument(help="Model.")],
     source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
-    to: Annotated[Path, typer.Option("--to", help="Parquet file to write.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Parquet file to write.", show_default=False)],
     split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
     on_bad_row: OnBadRow = "fail",
@@ -90,7 +90,7 @@ def predict(
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="Model.")],
+    model: Annotated[str, typer.Argument(help="Model.")],
     top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
     as_json: Json = False,
 ) -> None:

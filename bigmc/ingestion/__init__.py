@@ -3,5 +3,6 @@
 from bigmc.ingestion.append import Append
 from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import make_job
+from bigmc.ingestion.upload import Upload
 
-__all__ = ["Append", "Options", "make_job"]
+__all__ = ["Append", "Options", "Upload", "make_job"]

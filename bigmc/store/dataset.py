@@ -75,14 +75,16 @@ class Dataset:
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
-        """Open a dataset on disk; its shards are looked at when they are first read.
+        """Open a dataset on disk, or at an address such as ``s3://bucket/name``.
+
+        Its shards are looked at, and brought here if they are elsewhere, when they are first read.
 
         Raises
         ------
         StoreError
             If there is no dataset, it is unfinished, damaged or of another format version.
         """
-        return cls._of(open_stored(Path(path)))
+        return cls._of(open_stored(path))
 
     @classmethod
     def _of(cls, stored: Stored) -> Dataset:
@@ -174,7 +176,7 @@ class Dataset:
         stored = self._stored
         first = stored.ingests[0].manifest
         names = tuple(stored.name(shard) for shard in self.shards if isinstance(shard, StoredShard))
-        return _opened, (str(stored.path.resolve()), first.signature, len(stored.ingests) - 1, names)
+        return _opened, (stored.location, first.signature, len(stored.ingests) - 1, names)
 
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample."""
@@ -291,7 +293,7 @@ class Dataset:
 
     @property
     def path(self) -> Path | None:
-        """Folder of the dataset, or None in memory."""
+        """Folder of the dataset, or of its local copy; None in memory."""
         return self._stored.path if self._stored else None
 
     @property

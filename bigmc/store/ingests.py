@@ -22,7 +22,8 @@ from bigmc.errors import StoreError
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.classes import read_classes
 from bigmc.store.commit import sha256
-from bigmc.store.layout import APPENDS, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
+from bigmc.store.layout import APPENDS, CLASSES, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
+from bigmc.store.remote import Origin, find, is_remote
 from bigmc.store.shard import Shard
 from bigmc.store.statistics import read_statistic
 from bigmc.store.stored import StoredShard, open_shard
@@ -37,21 +38,33 @@ class Ingest:
     path : Path
         Folder with ``manifest.json``.
     manifest : Manifest
+    origin : Origin, optional
+        Where its files come from, if the folder is the copy of a dataset in an object store.
     """
 
     path: Path
     manifest: Manifest
+    origin: Origin | None = None
+
+    def bring(self, prefix: str) -> None:
+        """Make the files whose paths begin so local, where they are not."""
+        if self.origin is not None:
+            self.origin.bring([file for file in self.manifest.files if file.path.startswith(prefix)])
 
 
-def read_ingests(path: Path, n_appends: int | None = None) -> tuple[Ingest, ...]:
+def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest, ...]:
     """Return the ingest at `path` and what was appended to it, or only the first so many appends.
+
+    `path` may be an address in an object store.
 
     Raises
     ------
     StoreError
         If there is no dataset, or a manifest is not the one that was appended.
     """
-    first = Ingest(path, read_manifest(path))
+    origin = find(str(path)) if is_remote(path) else None
+    path = Path(path) if origin is None else origin.folder
+    first = Ingest(path, read_manifest(path), origin)
     ingests = [first]
     for file in first.manifest.appends[:n_appends]:
         folder = (path / file.path).parent
@@ -84,8 +97,14 @@ class Stored:
 
     @property
     def path(self) -> Path:
-        """Folder of the dataset."""
+        """Folder of the dataset; of one in an object store, of its local copy."""
         return self.ingests[0].path
+
+    @property
+    def location(self) -> str:
+        """Where another process finds the dataset: its folder, or its address."""
+        origin = self.ingests[0].origin
+        return str(self.path.resolve()) if origin is None else origin.address.url
 
     @property
     def identity(self) -> str:
@@ -97,7 +116,7 @@ class Stored:
     def shards(self) -> list[StoredShard]:
         """Return all shards, in the order they were ingested; they are looked at when they are first read."""
         return [
-            open_shard(ingest.path, entry, ingest.manifest.n_features, self.counter)
+            open_shard(ingest.path, entry, ingest.manifest.n_features, self.counter, ingest.origin)
             for ingest in self.ingests
             for entry in ingest.manifest.shards
         ]
@@ -105,6 +124,7 @@ class Stored:
     def classes(self) -> NDArray[Any]:
         """Return the labels in the order of their codes: those of the last ingest, which has all."""
         last = self.ingests[-1]
+        last.bring(CLASSES)
         return read_classes(last.path, last.manifest.classes_type)
 
     def name(self, shard: StoredShard) -> str:
@@ -113,11 +133,10 @@ class Stored:
 
     def files(self, name: str) -> list[Path]:
         """Return the files called ``name`` of the ingests that have one."""
-        return [
-            ingest.path / name
-            for ingest in self.ingests
-            if any(file.path == name for file in ingest.manifest.files)
-        ]
+        having = [i for i in self.ingests if any(file.path == name for file in i.manifest.files)]
+        for ingest in having:
+            ingest.bring(name)
+        return [ingest.path / name for ingest in having]
 
     def nbytes(self) -> int:
         """Bytes of all files but those of shards."""
@@ -142,12 +161,13 @@ class Stored:
                     continue
                 if counts[ingest.path, split] != n or f"{STATISTICS}/{split}/{name}/{GROUP}" not in files:
                     return None
+                ingest.bring(f"{STATISTICS}/{split}/{name}/")
                 found = read_statistic(ingest.path, split, name, shape, lo, hi, self.counter)
                 total[: len(found)] += found
         return total
 
 
-def open_stored(path: Path, n_appends: int | None = None) -> Stored:
+def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
     """Return the dataset at `path`, or what it was when so many ingests had been appended."""
     return Stored(read_ingests(path, n_appends), ByteCounter())
 
@@ -160,7 +180,7 @@ def reopen(path: str, signature: str, n_appends: int) -> Stored:
     StoreError
         If another dataset has taken its place.
     """
-    stored = open_stored(Path(path), n_appends)
+    stored = open_stored(path, n_appends)
     if stored.ingests[0].manifest.signature != signature or len(stored.ingests) <= n_appends:
         raise StoreError(f"{path} is not the dataset it was", "leave it in place until the run has ended")
     return stored

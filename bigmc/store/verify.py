@@ -11,6 +11,7 @@ from bigmc.errors import StoreError
 from bigmc.store.commit import sha256
 from bigmc.store.ingests import read_ingests
 from bigmc.store.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest, shard_folder
+from bigmc.store.remote import Origin
 
 
 def verify(path: Path | str, n_workers: int = 2) -> list[str]:
@@ -27,7 +28,9 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
         Threads that read files.
     """
     try:
-        ingests = read_ingests(Path(path))
+        ingests = read_ingests(path)
+        if ingests[0].origin is not None:
+            return _verify_remote(ingests[0].origin, ingests[0].manifest, n_workers)
     except StoreError as error:
         return [str(error)]
     return [problem for ingest in ingests for problem in _verify(ingest.path, ingest.manifest, n_workers)]
@@ -40,6 +43,27 @@ def _verify(root: Path, manifest: Manifest, n_workers: int) -> list[str]:
         found = list(pool.map(_problem, expected, expected.values()))
     extra = [f"{file}: is not in the manifest" for file in _present(root) if file not in expected]
     return [problem for problem in found if problem] + sorted(extra)
+
+
+def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[str]:
+    """Return what is wrong with a dataset in an object store; its objects are read, not their copies."""
+    address, url = origin.address, f"{origin.address.url}/{origin.data}"
+    expected = {str(path): file for path, file in _expected(Path(), manifest)}
+    there = address.sizes(origin.data)
+
+    def problem(name: str) -> str | None:
+        file = expected[name]
+        if name not in there:
+            return f"{url}/{name}: is missing"
+        if there[name] != file.bytes:
+            return f"{url}/{name}: has {there[name]} bytes instead of {file.bytes}"
+        changed = address.digest(f"{origin.data}/{name}") != file.sha256
+        return f"{url}/{name}: its contents have changed" if changed else None
+
+    with ThreadPoolExecutor(n_workers) as pool:
+        found = list(pool.map(problem, expected))
+    extra = [f"{url}/{name}: is not in the manifest" for name in there if name not in expected]
+    return [one for one in found if one] + sorted(extra)
 
 
 def _expected(root: Path, manifest: Manifest) -> Iterator[tuple[Path, FileEntry]]:
