@@ -83,14 +83,19 @@ def test_a_killed_part_is_done_by_its_retry(source, tmp_path):
 
 
 def test_one_part_has_one_writer(source, tmp_path):
-    """While another process writes a part, its retry and the finishing step refuse."""
+    """While another process does a part: its retry, another division and the finishing step refuse."""
     to = tmp_path / "d.bigmc"
     api.ingest_part(source, to, (0, 2), **OPTIONS)
-    with job_module.exclusive(to / "wip" / "parts" / "000001.lock"):
+    with job_module.exclusive(to / "wip" / "1-of-2.lock"):
         with pytest.raises(BusyError, match="another process"):
             api.ingest_part(source, to, (1, 2), **OPTIONS)
         with pytest.raises(BusyError, match="another process"):
+            api.ingest_part(source, to, (0, 3), **OPTIONS)
+        with pytest.raises(BusyError, match="another process"):
+            api.ingest_part(source, to, (0, 2), **OPTIONS | {"hash_bits": 9})
+        with pytest.raises(BusyError, match="another process"):
             api.ingest(source, to, **OPTIONS)
+        assert api.ingest_part(source, to, (0, 2), **OPTIONS)["n_pieces"] > 1
     assert api.ingest(source, to, **OPTIONS).n_samples == 4000
 
 

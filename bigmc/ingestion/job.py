@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ class Job:
             self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
             with exclusive(self._lock), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
+                    self._refuse_others()
                     job, parts = self._prepared(engine, progress)
                     job.run_parts(parts, engine, progress)
                     job.finish(parts, progress)
@@ -132,20 +134,29 @@ class Job:
         Raises
         ------
         DataError, BusyError, MemoryLimitError
-            As `run`; another process at one of these parts is refused.
+            As `run`; also if another process does this part, or divides the work otherwise.
         """
-        done = {"n_pieces": 0, "n_samples": 0}
+        nothing = {"n_pieces": 0, "n_samples": 0}
         if self._is_done():
-            return done
+            return nothing
         self._refuse_foreign_folder()
-        with prompt_release():
+        with ExitStack() as held, prompt_release():
             with exclusive(self._lock, wait=True):
                 if self._is_done():
-                    return done
+                    return nothing
+                self._refuse_others(count)
                 job, parts = self._prepared(engine, progress)
+                held.enter_context(exclusive(self.to / WIP / f"{number}-of-{count}.lock"))
             mine = parts[number::count]
             job.run_parts(mine, engine, progress)
         return {"n_pieces": len(mine), "n_samples": sum(part.n_rows for part in mine)}
+
+    def _refuse_others(self, count: int | None = None) -> None:
+        """Refuse while another process does a part, unless it is one of ``count`` parts."""
+        for lock in (self.to / WIP).glob("*-of-*.lock"):
+            if count is None or not lock.stem.endswith(f"-of-{count}"):
+                with exclusive(lock):
+                    pass
 
     def _prepared(self, engine: Engine, progress: ProgressCallback) -> tuple[Job, list[Part]]:
         """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
@@ -166,9 +177,7 @@ class Job:
             stored = json.loads(plan.read_text())
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
-            for lock in self._parts_folder.glob("*.lock"):
-                with exclusive(lock):  # refuses while another process still writes a part of that recipe
-                    pass
+            self._refuse_others()
             plan.unlink()
         (self.to / WIP / MAP).unlink(missing_ok=True)
         for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
@@ -195,12 +204,11 @@ class Job:
 
         def write(part: Part, room: Shares) -> None:
             folder = self.part_folder(part)
-            with exclusive(folder.with_suffix(".lock")):
-                if folder.exists() or not self._plan.exists():  # without a plan all is published
-                    meter.skip(part)
-                    return
-                for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, room, folder).run():
-                    meter.add(n_rows, n_bytes)
+            if folder.exists():
+                meter.skip(part)
+                return
+            for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, room, folder).run():
+                meter.add(n_rows, n_bytes)
 
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine if n_workers == engine.n_workers else ThreadEngine(n_workers)
@@ -303,7 +311,8 @@ class Job:
         """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed."""
         if self.to.is_dir():
             here = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
-            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(PARTIAL)}
+            passing = (PARTIAL, ".lock")
+            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(passing)}
             if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts", MAP}):
                 return
         elif not self.to.exists():
