@@ -204,7 +204,7 @@ def _ingest_job(
     limit = budget.resolve_limit(memory_limit)
     options = Options().asked(given)
     if append:
-        return Append(_local(to, "--append"), source, given, limit, on_bad_row, format)
+        return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
     folder = building_folder(str(to)) if is_remote(to) else Path(to)
     job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
     return Upload(job, str(to)) if is_remote(to) else job

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -216,6 +217,45 @@ def test_a_model_has_one_writer_and_its_training_goes_on(source, bucket, tmp_pat
     assert Address(to).read() == model
 
 
+def test_appending(source, bucket, tmp_path, monkeypatch):
+    """As on a disk; the second of two that append at once is told, and appends when it tries again."""
+    more = [tmp_path / f"{k}.csv" for k in range(3)]
+    for k, path in enumerate(more):
+        path.write_text(
+            "text,label\n" + "".join(f"{i} {k} about {c},{c}\n" for i in range(60) for c in "xyzw")
+        )
+    there, local = f"{bucket}/d.bigmc", tmp_path / "d.bigmc"
+    for to in (there, local):
+        ingest(source, to)
+        api.ingest(more[0], to, append=True)
+        api.ingest(more[:1], to, append=True)
+    before, create = api.open_dataset(there), Address.create
+
+    def late(self, content, name=""):
+        monkeypatch.setattr(Address, "create", create)
+        monkeypatch.setenv("BIGMC_CACHE", str(tmp_path / "other machine"))
+        api.ingest(more[1], there, append=True)
+        monkeypatch.setenv("BIGMC_CACHE", str(tmp_path / "cache"))
+        return create(self, content, name)
+
+    monkeypatch.setattr(Address, "create", late)
+    with pytest.raises(DataError, match="another process has appended"):
+        api.ingest(more[2], there, append=True)
+    for path in more[1:]:
+        for to in (there, local):
+            api.ingest(path, to, append=True)
+    shutil.rmtree(tmp_path / "cache")
+    remote_, whole = api.open_dataset(there), api.open_dataset(local)
+    assert remote_.n_samples == 900 + 3 * 240
+    assert before.n_samples == 900 + 240
+    assert len(pickle.loads(pickle.dumps(before["train"])).labels()) == before.splits["train"]
+    np.testing.assert_array_equal(remote_.labels(), whole.labels())
+    np.testing.assert_array_equal(remote_.row_ids(), whole.row_ids())
+    np.testing.assert_array_equal(remote_.column_nnz(), whole.column_nnz())
+    assert remote_.classes.tolist() == whole.classes.tolist() == [*"xyzw"]
+    assert api.verify(there) == api.verify(local) == []
+
+
 def test_damage(source, bucket, tmp_path):
     there = f"{bucket}/d.bigmc"
     ingest(source, there)
@@ -242,7 +282,7 @@ def test_what_does_not_work_is_said(source, bucket, tmp_path, monkeypatch):
     with pytest.raises(StoreError, match=r"s3://there-is-no-such-bucket/d.bigmc: .* bucket does not exist"):
         ingest(source, "s3://there-is-no-such-bucket/d.bigmc")
     assert not (tmp_path / "cache").exists()  # it is known before the work
-    with pytest.raises(DataError, match="--append works on a local disk only"):
+    with pytest.raises(StoreError, match="there is no dataset at"):
         ingest(source, f"{bucket}/d.bigmc", append=True)
     with pytest.raises(DataError, match="a local disk only"):
         api.sparse_path(tmp_path, f"{bucket}/path")

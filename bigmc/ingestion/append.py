@@ -24,8 +24,9 @@ from bigmc.ingestion.source import Source, expand_sources
 from bigmc.progress import ProgressCallback
 from bigmc.store.commit import exclusive, file_entry, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.ingests import append_folder
+from bigmc.store.ingests import append_address, append_folder
 from bigmc.store.layout import APPENDS, MANIFEST, Manifest, read_manifest
+from bigmc.store.remote import building_folder, publish
 from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
@@ -38,8 +39,8 @@ class Append:
 
     Attributes
     ----------
-    to : Path
-        Dataset to append to.
+    to : Path or str
+        Dataset to append to, or its address.
     source : object
         What to read; what the dataset has already is passed over.
     asked : mapping
@@ -48,7 +49,7 @@ class Append:
         As for :func:`bigmc.ingestion.make_job`.
     """
 
-    to: Path
+    to: Path | str
     source: Any
     asked: Mapping[str, Any]
     limit: int
@@ -70,7 +71,7 @@ class Append:
         with self._job(wait=False) as job:
             if job is not None:
                 job.run(engine, progress)
-                self._publish(job)
+                self._publish(job, progress)
         return Dataset.open(self.to)
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
@@ -84,13 +85,18 @@ class Append:
     @contextmanager
     def _job(self, wait: bool) -> Iterator[Job | None]:
         """Yield what is to be done, None if the dataset has every source, while no other process appends."""
-        read_manifest(self.to)  # refuses before a lock is made where there is no dataset
-        with exclusive(self.to / APPENDS / "lock", wait=wait):
+        Dataset.open(self.to)  # refuses before a lock is made where there is no dataset
+        with exclusive(self._work / APPENDS / "lock", wait=wait):
             before = Dataset.open(self.to)
             job = self._make_job(before)
             if job is not None:
                 _clear_unwanted(job)
             yield job
+
+    @property
+    def _work(self) -> Path:
+        """Folder that has ``appends/``: the dataset, or where what is sent to it is made."""
+        return building_folder(self.to) if isinstance(self.to, str) else self.to
 
     def _make_job(self, before: Dataset) -> Job | None:
         manifests = [ingest.manifest for ingest in before.ingests]
@@ -107,7 +113,7 @@ class Append:
         if sources[0].format in MATRICES:
             self._check_width(sources, stored)
             options = replace(options, n_features=stored.n_own)
-        folder = append_folder(self.to, len(manifests))
+        folder = append_folder(self._work, len(manifests))
         job = job_of(sources, folder, options.asked(self.asked), self.limit, self.on_bad_row)
         differences = [
             change
@@ -160,16 +166,22 @@ class Append:
                 "append samples with the features of the dataset",
             )
 
-    def _publish(self, job: Job) -> None:
-        """Name the finished ingest in the dataset's manifest: the moment at which it is appended."""
+    def _publish(self, job: Job, progress: ProgressCallback) -> None:
+        """Append the finished ingest, in one moment.
+
+        A dataset on a disk has its manifest replaced by one that names it. In an object store its own manifest
+        is created, under the number after the last one, which one of two writers is allowed.
+        """
+        if isinstance(self.to, str):
+            if not publish(job.to, append_address(self.to, int(job.to.name)), progress):
+                raise DataError(f"another process has appended to {self.to} meanwhile", "run it again")
+            return
         manifest = read_manifest(self.to)
         entry = file_entry(job.to / MANIFEST, self.to)
-        if entry in manifest.appends:
-            return
         write_atomic(self.to / MANIFEST, replace(manifest, appends=(*manifest.appends, entry)).to_json())
 
 
-def options_of(manifest: Manifest, path: Path) -> tuple[Options, FeatureSpec]:
+def options_of(manifest: Manifest, path: Path | str) -> tuple[Options, FeatureSpec]:
     """Return the options a dataset was made with, and its features with what was found out of them.
 
     Raises

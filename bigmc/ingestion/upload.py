@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.ingestion.job import Job
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import MANIFEST, SHARDS, FileEntry, Manifest
+from bigmc.store.layout import MANIFEST
 from bigmc.store.remote import Address, publish
 
 
@@ -38,9 +38,8 @@ class Upload:
         """
         if not self._is_there():
             Address(self.url).sizes("")  # refuses a bucket that is not there before the work, not after
-            built = self.job.run(engine, progress)
-            files = _files(built.ingests[0].manifest)
-            if not publish(self.job.to, self.url, files, progress) and not self._is_there():
+            self.job.run(engine, progress)
+            if not publish(self.job.to, self.url, progress) and not self._is_there():
                 raise DataError(f"there is no dataset at {self.url} any more", "run the same command again")
         return Dataset.open(self.url)
 
@@ -62,13 +61,3 @@ class Upload:
                 "delete it, or give another --to",
             )
         return True
-
-
-def _files(manifest: Manifest) -> list[FileEntry]:
-    """Return all files of a dataset but the manifest, their paths relative to it."""
-    of_shards = [
-        replace(file, path=f"{SHARDS}/{shard.name}/{file.path}")
-        for shard in manifest.shards
-        for file in shard.files
-    ]
-    return [*manifest.files, *of_shards]

@@ -3,7 +3,8 @@
 An appended ingest lies in the dataset's folder ``appends/000001`` and so on, complete with a manifest and
 statistics of its own; the classes it lists are all classes up to it. The manifest of the dataset names the
 manifests appended, so that replacing this one file adds an ingest, and no other file ever changes: who opened
-the dataset before goes on reading what was there then.
+the dataset before goes on reading what was there then. In an object store the appended manifests speak for
+themselves: one is created under the next number, and its existence adds it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bigmc.store.chunks import ByteCounter
 from bigmc.store.classes import read_classes
 from bigmc.store.commit import sha256
 from bigmc.store.layout import APPENDS, CLASSES, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
-from bigmc.store.remote import Origin, find, is_remote
+from bigmc.store.remote import Origin, find, is_remote, seek
 from bigmc.store.shard import Shard
 from bigmc.store.statistics import read_statistic
 from bigmc.store.stored import StoredShard, open_shard
@@ -62,9 +63,10 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
     StoreError
         If there is no dataset, or a manifest is not the one that was appended.
     """
-    origin = find(str(path)) if is_remote(path) else None
-    path = Path(path) if origin is None else origin.folder
-    first = Ingest(path, read_manifest(path), origin)
+    if is_remote(path):
+        return _remote_ingests(str(path), n_appends)
+    path = Path(path)
+    first = Ingest(path, read_manifest(path))
     ingests = [first]
     for file in first.manifest.appends[:n_appends]:
         folder = (path / file.path).parent
@@ -73,6 +75,22 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
             raise damaged(path / file.path, "is not the manifest that was appended")
         ingests.append(Ingest(folder, manifest))
     return tuple(ingests)
+
+
+def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
+    """Return the same of an address: there, the manifests under ``appends/`` count, numbered without a gap."""
+    ingests: list[Ingest] = []
+    origin: Origin | None = find(url)
+    while origin is not None:
+        ingests.append(Ingest(origin.folder, read_manifest(origin.folder), origin))
+        number = len(ingests)
+        origin = seek(append_address(url, number)) if n_appends is None or number <= n_appends else None
+    return tuple(ingests)
+
+
+def append_address(url: str, number: int) -> str:
+    """Return the address of the ingest appended as number ``number``, from 1."""
+    return f"{url.rstrip('/')}/{APPENDS}/{number:06d}"
 
 
 def append_folder(path: Path, number: int) -> Path:
@@ -128,8 +146,9 @@ class Stored:
         return read_classes(last.path, last.manifest.classes_type)
 
     def name(self, shard: StoredShard) -> str:
-        """Return the folder of a shard relative to the dataset."""
-        return shard.folder.relative_to(self.path).as_posix()
+        """Return the name of a shard among those of all ingests."""
+        folders = [ingest.path for ingest in self.ingests]
+        return f"{folders.index(shard.folder.parents[1])}/{shard.folder.name}"
 
     def files(self, name: str) -> list[Path]:
         """Return the files called ``name`` of the ingests that have one."""

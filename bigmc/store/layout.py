@@ -160,6 +160,15 @@ class Manifest:
         fields["checksum"] = _digest(fields)
         return json.dumps(fields, indent=1, sort_keys=True).encode()
 
+    def all_files(self) -> list[FileEntry]:
+        """Return all files of this ingest but the manifest, their paths relative to the manifest's folder."""
+        of_shards = [
+            replace(file, path=f"{SHARDS}/{shard.name}/{file.path}")
+            for shard in self.shards
+            for file in shard.files
+        ]
+        return [*self.files, *of_shards]
+
     def until(self, n_appends: int) -> Manifest:
         """Return the manifest as it was when so many ingests had been appended."""
         return replace(self, appends=self.appends[:n_appends])

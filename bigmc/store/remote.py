@@ -25,7 +25,7 @@ from typing import Any
 from bigmc.errors import BigmcError, DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.commit import PARTIAL, sha256, write_atomic
-from bigmc.store.layout import MANIFEST, FileEntry
+from bigmc.store.layout import MANIFEST, FileEntry, read_manifest
 
 BATCH = 32
 """Files sent or brought at once."""
@@ -195,10 +195,18 @@ def find(url: str) -> Origin:
     StoreError
         If there is none, or it cannot be reached.
     """
+    found = seek(url)
+    if found is None:
+        raise StoreError(f"there is no dataset at {url}", "check the address, or make it with bigmc ingest")
+    return found
+
+
+def seek(url: str) -> Origin | None:
+    """Return the dataset at an address as `find`, or None if there is none."""
     address = Address(url)
     content = address.read(MANIFEST)
     if content is None:
-        raise StoreError(f"there is no dataset at {url}", "check the address, or make it with bigmc ingest")
+        return None
     folder = _copy_folder(address, content)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).exists():
@@ -211,7 +219,7 @@ def building_folder(url: str) -> Path:
     return cache_folder() / "building" / Address(url).key
 
 
-def publish(folder: Path, url: str, files: Sequence[FileEntry], progress: ProgressCallback = silent) -> bool:
+def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool:
     """Send a finished dataset and commit it, unless there is one by then.
 
     Parameters
@@ -220,16 +228,14 @@ def publish(folder: Path, url: str, files: Sequence[FileEntry], progress: Progre
         The dataset on a local disk. Once sent it becomes the local copy of what is read from the address.
     url : str
         Where to.
-    files : sequence of FileEntry
-        All files but the manifest, paths relative to the dataset.
     progress : callable, optional
 
     Returns
     -------
     bool
-        Whether this dataset is the one that is there now.
+        Whether this dataset is the one that is there now; if not, nothing is left of it.
     """
-    address = Address(url)
+    address, files = Address(url), read_manifest(folder).all_files()
     content = (folder / MANIFEST).read_bytes()
     name = _data_name(content)
     there = address.sizes(name)
@@ -242,6 +248,7 @@ def publish(folder: Path, url: str, files: Sequence[FileEntry], progress: Progre
         progress(Progress("upload", done, total, "bytes"))
     if not address.create(content, MANIFEST) and address.read(MANIFEST) != content:
         address.remove(name)
+        shutil.rmtree(folder, ignore_errors=True)
         return False
     copy = _copy_folder(address, content)
     if not copy.exists():

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bigmc.errors import StoreError
 from bigmc.store.commit import sha256
-from bigmc.store.ingests import read_ingests
-from bigmc.store.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest, shard_folder
+from bigmc.store.ingests import Ingest, read_ingests
+from bigmc.store.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest
 from bigmc.store.remote import Origin
 
 
@@ -29,16 +29,17 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
     """
     try:
         ingests = read_ingests(path)
-        if ingests[0].origin is not None:
-            return _verify_remote(ingests[0].origin, ingests[0].manifest, n_workers)
+        return [problem for ingest in ingests for problem in _verify(ingest, n_workers)]
     except StoreError as error:
         return [str(error)]
-    return [problem for ingest in ingests for problem in _verify(ingest.path, ingest.manifest, n_workers)]
 
 
-def _verify(root: Path, manifest: Manifest, n_workers: int) -> list[str]:
+def _verify(ingest: Ingest, n_workers: int) -> list[str]:
     """Return what is wrong with one ingest."""
-    expected = dict(_expected(root, manifest))
+    if ingest.origin is not None:
+        return _verify_remote(ingest.origin, ingest.manifest, n_workers)
+    root = ingest.path
+    expected = {root / file.path: file for file in ingest.manifest.all_files()}
     with ThreadPoolExecutor(n_workers) as pool:
         found = list(pool.map(_problem, expected, expected.values()))
     extra = [f"{file}: is not in the manifest" for file in _present(root) if file not in expected]
@@ -48,7 +49,7 @@ def _verify(root: Path, manifest: Manifest, n_workers: int) -> list[str]:
 def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[str]:
     """Return what is wrong with a dataset in an object store; its objects are read, not their copies."""
     address, url = origin.address, f"{origin.address.url}/{origin.data}"
-    expected = {str(path): file for path, file in _expected(Path(), manifest)}
+    expected = {file.path: file for file in manifest.all_files()}
     there = address.sizes(origin.data)
 
     def problem(name: str) -> str | None:
@@ -64,14 +65,6 @@ def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[s
         found = list(pool.map(problem, expected))
     extra = [f"{url}/{name}: is not in the manifest" for name in there if name not in expected]
     return [one for one in found if one] + sorted(extra)
-
-
-def _expected(root: Path, manifest: Manifest) -> Iterator[tuple[Path, FileEntry]]:
-    for file in manifest.files:
-        yield root / file.path, file
-    for shard in manifest.shards:
-        for file in shard.files:
-            yield shard_folder(root, shard.name) / file.path, file
 
 
 def _present(root: Path) -> Iterator[Path]:
