@@ -169,8 +169,8 @@ class Append:
     def _publish(self, job: Job, progress: ProgressCallback) -> None:
         """Append the finished ingest, in one moment.
 
-        A dataset on a disk has its manifest replaced by one that names it. In an object store its own manifest
-        is created, under the number after the last one, which one of two writers is allowed.
+        A dataset on a disk has its manifest replaced by one that names it. In an object store its own
+        manifest is created, under the number after the last one, which one of two writers is allowed.
         """
         if isinstance(self.to, str):
             if not publish(job.to, append_address(self.to, int(job.to.name)), progress):

@@ -78,7 +78,7 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
 
 
 def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
-    """Return the same of an address: there, the manifests under ``appends/`` count, numbered without a gap."""
+    """Return the same of an address: there, the manifests under ``appends/`` count, without a gap."""
     ingests: list[Ingest] = []
     origin: Origin | None = find(url)
     while origin is not None:
