@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
@@ -50,7 +50,7 @@ def ingest(
     names: bool | None = None,
     append: bool = False,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     progress: ProgressCallback = silent,
@@ -101,8 +101,10 @@ def ingest(
         after those that were. Whoever has the dataset open, and models trained on it, are not disturbed.
     memory_limit : str or int, optional
         Bytes that ingest may use above the bare process; by default half of what there is.
-    engine : Engine, optional
-        Runs the parts; by default a thread per processor.
+    engine : Engine, distributed.Client or str, optional
+        Runs the parts; by default a thread per processor. A client, which stays open, or the address of a
+        Dask scheduler has the workers of a cluster run them, which must see the same files; the memory limit
+        then holds for each process.
     on_bad_row : {"fail", "quarantine"}, default="fail"
         Stop at a row that cannot be used, or set it aside in ``rejects.parquet`` with the reason.
     format : str, optional
@@ -140,8 +142,12 @@ def ingest(
         "n_features": n_features,
         "names": names,
     }
-    job = _ingest_job(source, to, asked, append, memory_limit, on_bad_row, format)
-    return job.run(engine or ThreadEngine(), progress)
+    from bigmc.ingestion import worker_process
+
+    with opened(engine, worker_process) as workers:
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        job = _ingest_job(source, to, asked, append, limit, on_bad_row, format)
+        return job.run(workers, progress)
 
 
 def ingest_part(
@@ -151,7 +157,7 @@ def ingest_part(
     *,
     append: bool = False,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     progress: ProgressCallback = silent,
@@ -183,8 +189,12 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    job = _ingest_job(source, to, options, append, memory_limit, on_bad_row, format)
-    return job.run_part(number, count, engine or ThreadEngine(), progress)
+    from bigmc.ingestion import worker_process
+
+    with opened(engine, worker_process) as workers:
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        job = _ingest_job(source, to, options, append, limit, on_bad_row, format)
+        return job.run_part(number, count, workers, progress)
 
 
 def _ingest_job(
@@ -192,7 +202,7 @@ def _ingest_job(
     to: str | Path,
     asked: Mapping[str, Any],
     append: bool,
-    memory_limit: Size,
+    limit: int,
     on_bad_row: OnBadRow,
     format: str | None,
 ) -> Job | Append | Upload:
@@ -201,7 +211,6 @@ def _ingest_job(
 
     columns = {"text", "categorical", "numeric", "dense", "keep"}
     given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
-    limit = budget.resolve_limit(memory_limit)
     options = Options().asked(given)
     if append:
         return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
@@ -245,7 +254,7 @@ def train(
     split: str = "train",
     warm_start: str | Path | None = None,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> dict[str, Any]:
@@ -276,27 +285,29 @@ def train(
     dict
         ``objective``, ``certificate`` with ``lower``, ``upper`` and ``gap``, ``converged``, ``n_iter``,
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
-        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``.
+        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
     from bigmc import training
     from bigmc.estimators import LEARNERS
+    from bigmc.ingestion import worker_process
 
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
     from bigmc.store.remote import built, local_file
 
-    with ExitStack() as files:
+    with ExitStack() as held:
+        workers = held.enter_context(opened(engine, worker_process))
         trained = training.train(
             learner,
             _open(dataset),
-            files.enter_context(built(to)),
+            held.enter_context(built(to)),
             split=split,
-            limit=budget.resolve_limit(memory_limit),
-            engine=engine or ThreadEngine(),
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            engine=workers,
             progress=progress,
             options=options,
-            start=None if warm_start is None else files.enter_context(local_file(warm_start)),
+            start=None if warm_start is None else held.enter_context(local_file(warm_start)),
         )
     return trained | {"model": str(to)}
 
@@ -311,7 +322,7 @@ def sparse_path(
     split: str = "train",
     validation: str = "test",
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> dict[str, Any]:
@@ -349,19 +360,20 @@ def sparse_path(
     from bigmc import selection
 
     folder = _local(to, "a path of models")
-    return selection.sparse_path(
-        _open(dataset),
-        folder,
-        n_alphas=n_alphas,
-        alpha_ratio=alpha_ratio,
-        alphas=alphas,
-        split=split,
-        validation=validation,
-        limit=budget.resolve_limit(memory_limit),
-        engine=engine or ThreadEngine(),
-        progress=progress,
-        options=options,
-    )
+    with opened(engine) as workers:
+        return selection.sparse_path(
+            _open(dataset),
+            folder,
+            n_alphas=n_alphas,
+            alpha_ratio=alpha_ratio,
+            alphas=alphas,
+            split=split,
+            validation=validation,
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            engine=workers,
+            progress=progress,
+            options=options,
+        )
 
 
 def evaluate(
@@ -373,7 +385,7 @@ def evaluate(
     per_class: bool = False,
     confusion: bool = False,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back.
@@ -381,19 +393,19 @@ def evaluate(
     With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`.
     """
     from bigmc import evaluation
+    from bigmc.ingestion import worker_process
     from bigmc.ingestion.memory import prompt_release
 
-    limit = budget.resolve_limit(memory_limit)
     data, known = _open(dataset), _load(model)
-    with prompt_release():
+    with opened(engine, worker_process) as workers, prompt_release():
         figures = evaluation.evaluate(
             known,
             data[split],
-            engine or ThreadEngine(),
+            workers,
             per_class=per_class,
             confusion=confusion,
             progress=progress,
-            memory_limit=limit,
+            memory_limit=budget.resolve_limit(memory_limit, workers.process_memory),
         )
     if to is not None:
         from bigmc.store.commit import sha256, write_atomic
@@ -453,7 +465,7 @@ def predict(
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     memory_limit: Size = None,
-    engine: Engine | None = None,
+    engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Predict the labels of raw files or of a dataset, and write them to Parquet.
@@ -484,16 +496,15 @@ def predict(
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc import prediction
+    from bigmc.ingestion import worker_process
     from bigmc.ingestion.memory import prompt_release
     from bigmc.store.remote import delivered
 
     started = time.monotonic()
     budget.reset_peak()
-    limit = budget.resolve_limit(memory_limit)
-    with delivered(to) as target, prompt_release():
-        predictor = prediction.Predictor(
-            _load(model), target, scores, engine or ThreadEngine(), limit, progress
-        )
+    with delivered(to) as target, opened(engine, worker_process) as workers, prompt_release():
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        predictor = prediction.Predictor(_load(model), target, scores, workers, limit, progress)
         if _is_dataset(source):
             data = _open(source)
             counts = predictor.predict_dataset(data if split is None else data[split])

@@ -22,6 +22,9 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 SMALLEST_LIMIT = 32 * 10**6
 """Below this many bytes no step of the package can work."""
 
+BARE_WORKER, WORKER_PART = 300 * 10**6, 0.8
+"""A Dask worker's process before it works, measured, and the part of its limit at which it pauses."""
+
 
 class MemoryLimitError(MemoryError, ValueError):
     """The memory limit cannot work; the message names the figures and what would.
@@ -38,6 +41,10 @@ class MemoryLimitError(MemoryError, ValueError):
         self.message = message
         self.cure = cure
         super().__init__(f"{message}; {cure}")
+
+    def __reduce__(self) -> tuple[type[MemoryLimitError], tuple[str, str]]:
+        """Send message and cure, as from a worker's process."""
+        return type(self), (self.message, self.cure)
 
 
 def parse_bytes(size: str | int | float) -> int:
@@ -92,13 +99,19 @@ def default_limit() -> int:
     return usable_memory() // 2
 
 
-def resolve_limit(limit: str | int | float | None) -> int:
+def resolve_limit(limit: str | int | float | None, process_memory: int | None = None) -> int:
     """Return ``limit`` in bytes, the default when it is None.
+
+    Parameters
+    ----------
+    limit : str, int, float or None
+    process_memory : int, optional
+        Bytes at which each of the processes that will work is ended, code and libraries included.
 
     Raises
     ------
     MemoryLimitError
-        If the limit is no size, or below :data:`SMALLEST_LIMIT`.
+        If the limit is no size, below :data:`SMALLEST_LIMIT`, or more than the processes may take.
     """
     try:
         n_bytes = default_limit() if limit is None else parse_bytes(limit)
@@ -109,7 +122,18 @@ def resolve_limit(limit: str | int | float | None) -> int:
             f"a memory limit of {format_bytes(n_bytes)} cannot work",
             f"give at least {format_bytes(SMALLEST_LIMIT)}",
         )
-    return n_bytes
+    if process_memory is None:
+        return n_bytes
+    usable = int(WORKER_PART * process_memory) - BARE_WORKER
+    if usable < SMALLEST_LIMIT or (limit is not None and n_bytes > usable):
+        needed = (max(n_bytes if limit is not None else 0, SMALLEST_LIMIT) + BARE_WORKER) / WORKER_PART
+        raise MemoryLimitError(
+            f"a worker's process is ended at {format_bytes(process_memory)}, which leaves "
+            f"{format_bytes(max(usable, 0))} for work, and the memory limit of each is "
+            f"{format_bytes(n_bytes if limit is not None else SMALLEST_LIMIT)}",
+            f"give a smaller --memory, or start the workers with --memory-limit {-(-needed // 10**6):.0f}MB",
+        )
+    return min(n_bytes, usable)
 
 
 def current_memory() -> int:

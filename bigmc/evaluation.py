@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import Engine
 from bigmc.errors import DataError, ModelError
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback, silent
@@ -46,7 +46,7 @@ def evaluate(
     progress : callable, optional
         Called after every shard.
     memory_limit : int, optional
-        Bytes that evaluation may add to the process, by default 1 GiB.
+        Bytes that evaluation may add to this process, and to each of the engine's own; by default 1 GiB.
 
     Returns
     -------
@@ -72,9 +72,10 @@ def evaluate(
         raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     rows = max(shard.n_rows for shard in dataset.shards)
-    n_workers, room = divide(model, memory_limit, engine.n_workers, ROW_COST * rows, "evaluation")
-    if n_workers < engine.n_workers:
-        engine = ThreadEngine(n_workers)
+    # A process of its own keeps the model as it came beside the model.
+    limit = memory_limit - (0 if engine.shares_memory else model.nbytes)
+    n_threads, room = divide(model, limit, engine.n_threads, ROW_COST * rows, "evaluation")
+    engine = engine.at_most(n_threads)
     matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
     for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
         truth, predicted, counts = found

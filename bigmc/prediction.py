@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec, Samples
 from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.rejects import REJECT_SCHEMA, OnBadRow, Reject, rejects_table
-from bigmc.ingestion.source import Batch, Part, Source, bytes_per_row, expand_sources, read, scan, schema
+from bigmc.ingestion.source import Part, Source, bytes_per_row, expand_sources, read, scan, schema
+from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.commit import replacing
@@ -35,6 +38,80 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 16 << 20
 
 Predicted = tuple[pa.Table, list[Reject]]
 Scored = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]  # ids, codes, scores if wanted
+
+
+@dataclass(frozen=True)
+class PartPredictor:
+    """Predicts the samples of a part, for whichever worker has it.
+
+    Attributes
+    ----------
+    model : Model
+    scores : bool
+        Whether to give the score of every class.
+    room : int
+        Bytes it may take beside the model.
+    """
+
+    model: Model
+    scores: bool
+    room: int
+
+    def shard(self, shard: int, dataset: Dataset) -> pa.Table:
+        """Return the predictions of a shard of a dataset."""
+        ids = dataset.shards[shard].table(["row_id"]).column("row_id").to_numpy()
+        if self.scores:
+            scores = self.model.shard_scores(dataset, shard, self.room)
+            return self._table(ids, np.argmax(scores, axis=1), scores)
+        return self._table(ids, self.model.shard_codes(dataset, shard, self.room), self._no_scores)
+
+    def raw(self, part: Part, sources: list[Source], on_bad_row: OnBadRow, base: str) -> Predicted:
+        """Return the predictions of a part of raw files or arrays, and the rows set aside."""
+        # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
+        done: list[Scored] = [(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)]
+        rejects: list[Reject] = []
+        spec = _feature_spec(self.model)
+        size = int(np.clip(self.room // (4 * BATCH_COST), 1 << 15, 4 << 20))
+        for batch in read(
+            part, spec.columns or None, sources=sources, batch_bytes=size, on_bad_row=on_bad_row, base=base
+        ):
+            bad = {} if batch.table is None else spec.find_bad(batch.table)
+            good, found = set_aside(batch, bad, part, on_bad_row)
+            rejects += [*batch.rejects, *found]
+            if good.n_rows:
+                samples = spec.transform(good.table) if good.matrix is None else spec.mapped(good.matrix)
+                done += self._predict_rows(good.row, _as_rows(samples, self.model.n_features))
+        ids, codes, scores = zip(*done, strict=True)
+        return self._table(np.concatenate(ids), np.concatenate(codes), np.concatenate(scores)), rejects
+
+    def empty(self) -> pa.Table:
+        """Return the predictions of no samples."""
+        return self._table(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)
+
+    def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
+        """Predict some rows at a time, so that scores of many classes fit as well."""
+        step = max(1, self.room // 8 // (8 * self.model.n_classes))
+        for lo in range(0, len(ids), step):
+            indptr = rows.indptr[lo : lo + step + 1]
+            here = slice(int(indptr[0]), int(indptr[-1]))
+            some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
+            scores = self.model.scores(some)
+            codes = np.argmax(scores, axis=1)
+            yield ids[lo : lo + step], codes, scores if self.scores else self._no_scores
+
+    @property
+    def _no_scores(self) -> NDArray[np.float64]:
+        return np.empty((0, self.model.n_classes))
+
+    def _table(self, ids: NDArray[np.int64], codes: NDArray[Any], scores: NDArray[np.float64]) -> pa.Table:
+        labels = self.model.classes.tolist()
+        table = {
+            "row_id": pa.array(ids, pa.int64()),
+            "predicted_label": pa.array(labels).take(pa.array(codes)),
+        }
+        if self.scores:
+            table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
+        return pa.table(table)
 
 
 class Predictor:
@@ -66,7 +143,6 @@ class Predictor:
         self._model, self._to, self._scores = model, to, scores
         self._engine, self._limit, self._progress = engine, limit, progress
         self._spec = _feature_spec(model)
-        self._room = self._batch_bytes = 0
 
     def predict_dataset(self, dataset: Dataset) -> dict[str, int]:
         """Predict every sample of a dataset; return the counts.
@@ -82,8 +158,9 @@ class Predictor:
         rows = max((shard.n_rows for shard in dataset.shards), default=0)
         # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
         result = rows * (ROW_COST + (3 * 8 * self._model.n_classes if self._scores else 0))
-        engine = self._divide(result)
-        results = engine.map(self._predict_shard, range(dataset.n_shards), dataset)
+        engine, room = self._divide(result)
+        task = PartPredictor(self._model, self._scores, room)
+        results = engine.map(_predict_shard, range(dataset.n_shards), task, dataset)
         return self._write((result for _, result in results), dataset.n_samples)
 
     def predict_raw(self, source: Any, format: str | None, on_bad_row: OnBadRow) -> dict[str, int]:
@@ -97,12 +174,12 @@ class Predictor:
             If the memory limit does not allow one worker.
         """
         sources = expand_sources(source, format)
+        self._engine = at_the_data(self._engine, sources)
         types = {name: pa.string() for name in self._spec.text}
         self._check_sources(sources, types)
-        engine = self._divide(0)
-        self._batch_bytes = int(np.clip(self._room // (4 * BATCH_COST), 1 << 15, 4 << 20))
+        engine, room = self._divide(0)
         row_result = ROW_COST + (3 * 8 * self._model.n_classes if self._scores else 0)
-        rows = self._room / 8 / row_result
+        rows = room / 8 / row_result
         part_bytes = int(np.clip(rows * bytes_per_row(sources[0]), SMALLEST_PART, LARGEST_PART))
         first = self._spec.first_index
         parts = scan(
@@ -112,7 +189,8 @@ class Predictor:
             zero_based=None if first is None else first == 0,
             n_features=self._model.n_features if sources[0].format == "svmlight" else None,
         )
-        results = engine.map(self._predict_part, parts, sources, on_bad_row)
+        task = PartPredictor(self._model, self._scores, room)
+        results = engine.map(_predict_part, parts, task, sources, on_bad_row, os.getcwd())
         return self._write((result for _, result in results), sum(part.n_rows for part in parts))
 
     def _check_sources(self, sources: Sequence[Source], types: dict[str, Any]) -> None:
@@ -133,67 +211,17 @@ class Predictor:
                 )
             self._spec.check_types(schema(sources, needed, types=types))
 
-    def _divide(self, result: int) -> Engine:
-        """Find how many workers the limit allows, if one result has so many bytes, and the room of each."""
-        wanted = self._engine.n_workers
-        n_workers, self._room = divide(self._model, self._limit, wanted, result, "prediction")
-        return self._engine if n_workers == wanted else ThreadEngine(n_workers)
-
-    def _predict_shard(self, shard: int, dataset: Dataset) -> Predicted:
-        ids = dataset.shards[shard].table(["row_id"]).column("row_id").to_numpy()
-        if self._scores:
-            scores = self._model.shard_scores(dataset, shard, self._room)
-            return self._table(ids, np.argmax(scores, axis=1), scores), []
-        return self._table(ids, self._model.shard_codes(dataset, shard, self._room), self._no_scores), []
-
-    def _predict_part(self, part: Part, sources: list[Source], on_bad_row: OnBadRow) -> Predicted:
-        # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
-        done: list[Scored] = [(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)]
-        rejects: list[Reject] = []
-        columns, size = self._spec.columns or None, self._batch_bytes
-        for batch in read(part, columns, sources=sources, batch_bytes=size, on_bad_row=on_bad_row):
-            bad = {} if batch.table is None else self._spec.find_bad(batch.table)
-            good, found = set_aside(batch, bad, part, on_bad_row)
-            rejects += [*batch.rejects, *found]
-            if good.n_rows:
-                done += self._predict_rows(good.row, self._rows(good))
-        ids, codes, scores = zip(*done, strict=True)
-        return self._table(np.concatenate(ids), np.concatenate(codes), np.concatenate(scores)), rejects
-
-    def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
-        """Predict some rows at a time, so that scores of many classes fit as well."""
-        step = max(1, self._room // 8 // (8 * self._model.n_classes))
-        for lo in range(0, len(ids), step):
-            indptr = rows.indptr[lo : lo + step + 1]
-            here = slice(int(indptr[0]), int(indptr[-1]))
-            some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
-            scores = self._model.scores(some)
-            codes = np.argmax(scores, axis=1)
-            yield ids[lo : lo + step], codes, scores if self._scores else self._no_scores
-
-    def _rows(self, batch: Batch) -> Rows:
-        if batch.matrix is not None:
-            return _as_rows(self._spec.mapped(batch.matrix), self._model.n_features)
-        return _as_rows(self._spec.transform(batch.table), self._model.n_features)
-
-    @property
-    def _no_scores(self) -> NDArray[np.float64]:
-        return np.empty((0, self._model.n_classes))
-
-    def _table(self, ids: NDArray[np.int64], codes: NDArray[Any], scores: NDArray[np.float64]) -> pa.Table:
-        labels = self._model.classes.tolist()
-        table = {
-            "row_id": pa.array(ids, pa.int64()),
-            "predicted_label": pa.array(labels).take(pa.array(codes)),
-        }
-        if self._scores:
-            table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
-        return pa.table(table)
+    def _divide(self, result: int) -> tuple[Engine, int]:
+        """Return the engine the limit allows, if one result has so many bytes, and the room of each part."""
+        # A process of its own keeps the model as it came beside the model.
+        limit = self._limit - (0 if self._engine.shares_memory else self._model.nbytes)
+        n_threads, room = divide(self._model, limit, self._engine.n_threads, result, "prediction")
+        return self._engine.at_most(n_threads), room
 
     def _write(self, results: Iterable[Predicted], n_rows: int) -> dict[str, int]:
         n_rejects = done = 0
         aside = self._to.with_name(self._to.name + ".rejects.parquet")
-        empty = self._table(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)
+        empty = PartPredictor(self._model, self._scores, 0).empty()
         with ExitStack() as files:
             file = files.enter_context(replacing(self._to))
             writer = files.enter_context(pq.ParquetWriter(file, empty.schema))
@@ -211,6 +239,16 @@ class Predictor:
         if not n_rejects:
             aside.unlink(missing_ok=True)  # of an earlier run
         return {"n_samples": done, "n_quarantined": n_rejects}
+
+
+def _predict_shard(shard: int, task: PartPredictor, dataset: Dataset) -> Predicted:
+    return task.shard(shard, dataset), []
+
+
+def _predict_part(
+    part: Part, task: PartPredictor, sources: list[Source], on_bad_row: OnBadRow, base: str
+) -> Predicted:
+    return task.raw(part, sources, on_bad_row, base)
 
 
 def _feature_spec(model: Model) -> FeatureSpec:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bigmc.cli.options import Format, Json, Memory, OnBadRow, Threads, engine_of
+from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
 from bigmc.screen import Screen, show
 
 
@@ -73,6 +73,8 @@ def ingest(
     ] = None,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     on_bad_row: OnBadRow = "fail",
     format: Format = None,
     as_json: Json = False,
@@ -80,7 +82,7 @@ def ingest(
     """Turn text, CSV, JSONL, Parquet or svmlight files into a dataset."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         asked: dict[str, Any] = {
             "text": text,
             "label": label,
@@ -103,7 +105,7 @@ def ingest(
             "names": names,
             "append": append,
             "memory_limit": memory,
-            "engine": engine_of(threads),
+            "engine": engine,
             "on_bad_row": on_bad_row,
             "format": format,
             "progress": screen.update,
@@ -117,7 +119,7 @@ def ingest(
             if not added:
                 screen.say(f"nothing to append: {to} has every source already")
             result = dataset.info() | ({"n_appended": added} if append else {})
-    show(result, as_json)
+    show(result | engine.usage(), as_json)
 
 
 def info(path: Annotated[str, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -16,7 +18,15 @@ Memory = Annotated[
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; by default all processors.")]
 Scheduler = Annotated[
     str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="Scan the shards on a Dask cluster, not on threads."),
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Work on a Dask cluster that sees the same files, not on threads; --memory is for each process.",
+    ),
+]
+SchedulerFile = Annotated[
+    Path | None,
+    typer.Option("--scheduler-file", metavar="FILE", help="The same; the file its scheduler wrote."),
 ]
 Format = Annotated[
     str | None,
@@ -39,14 +49,19 @@ def engine_of(threads: int | None) -> Any:
 
 
 @contextmanager
-def workers(threads: int | None, scheduler: str | None) -> Iterator[Any]:
-    """Yield the engine to train with; a connection to a scheduler is closed at the end."""
-    if scheduler is None:
+def workers(threads: int | None, scheduler: str | None, scheduler_file: Path | None) -> Iterator[Any]:
+    """Yield the engine to work with; a connection to a scheduler is closed at the end."""
+    cluster = scheduler if scheduler_file is None else scheduler_file
+    if cluster is None:
         yield engine_of(threads)
         return
-    if threads is not None:
-        raise typer.BadParameter("give --threads or --scheduler, not both")
-    from bigmc.engine.dask import DaskEngine
+    if [threads, scheduler, scheduler_file].count(None) < 2:
+        raise typer.BadParameter("give one of --threads, --scheduler and --scheduler-file")
+    from bigmc.engine import opened
 
-    with DaskEngine(scheduler) as engine:
+    with opened(cluster) as engine:
+        # A lost connection is told in one line, by us.
+        for name in list(logging.root.manager.loggerDict):
+            if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         yield engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from bigmc.cli.options import (
     Memory,
     NewModel,
     Scheduler,
+    SchedulerFile,
     Threads,
     TrainData,
     TrainSplit,
@@ -46,6 +48,8 @@ def train_sparse(
     warm_start: Annotated[str | None, typer.Option(help="Model to start from.")] = None,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
@@ -64,7 +68,8 @@ def train_sparse(
         "random_state": seed,
     }
     more = f"--max-passes (now {max_passes})"
-    _train("sparse", dataset, to, split, options, memory, threads, as_json, more)
+    engine = workers(threads, scheduler, scheduler_file)
+    _train("sparse", dataset, to, split, options, memory, engine, as_json, more)
 
 
 @train_app.command("mrc")
@@ -85,6 +90,7 @@ def train_mrc(
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Train the minimax risk classifier, whose certificate bounds its error."""
@@ -101,7 +107,8 @@ def train_mrc(
         "random_state": seed,
     }
     more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
-    _train("mrc", dataset, to, split, options, memory, threads, as_json, more, scheduler)
+    engine = workers(threads, scheduler, scheduler_file)
+    _train("mrc", dataset, to, split, options, memory, engine, as_json, more)
 
 
 @train_app.command("boost")
@@ -122,6 +129,8 @@ def train_boost(
     seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
@@ -139,7 +148,8 @@ def train_boost(
         "random_state": seed,
     }
     more = f"--rounds (now {rounds})"
-    _train("boost", dataset, to, split, options, memory, threads, as_json, more)
+    engine = workers(threads, scheduler, scheduler_file)
+    _train("boost", dataset, to, split, options, memory, engine, as_json, more)
 
 
 def _train(
@@ -149,15 +159,14 @@ def _train(
     split: str,
     options: dict[str, Any],
     memory: str | None,
-    threads: int | None,
+    opened: AbstractContextManager[Any],
     as_json: bool,
     more: str,
-    scheduler: str | None = None,
 ) -> None:
     """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
     from bigmc import api
 
-    with Screen() as screen, workers(threads, scheduler) as engine:
+    with Screen() as screen, opened as engine:
         result = api.train(
             learner,
             dataset,
@@ -175,7 +184,7 @@ def _train(
             f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
             file=sys.stderr,
         )
-    show(result, as_json)
+    show(result | engine.usage(), as_json)
 
 
 def path(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bigmc.cli.options import Format, Json, Memory, OnBadRow, Threads, engine_of
+from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
 from bigmc.screen import Screen, show, show_features
 
 
@@ -24,12 +24,14 @@ def evaluate(
     confusion: Annotated[bool, typer.Option("--confusion", help="Confusion matrix.")] = False,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on a split of a dataset."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.evaluate(
             model,
             dataset,
@@ -38,10 +40,10 @@ def evaluate(
             per_class=per_class,
             confusion=confusion,
             memory_limit=memory,
-            engine=engine_of(threads),
+            engine=engine,
             progress=screen.update,
         )
-    show(result, as_json)
+    show(result | engine.usage(), as_json)
 
 
 def publish(
@@ -68,12 +70,14 @@ def predict(
     format: Format = None,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Predict labels for raw files or a dataset."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.predict(
             model,
             source[0] if len(source) == 1 else source,
@@ -83,10 +87,10 @@ def predict(
             on_bad_row=on_bad_row,
             format=format,
             memory_limit=memory,
-            engine=engine_of(threads),
+            engine=engine,
             progress=screen.update,
         )
-    show(result, as_json)
+    show(result | engine.usage(), as_json)
 
 
 def inspect(

@@ -1,6 +1,7 @@
-"""How work on parts is carried out: threads here, a cluster later."""
+"""How work on parts is carried out: on threads here, or on a Dask cluster."""
 
 from bigmc.engine.base import Engine
+from bigmc.engine.choice import EngineLike, opened
 from bigmc.engine.threads import ThreadEngine
 
-__all__ = ["Engine", "ThreadEngine"]
+__all__ = ["Engine", "EngineLike", "ThreadEngine", "opened"]

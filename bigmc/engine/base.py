@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -20,6 +20,33 @@ class Engine(Protocol):
     @property
     def n_workers(self) -> int:
         """Number of parts that run at once."""
+        ...
+
+    @property
+    def n_threads(self) -> int:
+        """Number of parts that run at once in one process: they share its memory limit."""
+        ...
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether parts run in this process, so that they may fill arrays they are given."""
+        ...
+
+    @property
+    def process_memory(self) -> int | None:
+        """Bytes a worker's process may take before it is ended; None if the engine sets no limit."""
+        ...
+
+    def at_most(self, n_threads: int) -> Self:
+        """Return this engine with at most so many parts at once in one process."""
+        ...
+
+    def prepared(self, prepare: Callable[[], Any]) -> Self:
+        """Return this engine with a context manager that its processes enter before their first part."""
+        ...
+
+    def usage(self) -> dict[str, int]:
+        """Return what went over the network so far: ``tasks`` and ``bytes_moved``; empty for threads."""
         ...
 
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
+import pickle
+import threading
+import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from copy import copy
+from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from distributed import Client
+from distributed import Client, KilledWorker, get_worker
+from distributed.comm.core import CommClosedError
 
 from bigmc.errors import BigmcError
 
@@ -16,44 +26,50 @@ R = TypeVar("R")
 
 #: Seconds to wait for a scheduler.
 _TIMEOUT = 20
+#: Seconds to wait for workers when all are lost: new ones may be on their way.
+_DESERTED = 300.0
+#: Seconds between two looks at the cluster while a result is waited for.
+_LOOK = 2.0
 #: Parts submitted beyond the workers there are, so that none waits for work.
 _AHEAD = 2
+#: Shared arguments of more bytes travel once to each worker, not with every part.
+_LARGE = 1 << 16
+
+_AGAIN = "run the same command again, it continues"
 
 
 class DaskEngine:
     """Run parts on a Dask cluster.
 
     What is run must be a function at the top of a module, and parts and shared arguments small and
-    picklable: paths and numbers, not data. The workers must see the same files. A worker that is lost
+    picklable: paths and numbers, not data. The workers must see the same files. Shared arguments travel
+    once to each worker, in a task of their own that the scheduler can repeat. A worker that is lost
     costs the computation of its parts once more, nothing else: no data is left on workers.
 
     Parameters
     ----------
-    scheduler : distributed.Client or str
-        A client, which stays open, or the address of a scheduler, such as ``"tcp://10.0.0.1:8786"``;
-        that connection is closed by `close` or at the end of a ``with`` block.
+    scheduler : distributed.Client, str or Path
+        A client, which stays open; or the address of a scheduler, such as ``"tcp://10.0.0.1:8786"``, or the
+        file a scheduler wrote (``--scheduler-file``), whose connection is closed by `close` or at the end
+        of a ``with`` block.
 
     Raises
     ------
     BigmcError
-        If no scheduler answers at the address, or it has no workers.
+        If no scheduler answers at the address, it has no workers, or the client is asynchronous.
     """
 
-    def __init__(self, scheduler: Client | str) -> None:
-        self._owns = isinstance(scheduler, str)
-        self._client: Any = scheduler
-        if self._owns:
-            connect: Any = Client
-            try:
-                self._client = connect(scheduler, timeout=_TIMEOUT, set_as_default=False)
-            except (OSError, ValueError) as error:
-                reason = " ".join(str(error).split())
-                raise BigmcError(
-                    f"no Dask scheduler answers at {scheduler} ({reason})", "check the address"
-                ) from None
-        if not self._client.scheduler_info(n_workers=-1)["workers"]:
+    def __init__(self, scheduler: Client | str | Path) -> None:
+        self._owns = isinstance(scheduler, str | Path)
+        self._prepare: Callable[[], Any] | None = None
+        self._most: int | None = None
+        self._usage = {"tasks": 0, "bytes_moved": 0}
+        self._client: Any = _connect(scheduler) if isinstance(scheduler, str | Path) else scheduler
+        if self._client.asynchronous:
+            raise BigmcError("the Dask client is asynchronous", "give one made without asynchronous=True")
+        if not self._workers():
             self.close()
-            raise BigmcError("the Dask cluster has no workers", "start some, then train again")
+            raise BigmcError("the Dask cluster has no workers", "start some, then run this again")
 
     def __enter__(self) -> Self:
         return self
@@ -63,35 +79,231 @@ class DaskEngine:
     ) -> None:
         self.close()
 
+    def __deepcopy__(self, memo: Any) -> Self:
+        """Return itself: scikit-learn copies the parameters of an estimator, and a connection is one."""
+        return self
+
     def close(self) -> None:
         """Close the connection, if it was made here."""
         if self._owns:
-            self._client.close()
+            self._client.close(timeout=2)
 
     @property
     def n_workers(self) -> int:
         """Number of parts that run at once."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return max(1, sum(int(worker["nthreads"]) for worker in workers))
+        return max(1, sum(self._threads(worker) for worker in self._workers()))
+
+    @property
+    def n_threads(self) -> int:
+        """Number of parts that run at once in one worker's process, at most."""
+        return max([1, *(self._threads(worker) for worker in self._workers())])
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether parts run in this process: no."""
+        return False
+
+    @property
+    def process_memory(self) -> int | None:
+        """The smallest memory limit of a worker's process, in bytes; None if none has one."""
+        limits = [int(worker["memory_limit"] or 0) for worker in self._workers()]
+        return min((limit for limit in limits if limit), default=None)
+
+    def at_most(self, n_threads: int) -> Self:
+        """Return this engine with at most so many parts at once in one process."""
+        if n_threads >= self.n_threads:
+            return self
+        return self._but(_most=n_threads)
+
+    def prepared(self, prepare: Callable[[], Any]) -> Self:
+        """Return this engine with a context manager that every worker's process enters before its first part.
+
+        It is left when the process ends; `prepare` is a function at the top of a module.
+        """
+        return self._but(_prepare=prepare)
+
+    def _but(self, **changes: Any) -> Self:
+        """Return this engine with some attributes changed; connection and counts stay shared."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
+
+    def usage(self) -> dict[str, int]:
+        """Return ``tasks`` done so far, and ``bytes_moved``: their pickled arguments and results."""
+        return dict(self._usage)
 
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
         A few parts more than there are threads are submitted ahead of the reader, so that results
         waiting for their turn cannot pile up.
+
+        Raises
+        ------
+        BigmcError
+            If a part ends one worker after the other, or the scheduler or all workers are gone.
         """
+        # Plain pickle: it refuses a function that closes over arrays of this process.
+        payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
         most = self.n_workers + _AHEAD
         waiting: deque[tuple[P, Any]] = deque()
+        reached: set[str] = set()
+        number = 0
+
+        def take() -> tuple[P, R]:
+            part, future = waiting[0]
+            address, packed = self._result(future, f"part {number} ({fn.__name__.strip('_')})")
+            waiting.popleft()
+            self._usage["tasks"] += 1
+            self._usage["bytes_moved"] += len(packed) + (0 if address in reached else len(payload))
+            reached.add(address)
+            return part, pickle.loads(packed)  # from our own worker
+
+        given = payload
         try:
             for part in parts:
-                # Not pure: equal calls may read files that have changed in between.
-                waiting.append((part, self._client.submit(fn, part, *shared, pure=False)))
+                if given is payload and len(payload) > _LARGE:
+                    given = self._submit(_same, payload)
+                packed = pickle.dumps(part, pickle.HIGHEST_PROTOCOL)
+                self._usage["bytes_moved"] += len(packed)
+                waiting.append((part, self._submit(_run, given, packed, self._most)))
                 if len(waiting) >= most:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
+                    yield take()
+                    number += 1
             while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
+                yield take()
+                number += 1
         finally:
             for _, future in waiting:
-                future.cancel()
+                _forget(future)
+
+    def _workers(self) -> list[dict[str, Any]]:
+        try:
+            return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
+        except (OSError, CancelledError, RuntimeError):
+            raise self._gone() from None
+
+    def _threads(self, worker: dict[str, Any]) -> int:
+        threads = int(worker["nthreads"])
+        return threads if self._most is None else min(threads, self._most)
+
+    def _submit(self, fn: Callable[..., Any], *args: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            try:
+                # Not pure: equal calls may read files that have changed in between.
+                return self._client.submit(fn, *args, pure=False)
+            except (OSError, CancelledError, RuntimeError):
+                raise self._gone() from None
+
+    def _result(self, future: Any, name: str) -> Any:
+        """Wait for a result, for as long as there is a scheduler, and workers or hope for new ones."""
+        deserted: float | None = None
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                if future.status == "error":  # the part's own
+                    raise
+            except KilledWorker as error:
+                raise BigmcError(
+                    f"{name} ended {error.allowed_failures + 1} processes of workers, the last at "
+                    f"{error.last_worker.address}, killed or over their memory limit",
+                    "give a smaller --memory, or start the workers with a larger --memory-limit; then "
+                    + _AGAIN,
+                ) from None
+            except (CancelledError, CommClosedError):
+                raise self._gone() from None
+            if self._client.status != "running":
+                raise self._gone()
+            if self._workers():
+                deserted = None
+            elif deserted is None:
+                deserted = time.monotonic()
+            elif time.monotonic() - deserted > _DESERTED:
+                raise BigmcError(
+                    f"the Dask cluster has had no workers for {_DESERTED:.0f} seconds",
+                    f"start some, then {_AGAIN}",
+                )
+
+    def _gone(self) -> BigmcError:
+        return BigmcError(
+            f"the connection to the Dask scheduler at {self._address} is lost", f"start it, then {_AGAIN}"
+        )
+
+    @property
+    def _address(self) -> str:
+        return str(self._client._start_arg or getattr(self._client.scheduler, "address", "?"))
+
+
+def _connect(scheduler: str | Path) -> Any:
+    connect: Any = Client
+    if isinstance(scheduler, Path) and not scheduler.is_file():
+        raise BigmcError(f"there is no scheduler file {scheduler}", "give the one the scheduler wrote")
+    try:
+        if isinstance(scheduler, Path):
+            return connect(scheduler_file=str(scheduler), timeout=_TIMEOUT, set_as_default=False)
+        return connect(scheduler, timeout=_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise BigmcError(
+            f"no Dask scheduler answers at {scheduler} ({reason})", "check the address"
+        ) from None
+
+
+def _forget(future: Any) -> None:
+    """Cancel a future; where the scheduler is gone there is nothing to cancel."""
+    try:
+        future.cancel()
+    except (OSError, CancelledError, RuntimeError):
+        return
+
+
+def _same(payload: bytes) -> bytes:
+    """Return what all parts share: as the result of a task it is made anew when a worker is lost."""
+    return payload
+
+
+def _run(payload: bytes, packed: bytes, most: int | None) -> tuple[str, bytes]:
+    """Run one part in a worker; return the worker's address and the pickled result."""
+    with _opening:
+        fn, shared = _opened(payload)
+    part = pickle.loads(packed)  # from the client
+    try:
+        if most is None:
+            result = fn(part, *shared)
+        else:
+            with _gate(most):
+                result = fn(part, *shared)
+    except FileNotFoundError as error:
+        raise BigmcError(
+            f"the worker at {get_worker().address} finds no {error.filename}",
+            "keep data, models and targets in a folder that all workers see under the same path",
+        ) from None
+    return get_worker().address, pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+
+
+_opening = threading.Lock()
+
+
+@lru_cache(maxsize=2)
+def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return function and shared arguments, kept for the next parts; prepare the process for its first."""
+    fn, shared, prepare = pickle.loads(payload)  # from the client
+    if prepare is not None:
+        _entered(prepare)
+    return fn, shared
+
+
+@lru_cache(maxsize=4)
+def _entered(prepare: Callable[[], Any]) -> Any:
+    context = prepare()
+    context.__enter__()
+    atexit.register(context.__exit__, None, None, None)
+    return context
+
+
+@lru_cache(maxsize=8)
+def _gate(most: int) -> threading.BoundedSemaphore:
+    """Return what lets so many parts of this process run at once."""
+    return threading.BoundedSemaphore(most)

@@ -34,6 +34,33 @@ class ThreadEngine:
         """Number of parts that run at once."""
         return self._n_workers
 
+    @property
+    def n_threads(self) -> int:
+        """Number of parts that run at once in this process: all of them."""
+        return self._n_workers
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether parts run in this process: yes."""
+        return True
+
+    @property
+    def process_memory(self) -> int | None:
+        """Bytes this process may take: the engine sets no limit."""
+        return None
+
+    def at_most(self, n_threads: int) -> ThreadEngine:
+        """Return an engine of at most so many threads."""
+        return self if n_threads >= self._n_workers else ThreadEngine(n_threads)
+
+    def prepared(self, prepare: Callable[[], Any]) -> ThreadEngine:
+        """Return this engine: it has no processes of its own."""
+        return self
+
+    def usage(self) -> dict[str, int]:
+        """Return what went over the network: nothing."""
+        return {}
+
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 

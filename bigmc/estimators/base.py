@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigmc.budget import resolve_limit
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import EngineLike, opened
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
 from bigmc.estimators.run import Run
@@ -52,6 +52,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Training can start from a model.
     limits : tuple of str
         Parameters that stop training before ``tol`` is reached, for the message (class attribute).
+    spreads : bool
+        Training can use workers that share no memory with this process (class attribute).
     takes_sparse, takes_missing : bool
         Whether scipy sparse matrices, and NaN as missing values, are accepted (class attributes).
     classes_ : array of shape (n_classes,)
@@ -75,11 +77,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     takes_sparse: ClassVar[bool] = True
     warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
+    spreads: ClassVar[bool] = True
 
     tol: float
     random_state: int | np.random.RandomState | None
     memory_limit: int | str | None
-    engine: Engine | None
+    engine: EngineLike
 
     @abstractmethod
     def _solve(self, dataset: Dataset, run: Run) -> Model:
@@ -203,10 +206,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "feature_spec": dataset.features,
             "params": self.recorded_params() | {"random_state": seed},
         }
-        limit, engine = resolve_limit(self.memory_limit), self._workers()
-        model = self._solve(
-            dataset, Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
-        )
+        with opened(self.engine) as engine:
+            if not (self.spreads or engine.shares_memory):
+                raise BigmcError(f"{self.kind} is trained on threads of one process", "leave the engine out")
+            limit = resolve_limit(self.memory_limit, engine.process_memory)
+            run = Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
+            model = self._solve(dataset, run)
         gap = model.certificate["gap"]
         if math.isfinite(gap) and gap > self.tol:  # an infinite gap: nothing is certified
             limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
@@ -364,20 +369,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(X, Dataset):
             return np.concatenate(list(self._score_batches(X)))
         self.model_.check_features(X)
-        found = self._workers().map(_shard_scores, range(X.n_shards), self.model_, X)
-        return np.concatenate([np.empty((0, len(self.classes_)))] + [scores for _, scores in found])
+        with opened(self.engine) as engine:
+            found = [scores for _, scores in engine.map(_shard_scores, range(X.n_shards), self.model_, X)]
+        return np.concatenate([np.empty((0, len(self.classes_))), *found])
 
     def _codes(self, dataset: Dataset) -> NDArray[np.integer[Any]]:
         self.model_.check_features(dataset)
-        found = self._workers().map(_shard_codes, range(dataset.n_shards), self.model_, dataset)
-        return np.concatenate([np.empty(0, np.int32)] + [codes for _, codes in found])
+        parts = range(dataset.n_shards)
+        with opened(self.engine) as engine:
+            found = [codes for _, codes in engine.map(_shard_codes, parts, self.model_, dataset)]
+        return np.concatenate([np.empty(0, np.int32), *found])
 
     def _labels(self, codes: NDArray[np.integer[Any]]) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[codes]
         return labels
-
-    def _workers(self) -> Engine:
-        return ThreadEngine() if self.engine is None else self.engine
 
     def _seed(self) -> int:
         state: Any = self.random_state

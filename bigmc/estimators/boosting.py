@@ -11,13 +11,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bigmc.engine import Engine
+from bigmc.engine import EngineLike, opened
 from bigmc.errors import BigmcError, DataError
 from bigmc.estimators.arrays import row_batches
 from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.kernels.boosting_bins import MAX_EDGES
 from bigmc.model import BoostedModel, Trees
+from bigmc.model.scoring import Scorer
 from bigmc.solvers.boosting import FAMILIES, MAX_DEPTH, solve
 from bigmc.store.dataset import Dataset
 
@@ -72,8 +73,10 @@ class MultiBoostClassifier(WeightedClassifier):
     memory_limit : int, str or None, default=None
         Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
         half of what the container may use.
-    engine : Engine or None, default=None
-        Runs the parts; None is threads, one per processor.
+    engine : Engine, distributed.Client, str or None, default=None
+        Prices the columns; None is threads, one per processor. A client or the address of a Dask scheduler
+        has a cluster do it, on a dataset on disk that its workers see, and for learners of one cut; the
+        memory limit then holds for each process. See `bigmc.solvers.boosting.spread` for when it pays.
     class_weight : dict, "balanced" or None, default=None
         Weight of each label, or inversely proportional to how often it occurs.
 
@@ -122,7 +125,7 @@ class MultiBoostClassifier(WeightedClassifier):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = 0,
         memory_limit: int | str | None = None,
-        engine: Engine | None = None,
+        engine: EngineLike = None,
         class_weight: Mapping[Any, float] | str | None = None,
     ) -> None:
         self.C = C
@@ -182,6 +185,7 @@ class MultiBoostClassifier(WeightedClassifier):
             engine=run.engine,
             checkpoint=run.checkpoint,
             progress=run.progress,
+            scratch=run.scratch,
         )
         stages, bounds = solution.stages, solution.certificate
         learners = stages.learners
@@ -230,10 +234,10 @@ class MultiBoostClassifier(WeightedClassifier):
         model = self.model_
         if isinstance(X, Dataset):
             model.check_features(X)
-            for stage in range(1, model.n_stages):
-                scorer = model.stage_scorer(stage)
-                found = self._workers().map(lambda shard, of=scorer: of.shard(shard), X.shards)
-                yield np.concatenate([scores for _, scores in found])
+            with opened(self.engine) as engine:
+                for stage in range(1, model.n_stages):
+                    found = engine.map(_stage_scores, range(X.n_shards), model.stage_scorer(stage), X)
+                    yield np.concatenate([scores for _, scores in found])
             return
         batches = [rows for chunk in self._checked_chunks(X) for rows in row_batches(chunk)]
         if not batches:
@@ -246,3 +250,7 @@ class MultiBoostClassifier(WeightedClassifier):
         """Yield the labels as they were predicted after every round; `X` as for the scores."""
         for scores in self.staged_decision_function(X):
             yield self._labels(np.argmax(scores, axis=1))
+
+
+def _stage_scores(shard: int, scorer: Scorer, dataset: Dataset) -> NDArray[np.float64]:
+    return scorer.shard(dataset.shards[shard])

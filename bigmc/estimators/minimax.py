@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from bigmc.engine import Engine
+from bigmc.engine import EngineLike
 from bigmc.errors import BigmcError, DataError
 from bigmc.estimators.arrays import is_lazy
 from bigmc.estimators.base import Classifier
@@ -64,8 +64,10 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     memory_limit : int, str or None, default=None
         Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
         half of what the container may use.
-    engine : Engine or None, default=None
-        Scans the shards; None is threads, one per processor. Equal models with any number of workers.
+    engine : Engine, distributed.Client, str or None, default=None
+        Scans the shards; None is threads, one per processor. A client or the address of a Dask scheduler
+        has a cluster do it, on a dataset on disk that its workers see; the memory limit then holds for each
+        process. Equal models with any number of workers.
 
     Attributes
     ----------
@@ -113,7 +115,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         deterministic: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         memory_limit: int | str | None = None,
-        engine: Engine | None = None,
+        engine: EngineLike = None,
     ) -> None:
         self.lambda0 = lambda0
         self.fit_intercept = fit_intercept

@@ -85,6 +85,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
     kind = "sparse"
     limits = ("max_passes",)
     warm_starts = True
+    spreads = False
 
     def __init__(
         self,

@@ -22,18 +22,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc import __version__
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.labels import extend_classes, merge_classes, recode
 from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
-from bigmc.ingestion.part import NAMES, REJECTS, PartWriter, Receipt
+from bigmc.ingestion.part import NAMES, REJECTS, Receipt
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.source import Part, Source, bytes_per_row, scan
+from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.chunks import ByteCounter
 from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
@@ -109,12 +110,15 @@ class Job:
         MemoryLimitError
             If the memory limit cannot work.
         """
+        engine = at_the_data(engine, self.sources)
         if not self._is_done():
             self._refuse_foreign_folder()
             self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
             with exclusive(self._lock), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
                     self._refuse_others()
+                    for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
+                        shutil.rmtree(leftover, ignore_errors=True)
                     job, parts = self._prepared(engine, progress)
                     job.run_parts(parts, engine, progress)
                     job.finish(parts, progress)
@@ -137,6 +141,7 @@ class Job:
             As `run`; also if another process does this part, or divides the work otherwise.
         """
         nothing = {"n_pieces": 0, "n_samples": 0}
+        engine = at_the_data(engine, self.sources)
         if self._is_done():
             return nothing
         self._refuse_foreign_folder()
@@ -163,7 +168,8 @@ class Job:
         parts = self.init(progress)
         n_workers, shares = self._divide(engine, self._n_features(parts))
         refuse_large_chunks(parts, self.limit // n_workers)
-        recipe = fit_map(self.recipe, parts, self.sources, shares, engine, self.to / WIP)
+        workers = engine.at_most(n_workers)
+        recipe = fit_map(self.recipe, parts, self.sources, shares, workers, self.to / WIP)
         return replace(self, recipe=recipe), parts
 
     def init(self, progress: ProgressCallback) -> list[Part]:
@@ -200,21 +206,19 @@ class Job:
     def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
         """Write every one of these parts that is not there yet, as many at a time as memory allows."""
         meter = Meter(parts, progress)
-        n_workers, shares = self._divide(engine, self._n_features(parts))
-
-        def write(part: Part, room: Shares) -> None:
-            folder = self.part_folder(part)
-            if folder.exists():
+        missing = []
+        for part in parts:
+            if self.part_folder(part).exists():
                 meter.skip(part)
-                return
-            for n_rows, n_bytes in PartWriter(part, self.sources, self.recipe, room, folder).run():
-                meter.add(n_rows, n_bytes)
-
+            else:
+                missing.append(part)
+        n_workers, shares = self._divide(engine, self._n_features(parts))
         # A thread keeps buffers of its own, so there may not be more of them than workers.
-        workers = engine if n_workers == engine.n_workers else ThreadEngine(n_workers)
+        workers = engine.at_most(n_workers)
         with mapping_room(self.recipe.features, shares, self.sources[0]) as room:
-            for _ in workers.map(write, parts, room):
-                pass
+            task = PartTask.of(self.sources, self.recipe, room, self._parts_folder)
+            for part, done in workers.map(write_part, missing, task, meter):
+                meter.finish(part, *done)
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
         """Publish the dataset: number the shards, give labels their final codes, write the manifest.
@@ -283,7 +287,7 @@ class Job:
         return self.recipe.features.n_features or own
 
     def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
-        return divide(self.limit, engine.n_workers, n_features, self.recipe.names)
+        return divide(self.limit, engine.n_threads, n_features, self.recipe.names)
 
     @property
     def _parts_folder(self) -> Path:

@@ -15,9 +15,9 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.memory import BATCH_COST, Shares
-from bigmc.ingestion.part import PartWriter
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.source import Part, Source, bytes_per_row
+from bigmc.ingestion.workers import PartTask, moments_of
 from bigmc.store.commit import write_atomic
 from bigmc.store.feature_map import FeatureMap, Moments
 
@@ -51,12 +51,8 @@ def fit_map(
     if file.exists():
         found = FeatureMap.from_dict(json.loads(file.read_text()))
     else:
-
-        def moments_of(part: Part) -> Moments:
-            return PartWriter(part, sources, recipe, shares, folder / "unused").moments()
-
         total = Moments(0, np.zeros(1), np.zeros(1))
-        for _, moments in engine.map(moments_of, parts):
+        for _, moments in engine.map(moments_of, parts, PartTask.of(sources, recipe, shares, folder)):
             total = total + moments
         if not total.count:
             first = next(iter(recipe.splits))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, 
 from bigmc.ingestion.source import Batch, Part, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
 from bigmc.ingestion.writer import ShardWriter
-from bigmc.store.commit import fsync_folder, replacing, write_atomic
+from bigmc.store.commit import PARTIAL, fsync_folder, replacing, write_atomic
 from bigmc.store.feature_map import Moments
 from bigmc.store.layout import ShardEntry
 from bigmc.store.rows import Rows
@@ -79,15 +80,24 @@ class PartWriter:
     shares : Shares
         Memory of this worker.
     folder : Path
-        Folder of the finished part; nothing is visible there before all of it is.
+        Folder of the finished part; nothing is visible there before all of it is. Of two that write the
+        same part, as when a worker was given up that is still alive, the first one is kept.
+    base : str, optional
+        Folder that relative paths of sources start from; by default that of this process.
     """
 
     def __init__(
-        self, part: Part, sources: Sequence[Source], recipe: Recipe, shares: Shares, folder: Path
+        self,
+        part: Part,
+        sources: Sequence[Source],
+        recipe: Recipe,
+        shares: Shares,
+        folder: Path,
+        base: str | None = None,
     ) -> None:
         self._part, self._sources, self._recipe, self._shares = part, sources, recipe, shares
-        self._folder = folder
-        self._aside = folder.with_name(f".{folder.name}.partial")
+        self._folder, self._base = folder, base
+        self._aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
         self._labels = LabelCoder()
         self._rejects: list[Reject] = []
         hasher = recipe.features.hasher
@@ -114,11 +124,11 @@ class PartWriter:
             sources=self._sources,
             batch_bytes=self._shares.batch_bytes,
             on_bad_row=self._recipe.on_bad_row,
+            base=self._base,
         )
 
     def run(self) -> Iterator[tuple[int, int]]:
         """Write the part, yielding the rows and source bytes done after each batch."""
-        shutil.rmtree(self._aside, ignore_errors=True)
         self._aside.mkdir(parents=True)
         recipe, part = self._recipe, self._part
         writer = ShardWriter(self._aside, recipe.splits, self._shares.buffer_bytes)
@@ -185,7 +195,12 @@ class PartWriter:
             with replacing(self._aside / REJECTS) as file:
                 pq.write_table(rejects_table(self._rejects), file, compression="zstd")
         write_atomic(self._aside / RECEIPT, receipt.to_json().encode())
-        os.replace(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
+        try:
+            os.replace(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
+        except OSError:
+            if not self._folder.exists():
+                raise
+            shutil.rmtree(self._aside)  # another one has written the same
         fsync_folder(self._folder.parent)
 
 

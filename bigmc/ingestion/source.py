@@ -12,6 +12,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,7 @@ def read(
     sources: Sequence[Source] | None = None,
     batch_bytes: int = BATCH_BYTES,
     on_bad_row: OnBadRow = "fail",
+    base: str | None = None,
 ) -> Iterator[Batch]:
     """Read a part in batches.
 
@@ -315,6 +317,9 @@ def read(
         About the bytes of the source per batch; at least one record.
     on_bad_row : {"fail", "quarantine"}
         Stop at the first bad row, or return bad rows with the batch.
+    base : str, optional
+        Folder that relative paths start from, where this process works in another one than that which cut
+        the parts. Batches name the file as the part does.
 
     Yields
     ------
@@ -330,10 +335,18 @@ def read(
         raise DataError(f"on_bad_row is {on_bad_row!r}", "choose fail or quarantine")
     if columns is not None and (not columns or len(set(columns)) < len(columns)):
         raise DataError(f"{part.path}: the columns asked for are {list(columns)}", "name each column once")
-    if part.format in FILE_FORMATS:
-        _check_unchanged(part)
     source = sources[part.source] if sources is not None else None
-    yield from FORMATS[part.format].read(part, source, columns, batch_bytes, on_bad_row)
+    here = part
+    if part.format in FILE_FORMATS:
+        if base is not None:
+            here = replace(part, path=os.path.join(base, part.path))
+            source = source and replace(source, path=os.path.join(base, source.path))
+        _check_unchanged(here)
+    for batch in FORMATS[part.format].read(here, source, columns, batch_bytes, on_bad_row):
+        if here is not part:
+            batch.path = part.path
+            batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
+        yield batch
 
 
 def _check_unchanged(part: Part) -> None:

@@ -4,16 +4,16 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
-import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from sklearn.base import clone
 
 import bigmc
-from bigmc.engine import ThreadEngine
+from bigmc.budget import MemoryLimitError, resolve_limit
+from bigmc.engine import ThreadEngine, opened
 from bigmc.engine.dask import DaskEngine
 from bigmc.errors import BigmcError
-from bigmc.solvers import solve_minimax
 
 
 def double(part, offset):
@@ -32,6 +32,20 @@ def touch(part, folder):
     return part
 
 
+def count_running(part, folder):
+    """Return how many parts of this process ran at some moment of this one."""
+    mine = folder / f"{os.getpid()}.{part}"
+    mine.touch()
+    time.sleep(0.05)
+    running = len(list(folder.glob(f"{os.getpid()}.*")))
+    mine.unlink()
+    return running
+
+
+def process_of(part):
+    return os.getpid()
+
+
 def wait_for(part, folder):
     """Tell that a worker has the part, and go on once the file ``go`` is there."""
     (folder / f"{part}.{os.getpid()}").touch()
@@ -40,18 +54,26 @@ def wait_for(part, folder):
     return part
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    options = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0, "threads_per_worker": 1}
-    with LocalCluster(n_workers=2, processes=True, **options) as found:
-        yield found
+def refuse(part):
+    raise MemoryLimitError("too little", "give more")
 
 
-@pytest.fixture
-def client(cluster):
-    with Client(cluster, set_as_default=False) as found:
-        found.wait_for_workers(2, timeout=30)
-        yield found
+def length(part, data):
+    return len(data)
+
+
+def read_file(path):
+    return path.read_bytes()
+
+
+@contextmanager
+def preparation():
+    os.environ["BIGMC_TEST"] = f"prepared {int(os.environ.get('BIGMC_TEST', ' 0').split()[-1]) + 1}"
+    yield
+
+
+def environment(part):
+    return os.environ.get("BIGMC_TEST")
 
 
 class EngineContract:
@@ -81,6 +103,28 @@ class EngineContract:
     def test_it_has_workers(self, engine):
         assert engine.n_workers == 2
 
+    def test_parts_of_one_process_can_be_limited(self, engine, tmp_path):
+        limited = engine.at_most(1)
+        assert limited.n_threads == 1
+        assert {running for _, running in limited.map(count_running, range(6), tmp_path)} == {1}
+        assert engine.n_workers == 2
+
+    def test_it_shares_memory_or_says_that_it_does_not(self, engine):
+        processes = {pid for _, pid in engine.map(process_of, range(4))}
+        assert (processes == {os.getpid()}) == engine.shares_memory
+
+    def test_an_error_of_memory_keeps_its_cure(self, engine):
+        with pytest.raises(MemoryLimitError, match="too little; give more"):
+            list(engine.map(refuse, range(2)))
+
+    def test_it_is_an_engine_for_every_function(self, engine):
+        with opened(engine) as found:
+            assert [r for _, r in found.map(double, range(2), 0)] == [0, 2]
+        assert list(engine.map(double, range(2), 0)) == [(0, 0), (1, 2)]  # still open
+
+    def test_an_estimator_with_it_can_be_cloned(self, engine):
+        assert clone(bigmc.MinimaxRiskClassifier(engine=engine)).engine is not None
+
 
 class TestThreadEngine(EngineContract):
     @pytest.fixture
@@ -99,8 +143,37 @@ class TestDaskEngine(EngineContract):
         assert client.status == "running"
 
     def test_an_address(self, cluster):
-        with DaskEngine(cluster.scheduler_address) as engine:
+        with opened(cluster.scheduler_address) as engine:
             assert list(engine.map(double, range(3), 5)) == [(0, 5), (1, 7), (2, 9)]
+
+    def test_a_client(self, client):
+        with opened(client) as engine:
+            assert list(engine.map(double, range(3), 5)) == [(0, 5), (1, 7), (2, 9)]
+        assert client.status == "running"
+
+    def test_what_went_over_the_network_is_counted(self, engine):
+        large = bytes(1_000_000)
+        assert [n for _, n in engine.map(length, range(5), large)] == [1_000_000] * 5
+        usage = engine.usage()
+        assert usage["tasks"] == 5
+        assert 1_000_000 < usage["bytes_moved"] < 2_010_000  # once to each worker that had a part
+
+    def test_a_function_that_fills_an_array_of_this_process_is_refused(self, engine):
+        filled = []
+        with pytest.raises((AttributeError, TypeError), match="pickle"):
+            list(engine.map(lambda part: filled.append(part), range(2)))
+
+    def test_a_file_that_workers_do_not_see_is_named(self, engine, tmp_path):
+        with pytest.raises(BigmcError, match=r"the worker at .* finds no .*absent; keep data"):
+            list(engine.map(read_file, [tmp_path / "absent"]))
+
+    def test_workers_are_prepared_once(self, engine, monkeypatch):
+        prepared = engine.prepared(preparation)
+        assert {r for _, r in prepared.map(environment, range(4))} == {"prepared 1"}
+
+    def test_a_scheduler_file_that_is_not_there(self, tmp_path):
+        with pytest.raises(BigmcError, match="there is no scheduler file"), opened(tmp_path / "s.json"):
+            pass
 
     def test_an_address_where_nobody_answers(self, monkeypatch):
         monkeypatch.setattr("bigmc.engine.dask._TIMEOUT", 0.3)
@@ -121,41 +194,20 @@ class TestDaskEngine(EngineContract):
         assert len(list(tmp_path.glob("0.*"))) == 2
 
 
-@pytest.fixture(scope="module")
-def digits_on_disk(tmp_path_factory):
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    target = tmp_path_factory.mktemp("data") / "digits.bigmc"
-    dataset = bigmc.ingest(X[:600] / 16, target, label=y[:600], split={"a": 0.5, "b": 0.5})
-    return dataset
-
-
-def test_a_cluster_gives_the_model_that_threads_give(digits_on_disk, client):
-    options = {"fit_intercept": False, "tol": 1e-4, "memory_limit": 400_000_000}
-    threads = solve_minimax(digits_on_disk, **options)
-    workers = solve_minimax(digits_on_disk, **options, engine=DaskEngine(client))
-    assert digits_on_disk.n_shards > 1
-    assert workers.certificate.upper == pytest.approx(threads.certificate.upper, abs=1e-9)
-    np.testing.assert_array_equal(workers.weights.coef, threads.weights.coef)
-    assert workers.history == threads.history
+@pytest.mark.parametrize("engine", [3, object(), [ThreadEngine(1)]])
+def test_anything_else_is_no_engine(engine):
+    with (
+        pytest.raises(BigmcError, match="give an Engine, a distributed"),
+        opened(engine),
+    ):
+        pass
 
 
-def test_a_worker_killed_in_training_changes_nothing(digits_on_disk, client):
-    options = {"fit_intercept": False, "tol": 1e-4, "memory_limit": 400_000_000}
-    undisturbed = solve_minimax(digits_on_disk, **options)
-    killed = []
-
-    def kill(progress):
-        if progress.done == 3:
-            killed.append(min(worker["pid"] for worker in client.run(_process).values()))
-            os.kill(killed[0], signal.SIGKILL)
-
-    disturbed = solve_minimax(digits_on_disk, **options, engine=DaskEngine(client), progress=kill)
-    assert killed
-    assert disturbed.history == undisturbed.history
-    np.testing.assert_array_equal(disturbed.weights.coef, undisturbed.weights.coef)
-
-
-def _process():
-    return {"pid": os.getpid()}
+def test_the_limit_fits_into_the_workers():
+    gigabyte = 10**9
+    assert resolve_limit(None, 2 * gigabyte) == 1_300_000_000
+    assert resolve_limit("1GB", 2 * gigabyte) == gigabyte
+    with pytest.raises(MemoryLimitError, match=r"leaves 1.3 GB .* --memory-limit 2250MB"):
+        resolve_limit("1500MB", 2 * gigabyte)
+    with pytest.raises(MemoryLimitError, match=r"ended at 400 MB, which leaves 20 MB"):
+        resolve_limit(None, 400 * 10**6)

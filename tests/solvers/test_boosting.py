@@ -371,7 +371,7 @@ def test_shallow_data_is_certified_at_once():
 class Elsewhere:
     """Workers in other processes get copies of what is shared."""
 
-    n_workers = 1
+    shares_memory = False
 
     def map(self, fn, parts, *shared):
         for part in parts:
@@ -391,7 +391,7 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)
-    with pytest.raises(BigmcError, match="runs on threads of one process"):
-        solve(dataset, C=1.0, memory_limit=LIMIT, engine=Elsewhere())
+    with pytest.raises(BigmcError, match="trees of several levels are grown by the threads of one process"):
+        solve(dataset, C=1.0, max_depth=2, memory_limit=LIMIT, engine=Elsewhere())
     with pytest.raises(MemoryLimitError, match="training the boosted learner needs"):
         solve(dataset, C=1.0, memory_limit=10**6)

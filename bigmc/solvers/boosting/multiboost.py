@@ -9,7 +9,10 @@ at no further cost; and the descent solves each restricted master in proportion 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +22,11 @@ from bigmc.errors import BigmcError, DataError
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.master import Master
-from bigmc.solvers.boosting.plan import plan_memory
-from bigmc.solvers.boosting.responses import BitResponses, RowResponses
-from bigmc.solvers.boosting.rounds import Rounds, Stop
+from bigmc.solvers.boosting.plan import BoostingPlan, plan_memory
+from bigmc.solvers.boosting.responses import BitResponses, Responses, RowResponses
+from bigmc.solvers.boosting.rounds import Rounds, Source, Stop
 from bigmc.solvers.boosting.search import CutSearch, Search
+from bigmc.solvers.boosting.spread import SpreadCutSearch, columns_of
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.boosting.trees import TreeSearch
 from bigmc.solvers.certificate import Certificate
@@ -92,6 +96,7 @@ def solve(
     checkpoint: Checkpoint | None = None,
     progress: ProgressCallback = silent,
     block_bytes: int | None = None,
+    scratch: Path | None = None,
 ) -> Solution:
     """Minimise ``||w||_1 + C / (sum v (K - 1)) sum v_i exp(-gamma_iy)`` over all learners of a family.
 
@@ -131,7 +136,8 @@ def solve(
         Of the order of visits and of the samples held out.
     sample_weight : float64 array of shape (n_samples,), optional
     engine : Engine, optional
-        Any number of workers gives the same bits.
+        Prices the columns; see `bigmc.solvers.boosting.spread` for what a cluster's workers do. Any engine
+        and any number of workers give the same bits.
     checkpoint : Checkpoint, optional
         Where the state is saved after every round, and read from at the start; going on from there gives
         the same bits as an uninterrupted run with the same memory limit.
@@ -139,23 +145,29 @@ def solve(
         Called with a `Progress` at every round.
     block_bytes : int, optional
         Stream blocks of at most this many bytes, whether or not everything would fit.
+    scratch : Path, optional
+        Folder for what workers that share no memory read; by default the system's for temporary files.
 
     Raises
     ------
     MemoryLimitError
         If the limit cannot work.
     BigmcError
-        If a parameter cannot be used, or the engine's workers do not share memory with this process.
+        If a parameter cannot be used, or the engine cannot search for such learners.
     """
     _check(dataset, C, tol, max_depth, family)
     engine = engine or ThreadEngine()
-    _check_engine(engine)
+    if max_depth > 1 and not engine.shares_memory:
+        raise BigmcError(
+            "trees of several levels are grown by the threads of one process, which share the samples' nodes",
+            "leave the scheduler out, or give max_depth=1",
+        )
     sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
     rays = max_depth == 1 and (family == "ray" or (family == "auto" and sparse))
     plan = plan_memory(
-        dataset, limit=memory_limit, tol=tol, depth=max_depth, rays=rays, n_workers=engine.n_workers,
-        block_bytes=block_bytes,
-    )  # fmt: skip
+        dataset, limit=memory_limit, tol=tol, depth=max_depth, rays=rays, block_bytes=block_bytes
+    )
+    local = (engine if engine.shares_memory else ThreadEngine()).at_most(plan.n_threads)
     labels = dataset.labels()
     if labels.min(initial=0) < 0 or len(labels) == 0:
         raise DataError("some samples have no label", "train on labelled samples only")
@@ -164,15 +176,8 @@ def solve(
         weight[held_out(dataset.row_ids(), validation_fraction, seed)] = -1.0
     if len(np.unique(labels[weight > 0])) < 2:
         raise DataError("the samples to train on have one class only", "hold out fewer samples")
-    source = BinnedSource(dataset, plan.ranges, plan.keep_blocks, max_bins, weight > 0, engine)
     responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes, plan.memory.free)
     master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed)
-    search: Search
-    if max_depth == 1:
-        search = CutSearch(source, responses, dataset.n_classes, rays, engine)
-    else:
-        assert isinstance(responses, BitResponses)
-        search = TreeSearch(source, responses, dataset.n_classes, max_depth, engine)
     run = {
         "C": C, "max_depth": max_depth, "family": family, "pool": pool, "max_sweeps": max_sweeps,
         "inner_rounds": inner_rounds, "max_bins": max_bins, "validation_fraction": validation_fraction,
@@ -180,22 +185,26 @@ def solve(
         "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(weight.sum()),
     }  # fmt: skip
-    rounds = Rounds(source, search, master, plan, engine, max_depth)
-    if checkpoint is not None:
-        rounds.resume(State.load(checkpoint, run, max_depth))
-
-    def save() -> None:
-        if checkpoint is not None:
-            rounds.state.save(checkpoint, run)
-
     stop = Stop(n_rounds, tol, patience, time_limit)
-    certificate = rounds.run(stop, pool, inner_rounds, max_sweeps, save, progress)
+    with _searching(
+        dataset, plan, responses, weight > 0, rays, max_depth, max_bins, engine, local, scratch
+    ) as (source, search):
+        rounds = Rounds(source, search, master, plan, local, max_depth)
+        if checkpoint is not None:
+            rounds.resume(State.load(checkpoint, run, max_depth))
+
+        def save() -> None:
+            if checkpoint is not None:
+                rounds.state.save(checkpoint, run)
+
+        certificate = rounds.run(stop, pool, inner_rounds, max_sweeps, save, progress)
+        thresholds = rounds.thresholds()
     state = rounds.state
     best = len(state.stages) - 1
     if validation_fraction > 0:
         best = int(np.argmin([entry["held_error"] for entry in state.history]))
     return Solution(
-        state.stages, best, rounds.thresholds(), certificate.upper, certificate, len(state.stages) - 1,
+        state.stages, best, thresholds, certificate.upper, certificate, len(state.stages) - 1,
         state.n_passes, state.history, state.bytes_read,
     )  # fmt: skip
 
@@ -227,14 +236,33 @@ def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str) 
         raise BigmcError("rays have one cut", "give max_depth=1, or another family")
 
 
-def _check_engine(engine: Engine) -> None:
-    """Refuse workers that cannot write into the arrays of this process: the search fills shared ones."""
-    written = np.zeros(1)
-    for _ in engine.map(_write_one, [0], written):
-        pass
-    if not written[0]:
-        raise BigmcError("the boosted learner runs on threads of one process", "leave the engine out")
-
-
-def _write_one(part: int, array: NDArray[np.float64]) -> None:
-    array[part] = 1.0
+@contextmanager
+def _searching(
+    dataset: Dataset,
+    plan: BoostingPlan,
+    responses: Responses,
+    counted: NDArray[np.bool_],
+    rays: bool,
+    max_depth: int,
+    max_bins: int,
+    engine: Engine,
+    local: Engine,
+    scratch: Path | None,
+) -> Iterator[tuple[Source, Search]]:
+    """Yield the columns and the search over them: here, or where the engine's workers are."""
+    n_classes, keep = dataset.n_classes, plan.keep_blocks
+    if not engine.shares_memory:
+        workers = engine.at_most(plan.parts_at_once)
+        n_workers = workers.n_workers
+        with columns_of(
+            dataset, plan.ranges, keep, max_bins, counted, responses.labels, rays, n_workers, scratch
+        ) as columns:
+            spread = SpreadCutSearch(columns, responses, n_classes, workers, local)
+            yield spread, spread
+        return
+    source = BinnedSource(dataset, plan.ranges, keep, max_bins, counted, local)
+    if max_depth == 1:
+        yield source, CutSearch(source, responses, n_classes, rays, local)
+    else:
+        assert isinstance(responses, BitResponses)
+        yield source, TreeSearch(source, responses, n_classes, max_depth, local)

@@ -22,8 +22,11 @@ _LARGEST_BLOCK = 64 << 20
 _BLOCK_COLUMNS = 1 << 16
 #: Rays of a class that a pass brings, for an estimate of their length.
 _SEVERAL = 20
-#: Histograms and stack of a worker.
-_WORKER = 3 << 20
+#: Histograms and stack of a thread.
+_THREAD = 3 << 20
+#: Part of the limit for threads, where one needs less. It is no matter of how many there are: what is left
+#: for answers decides how many learners a pass brings, and so which model comes out.
+_THREADS_PART = 8
 #: Compiled kernels, chunks being decoded, tables of the learners found.
 _WORKSPACE = 18 << 20
 
@@ -44,6 +47,10 @@ class BoostingPlan:
         Features of each block.
     learner_bytes : int
         Bytes of the answer of one learner while it is searched for and afterwards, at most.
+    n_threads : int
+        Threads of this process that may work at once.
+    parts_at_once : int
+        Parts of columns that another process may price at once, which has the same limit.
     """
 
     memory: Plan
@@ -51,6 +58,8 @@ class BoostingPlan:
     keep_blocks: bool
     ranges: list[tuple[int, int]]
     learner_bytes: int
+    n_threads: int
+    parts_at_once: int
 
     def pool(self, wanted: int, n_classes: int, in_use: int) -> int:
         """Return how many learners of each class to look for, given the bytes of the answers in use.
@@ -79,7 +88,6 @@ def plan_memory(
     tol: float,
     depth: int,
     rays: bool,
-    n_workers: int,
     block_bytes: int | None = None,
 ) -> BoostingPlan:
     """Divide the memory limit of a run of the boosted learner.
@@ -95,7 +103,6 @@ def plan_memory(
         Of the learners.
     rays : bool
         Answers are lists of rows.
-    n_workers : int
     block_bytes : int, optional
         Stream blocks of at most this many bytes although everything might fit.
 
@@ -111,13 +118,15 @@ def plan_memory(
     dtype = np.dtype(np.float64 if double else np.float32)
     entry = 2 + dataset.dtype.itemsize
     edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features
+    thread = _THREAD + 16 * n_classes * TILE_ROWS + (n if depth > 1 else 0)
+    threads = max(thread, limit // _THREADS_PART)
     items = [
         ("labels and weights", 12 * n),
         ("dual weights", n * (width + 2) * dtype.itemsize),
         ("classes as bits", n_classes * n // 8),
         ("entries per feature", 8 * n_features),
         ("edges of the bins", edges),
-        ("workers", n_workers * (_WORKER + 16 * n_classes * TILE_ROWS + (n if depth > 1 else 0))),
+        ("threads", threads),
         ("workspace", _WORKSPACE),
     ]
     if depth > 1:
@@ -138,7 +147,10 @@ def plan_memory(
     # With everything in memory there should be room for the learners too.
     if block_bytes is None and in_memory.free >= 64 * learner * n_classes:
         ranges = _cut(dataset.plan(max(_LARGEST_BLOCK, _smallest(dataset, longest, entry))))
-        return BoostingPlan(in_memory, dtype, True, ranges, learner)
+        return BoostingPlan(
+            in_memory, dtype, True, ranges, learner, threads // thread,
+            1 + in_memory.free // (_LARGEST_BLOCK + thread),
+        )  # fmt: skip
     smallest = _smallest(dataset, longest, entry)
     if block_bytes is None:
         block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 5)
@@ -147,7 +159,10 @@ def plan_memory(
     plan = Plan.of(limit, [*items, ("two blocks", blocks)])
     with_one = Plan.of(limit, [*items, ("two blocks", blocks), ("learners", learner * n_classes)])
     with_one.check("training the boosted learner")
-    return BoostingPlan(plan, dtype, False, _cut(dataset.plan(block_bytes)), learner)
+    return BoostingPlan(
+        plan, dtype, False, _cut(dataset.plan(block_bytes)), learner, threads // thread,
+        1 + plan.free // (blocks + thread),
+    )  # fmt: skip
 
 
 def _smallest(dataset: Dataset, longest: int, entry: int) -> int:

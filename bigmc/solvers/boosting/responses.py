@@ -167,14 +167,7 @@ class BitResponses(Responses):
 
     def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
         """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-        zero = block.bins.zero[column]
-        spread_codes(column, block.indptr, block.rows, block.codes, block.base, zero, self._codes)
-        answers = []
-        for low, high in ranges:
-            words = np.empty(self.n_words, np.uint64)
-            range_bits(self._codes, low, high, words)
-            answers.append(words)
-        return answers
+        return bits_of_ranges(block, column, ranges, self._codes)
 
     def of_leaves(self, nodes: NDArray[np.uint8], leaf: NDArray[np.int8]) -> NDArray[Any]:
         """Return the answer of a tree, given the leaf of every sample."""
@@ -259,13 +252,7 @@ class RowResponses(Responses):
 
     def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
         """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-        entries = int((block.indptr[:, column + 1] - block.indptr[:, column]).sum())
-        buffer = np.empty(entries, np.int32)
-        answers = []
-        for low, high in ranges:
-            n = range_rows(column, block.indptr, block.rows, block.codes, block.base, low, high, buffer)
-            answers.append(buffer[:n].copy())
-        return answers
+        return rows_of_ranges(block, column, ranges)
 
     def scores(
         self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
@@ -302,3 +289,26 @@ class RowResponses(Responses):
     ) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
         add_row_learners(self._starts, self._rows, slots, signs, classes, weights, first, scores)
+
+
+def bits_of_ranges(
+    block: CodedBlock, column: int, ranges: Sequence[Range], codes: NDArray[np.uint8]
+) -> list[NDArray[np.uint64]]:
+    """Return bits, set where the code of a column is in a range; `codes` is room for one of every sample."""
+    spread_codes(column, block.indptr, block.rows, block.codes, block.base, block.bins.zero[column], codes)
+    answers = []
+    for low, high in ranges:
+        words = np.empty(-(-len(codes) // WORD), np.uint64)
+        range_bits(codes, low, high, words)
+        answers.append(words)
+    return answers
+
+
+def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[np.int32]]:
+    """Return the samples where the code of a column is in a range, in order."""
+    buffer = np.empty(int((block.indptr[:, column + 1] - block.indptr[:, column]).sum()), np.int32)
+    answers = []
+    for low, high in ranges:
+        n = range_rows(column, block.indptr, block.rows, block.codes, block.base, low, high, buffer)
+        answers.append(buffer[:n].copy())
+    return answers

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.master import Master, Point
 from bigmc.solvers.boosting.plan import BoostingPlan
@@ -41,17 +40,31 @@ class Stop:
         return not math.isnan(error) and len(errors) - 1 - int(np.argmin(errors)) >= self.patience
 
 
+class Source(Protocol):
+    """What the rounds ask of the columns."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        ...
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of a feature."""
+        ...
+
+
 class Rounds:
     """Passes and descents in turn.
 
     Parameters
     ----------
-    source : BinnedSource
+    source : Source
     search : Search
         Reads the source.
     master : Master
     plan : BoostingPlan
     engine : Engine
+        Threads of this process.
     depth : int
         Of the learners.
 
@@ -63,7 +76,7 @@ class Rounds:
 
     def __init__(
         self,
-        source: BinnedSource,
+        source: Source,
         search: Search,
         master: Master,
         plan: BoostingPlan,

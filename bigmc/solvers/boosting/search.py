@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,9 @@ from bigmc.kernels.boosting_cuts import (
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.responses import Responses
+
+#: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
+Place = tuple[int, int, int]
 
 #: Numbers of a histogram that one worker fills at a time: they should stay in its cache.
 _HISTOGRAM = 1 << 16
@@ -93,6 +97,10 @@ class Best:
         """Return no cuts."""
         shape = (n_classes, n_best)
         return cls(np.zeros(shape), np.zeros(shape), np.full((*shape, 3), -1, np.int64))
+
+    def wanted(self) -> list[Place]:
+        """Return the different places, in order."""
+        return sorted({tuple(place) for place in self.places[self.values > 0].tolist()})
 
     def merge(self, later: Best) -> None:
         """Take in what was found in later columns."""
@@ -202,41 +210,31 @@ def kind_of(learner: Learners) -> int:
     return MISSING_BELOW if learner.missing_below[0] else MISSING_ABOVE
 
 
-class CutSearch:
+class ExactSearch(ABC):
     """All cuts of all columns: exact, so that its largest score certifies.
 
     Parameters
     ----------
-    source : BinnedSource
     responses : Responses
     n_classes : int
-    rays : bool
-        Learners speak on one side of the cut only.
     engine : Engine
+        Threads of this process.
     """
 
     n_passes = 1
     exact = True
 
-    def __init__(
-        self, source: BinnedSource, responses: Responses, n_classes: int, rays: bool, engine: Engine
-    ) -> None:
-        self._source, self._responses, self._engine = source, responses, engine
-        self._n_classes, self._rays = n_classes, rays
+    def __init__(self, responses: Responses, n_classes: int, engine: Engine) -> None:
+        self._responses, self._engine = responses, engine
+        self._n_classes = n_classes
 
+    @abstractmethod
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
         """Return the answers of learners found before: one pass."""
-        answers = [self._responses.everywhere()] * len(learners.feature)
-        features = learners.feature[:, 0]
-        for block in self._source.stream():
-            here = np.flatnonzero((features >= block.lo) & (features < block.hi))
-            for k in here[np.argsort(features[here], kind="stable")].tolist():
-                column = int(features[k]) - block.lo
-                codes = code_range(
-                    int(learners.cut[k, 0]), kind_of(learners.take(k)), int(block.bins.n_edges[column])
-                )
-                answers[k] = self._responses.of_ranges(block, column, [codes])[0]
-        return answers
+
+    @abstractmethod
+    def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+        """Take in the best cuts of all columns; return the answers of the best in the end, in their order."""
 
     def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
         """Return the best learners under the dual weights ``r u``."""
@@ -245,32 +243,13 @@ class CutSearch:
         best = Best.none(*shape)
         for c in range(self._n_classes):
             best.values[c, 0], best.scores[c, 0] = abs(totals[0, c]), totals[0, c]
-        answers: dict[tuple[int, int, int], NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
-        for block in self._source.stream():
-            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays))
-            answers = self._answers(block, best, answers)
+        answers = self._price(u, totals, best)
         return self._found(best, answers, totals, r, u.dtype)
-
-    def _answers(
-        self, block: CodedBlock, best: Best, known: dict[tuple[int, int, int], NDArray[Any]]
-    ) -> dict[tuple[int, int, int], NDArray[Any]]:
-        """Return the answers of the best cuts so far; those new among them are of this block."""
-        wanted = sorted({tuple(place) for place in best.places[best.values > 0].tolist()})
-        answers = {place: known[place] for place in wanted if place in known}
-        by_column: dict[int, list[tuple[int, int, int]]] = {}
-        for place in wanted:
-            if place not in answers:
-                by_column.setdefault(place[0] - block.lo, []).append(place)
-        for column, places in by_column.items():
-            edges = int(block.bins.n_edges[column])
-            ranges = [code_range(cut, kind, edges) for _, cut, kind in places]
-            answers |= dict(zip(places, self._responses.of_ranges(block, column, ranges), strict=True))
-        return answers
 
     def _found(
         self,
         best: Best,
-        answers: dict[tuple[int, int, int], NDArray[Any]],
+        answers: dict[Place, NDArray[Any]],
         totals: NDArray[np.float64],
         r: float,
         dtype: np.dtype[Any],
@@ -288,3 +267,61 @@ class CutSearch:
             Learners.joined([Learners.empty(1), *learners]), list(answers.values()), classes,
             np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), sigma,
         )  # fmt: skip
+
+
+class CutSearch(ExactSearch):
+    """The search on threads of this process, which share one block after the other.
+
+    Parameters
+    ----------
+    source : BinnedSource
+    responses : Responses
+    n_classes : int
+    rays : bool
+        Learners speak on one side of the cut only.
+    engine : Engine
+    """
+
+    def __init__(
+        self, source: BinnedSource, responses: Responses, n_classes: int, rays: bool, engine: Engine
+    ) -> None:
+        super().__init__(responses, n_classes, engine)
+        self._source, self._rays = source, rays
+
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of learners found before: one pass."""
+        answers = [self._responses.everywhere()] * len(learners.feature)
+        features = learners.feature[:, 0]
+        for block in self._source.stream():
+            here = np.flatnonzero((features >= block.lo) & (features < block.hi))
+            for k in here[np.argsort(features[here], kind="stable")].tolist():
+                column = int(features[k]) - block.lo
+                codes = code_range(
+                    int(learners.cut[k, 0]), kind_of(learners.take(k)), int(block.bins.n_edges[column])
+                )
+                answers[k] = self._responses.of_ranges(block, column, [codes])[0]
+        return answers
+
+    def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+        labels, shape = self._responses.labels, best.values.shape
+        answers: dict[Place, NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
+        for block in self._source.stream():
+            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays))
+            answers = self._answers(block, best, answers)
+        return answers
+
+    def _answers(
+        self, block: CodedBlock, best: Best, known: dict[Place, NDArray[Any]]
+    ) -> dict[Place, NDArray[Any]]:
+        """Return the answers of the best cuts so far; those new among them are of this block."""
+        wanted = best.wanted()
+        answers = {place: known[place] for place in wanted if place in known}
+        by_column: dict[int, list[Place]] = {}
+        for place in wanted:
+            if place not in answers:
+                by_column.setdefault(place[0] - block.lo, []).append(place)
+        for column, places in by_column.items():
+            edges = int(block.bins.n_edges[column])
+            ranges = [code_range(cut, kind, edges) for _, cut, kind in places]
+            answers |= dict(zip(places, self._responses.of_ranges(block, column, ranges), strict=True))
+        return answers

@@ -141,8 +141,7 @@ def solve_minimax(
         column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
         limit=memory_limit,
     )  # fmt: skip
-    if isinstance(engine, ThreadEngine) and plan.n_workers < engine.n_workers:
-        engine = ThreadEngine(plan.n_workers)
+    engine = engine.at_most(plan.n_workers)
     expected = expectations(dataset, labels.astype(np.int32), len(classes), fit_intercept, plan.block_bytes)
     run = {
         "lambda0": lambda0, "fit_intercept": fit_intercept, "eps1": eps1, "eps2": eps2, "n_max": n_max,

@@ -1,0 +1,48 @@
+"""What a user may give as engine, and the one way it becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bigmc.engine.base import Engine
+from bigmc.engine.threads import ThreadEngine
+from bigmc.errors import BigmcError
+
+EngineLike = Any
+"""An `Engine`, a ``distributed.Client``, the address of a scheduler, or None: see `opened`."""
+
+
+@contextmanager
+def opened(given: EngineLike, prepare: Callable[[], Any] | None = None) -> Iterator[Engine]:
+    """Yield the engine that `given` stands for; a connection made here is closed at the end.
+
+    Parameters
+    ----------
+    given : Engine, distributed.Client, str, Path or None
+        An engine or a client, which stay open; the address of a Dask scheduler, or the path of the file it
+        wrote; None for a thread per processor.
+    prepare : callable returning a context manager, optional
+        See `Engine.prepared`.
+
+    Raises
+    ------
+    BigmcError
+        If it is something else, or no scheduler with workers is there.
+    """
+    if given is None:
+        yield ThreadEngine()
+    elif all(hasattr(given, name) for name in ("map", "n_workers", "prepared")):
+        yield given if prepare is None else given.prepared(prepare)
+    elif isinstance(given, str | Path) or hasattr(given, "scheduler_info"):
+        from bigmc.engine.dask import DaskEngine
+
+        with DaskEngine(given) as engine:
+            yield engine if prepare is None else engine.prepared(prepare)
+    else:
+        raise BigmcError(
+            f"engine is {given!r:.80}",
+            "give an Engine, a distributed.Client, the address of a Dask scheduler, or nothing",
+        )

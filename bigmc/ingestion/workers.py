@@ -1,0 +1,81 @@
+"""What a worker does for an ingest, in this process or another: plain data in, a part on disk out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.ingestion.memory import Shares, prompt_release
+from bigmc.ingestion.meter import Meter
+from bigmc.ingestion.part import PartWriter
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.source import Part, Source
+from bigmc.store.feature_map import Moments
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """What all parts of an ingest have in common.
+
+    Attributes
+    ----------
+    sources : sequence of Source
+    recipe : Recipe
+    shares : Shares
+        Memory of each part that is being worked on.
+    folder : Path
+        Where finished parts are, absolute.
+    base : str
+        Folder that relative paths of sources start from, absolute.
+    """
+
+    sources: Sequence[Source]
+    recipe: Recipe
+    shares: Shares
+    folder: Path
+    base: str
+
+    @classmethod
+    def of(cls, sources: Sequence[Source], recipe: Recipe, shares: Shares, folder: Path) -> PartTask:
+        """Return the task as seen from this process."""
+        return cls(sources, recipe, shares, Path(os.path.abspath(folder)), os.getcwd())
+
+    def target(self, part: Part) -> Path:
+        """Return the folder that a finished part has."""
+        return self.folder / f"{part.index:06d}"
+
+    def writer(self, part: Part) -> PartWriter:
+        """Return what writes a part."""
+        return PartWriter(part, self.sources, self.recipe, self.shares, self.target(part), self.base)
+
+
+def write_part(part: Part, task: PartTask, meter: Meter) -> tuple[int, int]:
+    """Write a part, unless it is there; return its rows and source bytes."""
+    if not task.target(part).exists():  # on a cluster a worker that was given up may have finished it
+        for n_rows, n_bytes in task.writer(part).run():
+            meter.add(part, n_rows, n_bytes)
+    return part.n_rows, part.n_bytes
+
+
+def moments_of(part: Part, task: PartTask) -> Moments:
+    """Return the moments of the dense features of a part's rows."""
+    return task.writer(part).moments()
+
+
+def at_the_data(engine: Engine, sources: Sequence[Source]) -> Engine:
+    """Return threads of this process for arrays in its memory, else the engine."""
+    in_memory = any(source.data is not None for source in sources)
+    return ThreadEngine() if in_memory and not engine.shares_memory else engine
+
+
+@contextmanager
+def worker_process() -> Iterator[None]:
+    """Prepare a process that works for another: freed memory goes back at once, one thread for each part."""
+    with prompt_release(), threadpool_limits(1, "blas"):
+        yield
