@@ -15,6 +15,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError, DataError
 from bigmc.ingestion import job as job_module
 from bigmc.ingestion import mapping
+from bigmc.ingestion.part import PartWriter
 from bigmc.store.verify import verify
 
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 10, "memory_limit": "64MB"}
@@ -55,7 +56,7 @@ def test_parts_then_the_whole_is_the_whole(source, tmp_path):
     assert min(result["n_pieces"] for result in done) >= 1
     assert not (to / "manifest.json").exists()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_module.PartWriter, "run", lambda self: pytest.fail("a part was done twice"))
+        patch.setattr(PartWriter, "run", lambda self: pytest.fail("a part was done twice"))
         api.ingest(source, to, **OPTIONS, engine=ThreadEngine(1))
     assert contents(to) == contents(whole)
     assert api.ingest_part(source, to, (0, 3), **OPTIONS) == {"n_pieces": 0, "n_samples": 0}

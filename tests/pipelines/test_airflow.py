@@ -26,6 +26,7 @@ KILLED_ONCE = """
 import os, signal, sys
 from pathlib import Path
 from bigmc.ingestion import job
+from bigmc.ingestion.part import PartWriter
 from bigmc.store.checkpoint import FileCheckpoint
 
 def die_after(owner, name, marker):
@@ -42,7 +43,7 @@ words, here = sys.argv, Path({here!r})
 if "train" in words and "1e-3" in words:
     die_after(FileCheckpoint, "save", here / "train.killed")
 if "--part" in words and "1/3" in words:
-    die_after(job.PartWriter, "_set_bad_aside", here / "part.killed")
+    die_after(PartWriter, "_set_bad_aside", here / "part.killed")
 from bigmc.cli import main
 main()
 """
