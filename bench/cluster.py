@@ -3,10 +3,11 @@
     python bench/data.py packages --to bench/data
     python bench/cluster.py [--data bench/data/packages.csv] [--dataset words.bigmc] [--kills 10]
 
-Ingest of the package descriptions (63,666 texts, 58 classes, words and pairs hashed to 2^18 columns),
+Ingest of the package descriptions (63,666 texts, 58 classes, words and pairs hashed to 2^14 columns),
 training of the boosted and the minimax learner, evaluation and prediction, each by one thread, two
 threads, and a ``LocalCluster`` of one and two workers of one thread. ``--dataset`` evaluates and predicts
-another dataset too, by a boosted model of its first shards. All engines have done a small run before the clock starts.
+another dataset too, by a boosted model of its first shards. All engines have done a small run
+before the clock starts.
 
 One JSON line a step: seconds on the wall, seconds of processor of this process (``here``: with the scheduler,
 which runs in it) and of the workers (``there``), tasks, bytes of pickled arguments and results. At the
@@ -84,13 +85,13 @@ def steps(
 ) -> Iterator[tuple[str, int, Callable[[], Any]]]:
     """Yield name, rows and work of every step."""
     dataset, options = folder / "packages.bigmc", {"engine": engine, "memory_limit": "1GB"}
-    yield "ingest", 63_666, lambda: bigmc.ingest(data, dataset, hash_bits=18, **TEXT, **options)
+    yield "ingest", 63_666, lambda: bigmc.ingest(data, dataset, hash_bits=14, **TEXT, **options)
     opened = bigmc.open_dataset(dataset)
     n = opened.n_samples
     boost, mrc = folder / "boost.model", folder / "mrc.model"
     more = {"C": 1e5, "n_rounds": rounds, "tol": 1e-9}
     yield "train boost", n, lambda: bigmc.train("boost", dataset, boost, **more, **options)
-    yield "train mrc", n, lambda: bigmc.train("mrc", dataset, mrc, k_max=rounds, tol=1e-9, **options)
+    yield "train mrc", n, lambda: bigmc.train("mrc", dataset, mrc, k_max=1, tol=1e-9, **options)
     split = opened.splits["test"]
     yield "evaluate", split, lambda: bigmc.evaluate(mrc, dataset, **options)
     yield "predict", n, lambda: bigmc.predict(mrc, dataset, folder / "p.parquet", **options)
@@ -124,7 +125,7 @@ def warm(folder: Path, data: Path, engine: Any) -> None:
 def extrapolate(figures: list[dict[str, Any]]) -> None:
     """Print what 100 workers would need for 10^9 rows, from the figures of one, and what would limit them.
 
-    ``workers``: processor seconds of the workers per row, times rows, over the workers. ``coordinator``: those
+    ``workers``: processor seconds of the workers per row, times rows, over them. ``coordinator``: those
     of this process per row (reduction, master problem, publishing, the scheduler), which do not shrink.
     ``tasks``: 1 ms for each, as many per row as here. ``network``: bytes moved per row, in and out of this
     machine at 1 GB/s. Memory of this process is said below the table: it ends boosting before time does.

@@ -142,9 +142,9 @@ def ingest(
         "n_features": n_features,
         "names": names,
     }
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
 
-    with opened(engine, worker_process) as workers:
+    with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         job = _ingest_job(source, to, asked, append, limit, on_bad_row, format)
         return job.run(workers, progress)
@@ -189,9 +189,9 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
 
-    with opened(engine, worker_process) as workers:
+    with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         job = _ingest_job(source, to, options, append, limit, on_bad_row, format)
         return job.run_part(number, count, workers, progress)
@@ -289,7 +289,7 @@ def train(
     """
     from bigmc import training
     from bigmc.estimators import LEARNERS
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
 
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
@@ -297,7 +297,7 @@ def train(
     from bigmc.store.remote import built, local_file
 
     with ExitStack() as held:
-        workers = held.enter_context(opened(engine, worker_process))
+        workers = held.enter_context(opened(engine, prepare_process))
         trained = training.train(
             learner,
             _open(dataset),
@@ -393,11 +393,11 @@ def evaluate(
     With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`.
     """
     from bigmc import evaluation
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
     data, known = _open(dataset), _load(model)
-    with opened(engine, worker_process) as workers, prompt_release():
+    with opened(engine, prepare_process) as workers, prompt_release():
         figures = evaluation.evaluate(
             known,
             data[split],
@@ -496,13 +496,13 @@ def predict(
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc import prediction
-    from bigmc.ingestion import worker_process
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
     from bigmc.store.remote import delivered
 
     started = time.monotonic()
     budget.reset_peak()
-    with delivered(to) as target, opened(engine, worker_process) as workers, prompt_release():
+    with delivered(to) as target, opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         predictor = prediction.Predictor(_load(model), target, scores, workers, limit, progress)
         if _is_dataset(source):

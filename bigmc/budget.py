@@ -22,8 +22,8 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 SMALLEST_LIMIT = 32 * 10**6
 """Below this many bytes no step of the package can work."""
 
-BARE_WORKER, WORKER_PART = 300 * 10**6, 0.8
-"""A Dask worker's process before it works, measured, and the part of its limit at which it pauses."""
+BARE_WORKER, WORKER_PART = 370 * 10**6, 0.8
+"""A Dask worker with the package imported, measured, and the part of its limit at which it pauses."""
 
 
 class MemoryLimitError(MemoryError, ValueError):

@@ -41,8 +41,8 @@ class Engine(Protocol):
         """Return this engine with at most so many parts at once in one process."""
         ...
 
-    def prepared(self, prepare: Callable[[], Any]) -> Self:
-        """Return this engine with a context manager that its processes enter before their first part."""
+    def prepared(self, prepare: Callable[[], None]) -> Self:
+        """Return this engine with a function that processes of its own call before the parts of a map."""
         ...
 
     def usage(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ EngineLike = Any
 
 
 @contextmanager
-def opened(given: EngineLike, prepare: Callable[[], Any] | None = None) -> Iterator[Engine]:
+def opened(given: EngineLike, prepare: Callable[[], None] | None = None) -> Iterator[Engine]:
     """Yield the engine that `given` stands for; a connection made here is closed at the end.
 
     Parameters
@@ -24,7 +24,7 @@ def opened(given: EngineLike, prepare: Callable[[], Any] | None = None) -> Itera
     given : Engine, distributed.Client, str, Path or None
         An engine or a client, which stay open; the address of a Dask scheduler, or the path of the file it
         wrote; None for a thread per processor.
-    prepare : callable returning a context manager, optional
+    prepare : callable, optional
         See `Engine.prepared`.
 
     Raises

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import pickle
 import threading
 import time
@@ -30,8 +29,9 @@ _TIMEOUT = 20
 _DESERTED = 300.0
 #: Seconds between two looks at the cluster while a result is waited for.
 _LOOK = 2.0
-#: Parts submitted beyond the workers there are, so that none waits for work.
-_AHEAD = 2
+#: Parts submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
+#: go on by as many. Their results wait where they were made.
+_AHEAD = 4
 #: Shared arguments of more bytes travel once to each worker, not with every part.
 _LARGE = 1 << 16
 
@@ -61,7 +61,7 @@ class DaskEngine:
 
     def __init__(self, scheduler: Client | str | Path) -> None:
         self._owns = isinstance(scheduler, str | Path)
-        self._prepare: Callable[[], Any] | None = None
+        self._prepare: Callable[[], None] | None = None
         self._most: int | None = None
         self._usage = {"tasks": 0, "bytes_moved": 0}
         self._client: Any = _connect(scheduler) if isinstance(scheduler, str | Path) else scheduler
@@ -115,10 +115,10 @@ class DaskEngine:
             return self
         return self._but(_most=n_threads)
 
-    def prepared(self, prepare: Callable[[], Any]) -> Self:
-        """Return this engine with a context manager that every worker's process enters before its first part.
+    def prepared(self, prepare: Callable[[], None]) -> Self:
+        """Return this engine with a function that a worker's process calls before the first part of a map.
 
-        It is left when the process ends; `prepare` is a function at the top of a module.
+        It is a function at the top of a module, and may be called again and again.
         """
         return self._but(_prepare=prepare)
 
@@ -135,8 +135,8 @@ class DaskEngine:
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        A few parts more than there are threads are submitted ahead of the reader, so that results
-        waiting for their turn cannot pile up.
+        Only so many parts are submitted ahead of the reader that results waiting for their turn cannot
+        pile up.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class DaskEngine:
         """
         # Plain pickle: it refuses a function that closes over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
-        most = self.n_workers + _AHEAD
+        most = _AHEAD * self.n_workers
         waiting: deque[tuple[P, Any]] = deque()
         reached: set[str] = set()
         number = 0
@@ -288,19 +288,11 @@ _opening = threading.Lock()
 
 @lru_cache(maxsize=2)
 def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return function and shared arguments, kept for the next parts; prepare the process for its first."""
+    """Return function and shared arguments, kept for the next parts; prepare the process for them."""
     fn, shared, prepare = pickle.loads(payload)  # from the client
     if prepare is not None:
-        _entered(prepare)
+        prepare()
     return fn, shared
-
-
-@lru_cache(maxsize=4)
-def _entered(prepare: Callable[[], Any]) -> Any:
-    context = prepare()
-    context.__enter__()
-    atexit.register(context.__exit__, None, None, None)
-    return context
 
 
 @lru_cache(maxsize=8)

@@ -53,7 +53,7 @@ class ThreadEngine:
         """Return an engine of at most so many threads."""
         return self if n_threads >= self._n_workers else ThreadEngine(n_threads)
 
-    def prepared(self, prepare: Callable[[], Any]) -> ThreadEngine:
+    def prepared(self, prepare: Callable[[], None]) -> ThreadEngine:
         """Return this engine: it has no processes of its own."""
         return self
 

@@ -4,6 +4,6 @@ from bigmc.ingestion.append import Append
 from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import make_job
 from bigmc.ingestion.upload import Upload
-from bigmc.ingestion.workers import worker_process
+from bigmc.ingestion.workers import prepare_process
 
-__all__ = ["Append", "Options", "Upload", "make_job", "worker_process"]
+__all__ = ["Append", "Options", "Upload", "make_job", "prepare_process"]

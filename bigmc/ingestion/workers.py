@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -16,6 +18,7 @@ from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.part import PartWriter
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.source import Part, Source
+from bigmc.kernels.cold import compile_elsewhere
 from bigmc.store.feature_map import Moments
 
 
@@ -74,8 +77,19 @@ def at_the_data(engine: Engine, sources: Sequence[Source]) -> Engine:
     return ThreadEngine() if in_memory and not engine.shares_memory else engine
 
 
-@contextmanager
-def worker_process() -> Iterator[None]:
-    """Prepare a process that works for another: freed memory goes back at once, one thread for each part."""
-    with prompt_release(), threadpool_limits(1, "blas"):
-        yield
+def prepare_process() -> None:
+    """Prepare a process that works for another, once more for every kind of work it gets.
+
+    Freed memory goes back at once, matrix products take one thread, and kernels that the work brought along
+    are compiled by another process.
+    """
+    compile_elsewhere()
+    _settle()
+
+
+@lru_cache(maxsize=1)
+def _settle() -> None:
+    stack = ExitStack()
+    stack.enter_context(prompt_release())
+    stack.enter_context(threadpool_limits(1, "blas"))
+    atexit.register(stack.close)
