@@ -18,6 +18,7 @@ from bigmc import api, cli, training
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
 from bigmc.ingestion import job as job_module
+from bigmc.ingestion.append import Append
 from bigmc.store.block import read_block
 from bigmc.store.commit import exclusive
 from bigmc.store.verify import verify
@@ -326,10 +327,9 @@ def test_killed_at_every_commit_point(days, tmp_path, monkeypatch):
         assert False in published
 
 
-def test_killed_between_the_ingest_and_its_publication(days, tmp_path):
-    """Whoever appends something else then does not have the first append by accident."""
-    from bigmc.ingestion.append import Append
-
+@pytest.mark.parametrize("when", [None, "before", "after"])
+def test_killed_between_the_ingest_and_its_publication(when, days, tmp_path):
+    """Whoever appends something else then does not have the first append by accident, even killed at once."""
     to = tmp_path / "d.bigmc"
     ingest(days[0], to, **OPTIONS)
     publish = [(Append, "_publish")]
@@ -338,9 +338,24 @@ def test_killed_between_the_ingest_and_its_publication(days, tmp_path):
     assert (to / "appends" / "000001" / "manifest.json").exists()
     assert verify(to) == []
     assert api.open_dataset(to).n_samples == 700
+    if when is not None:
+        status, _ = child(lambda: ingest(days[2], to, append=True), [(os, "rmdir")], ("rmdir", 1, when))
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        assert verify(to) == []
     assert ingest(days[2], to, append=True).n_samples == 900
     assert ingest(days[1], to, append=True).n_samples == 1200
     assert verify(to) == []
+
+
+def test_what_was_appended_is_a_dataset_by_itself(days, tmp_path):
+    to = tmp_path / "d.bigmc"
+    ingest(days[0], to, **OPTIONS)
+    ingest(days[1], to, append=True)
+    api.train("sparse", to, tmp_path / "m.model", alpha=1e-2, memory_limit="64MB")
+    new = to / "appends" / "000001"
+    assert api.info(new)["n_samples"] == 300
+    assert api.evaluate(tmp_path / "m.model", new)["n_samples"] == api.info(new)["splits"]["test"]
+    assert verify(new) == []
 
 
 def test_one_at_a_time_and_in_parts(days, tmp_path):

@@ -7,7 +7,6 @@ that were not seen before get the codes after those that were.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import MATRICES, identify, job_of
 from bigmc.ingestion.source import Source, expand_sources
 from bigmc.progress import ProgressCallback
-from bigmc.store.commit import exclusive, file_entry, write_atomic
+from bigmc.store.commit import exclusive, file_entry, remove_tree, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.ingests import append_address, append_folder
 from bigmc.store.layout import APPENDS, MANIFEST, Manifest, read_manifest
@@ -232,4 +231,4 @@ def _fingerprint(source: Mapping[str, Any]) -> Mapping[str, Any]:
 def _clear_unwanted(job: Job) -> None:
     """Remove an ingest that was finished but not appended, if it is of other sources: nobody asks for it."""
     if (job.to / MANIFEST).exists() and read_manifest(job.to).signature != job.recipe.signature:
-        shutil.rmtree(job.to)
+        remove_tree(job.to)

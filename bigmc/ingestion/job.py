@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from bigmc import __version__
 from bigmc.engine import Engine
@@ -30,31 +29,26 @@ from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, r
 from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
+from bigmc.ingestion.placing import PartShard, Placing
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.source import Part, Source, bytes_per_row, scan
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store.chunks import ByteCounter
-from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
+from bigmc.store.commit import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
     GROUP,
     MANIFEST,
-    ROWS_TABLE,
     SHARDS,
     STATISTICS,
     WIP,
     ShardEntry,
     read_manifest,
-    shard_folder,
 )
-from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.publish import finish_dataset
-from bigmc.store.stored import SparseShard
-from bigmc.store.write import write_rows_table
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
@@ -66,9 +60,6 @@ NAMES_BYTES = 50_000_000
 """Largest table of feature names of a dataset."""
 
 _OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
-
-FINAL = {b"bigmc": b"final label codes"}
-"""Mark of a table whose labels are codes of the dataset and no longer of its part."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +235,7 @@ class Job:
         else:
             classes = extend_classes(self.before.classes.tolist(), labels, from_text)
         n_features = self._n_features(parts)
-        entries = list(self._place_shards(parts, receipts, classes, n_features, progress))
+        entries = self._place_shards(parts, receipts, classes, n_features, progress)
         if not sum(entry.nnz for entry in entries):
             raise DataError(
                 f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
@@ -330,56 +321,16 @@ class Job:
         classes: list[object],
         n_features: int,
         progress: ProgressCallback,
-    ) -> Iterable[ShardEntry]:
+    ) -> list[ShardEntry]:
         """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
-        (self.to / SHARDS).mkdir(exist_ok=True)
         shards = [
-            _PartShard(self.part_folder(part) / local.name, local, codes)
+            PartShard(self.part_folder(part) / local.name, local, codes)
             for part, receipt in zip(parts, receipts, strict=True)
             for codes in [recode(receipt.labels, classes)]
             for local in receipt.shards
         ]
-        groups = self._plan_merges(shards)
-        total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
-        done = 0
-        for number, group in enumerate(groups):
-            target = shard_folder(self.to, f"{number:06d}")
-            if len(group) == 1:
-                yield _move(shards[group[0]], target)
-                continue
-            progress(Progress("merge", done, total, "rows"))
-            entry = self._merge([shards[i] for i in group], target, n_features)
-            done += entry.rows
-            progress(Progress("merge", done, total, "rows"))
-            yield entry
-        fsync_folder(self.to / SHARDS)
-
-    def _plan_merges(self, shards: Sequence[_PartShard]) -> list[list[int]]:
-        """Return the groups of shards that become one: decided once, before the first shard is moved."""
-        plan = self._parts_folder / "merges.json"
-        if not plan.exists():
-            groups: list[list[int]] = []
-            for group in plan_merges([shard.entry for shard in shards]):
-                schemas = [pq.read_schema(shards[i].folder / ROWS_TABLE) for i in group]
-                groups += [group] if common_schema(schemas) is not None else [[i] for i in group]
-            write_atomic(plan, json.dumps(sorted(groups)).encode())
-        stored: list[list[int]] = json.loads(plan.read_text())
-        return stored
-
-    def _merge(self, shards: Sequence[_PartShard], target: Path, n_features: int) -> ShardEntry:
-        """Merge shards of parts, which are deleted once the merged one and its receipt are on disk."""
-        receipt = self._parts_folder / f"merged-{target.name}.json"
-        if not receipt.exists():
-            counter = ByteCounter()
-            sources = []
-            for shard in shards:
-                _recode_labels(shard)
-                sources.append(SparseShard(shard.folder, _with_table(shard), n_features, counter))
-            entry = merge_shards(target, sources, memory=(self.limit - FIXED_COST) // 3)
-            write_atomic(receipt, json.dumps(entry.to_dict()).encode())
-        for shard in shards:
-            shutil.rmtree(shard.folder, ignore_errors=True)
-        return ShardEntry.from_dict(json.loads(receipt.read_text()))
+        placing = Placing(self.to, self._parts_folder, n_features, (self.limit - FIXED_COST) // 3)
+        return placing.place(shards, progress)
 
     def _write_names(self, parts: Sequence[Part]) -> list[str]:
         tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
@@ -405,39 +356,3 @@ class Job:
             for path in tables:
                 writer.write_table(pq.read_table(path))
         return [REJECTS]
-
-
-@dataclass(frozen=True)
-class _PartShard:
-    """A shard as its part wrote it, and the dataset's code of each label code of the part."""
-
-    folder: Path
-    entry: ShardEntry
-    codes: NDArray[np.int32]
-
-
-def _move(shard: _PartShard, target: Path) -> ShardEntry:
-    """Move a shard to its final place, unless it is there."""
-    if not target.exists():
-        _recode_labels(shard)
-        shard.folder.rename(target)
-    return replace(_with_table(replace(shard, folder=target)), name=target.name)
-
-
-def _with_table(shard: _PartShard) -> ShardEntry:
-    """Return the shard's entry with the table as it is now."""
-    files = (f for f in shard.entry.files if f.path != ROWS_TABLE)
-    table = file_entry(shard.folder / ROWS_TABLE, shard.folder)
-    return replace(shard.entry, files=(*files, table))
-
-
-def _recode_labels(shard: _PartShard) -> None:
-    """Replace the label codes of a part in a shard's table by those of the dataset, once."""
-    table = pq.read_table(shard.folder / ROWS_TABLE)
-    metadata = table.schema.metadata or {}
-    if FINAL.items() <= metadata.items():
-        return
-    labels = pa.array(shard.codes[table.column("label").to_numpy()])
-    table = table.set_column(table.schema.get_field_index("label"), "label", labels)
-    table = table.replace_schema_metadata({**metadata, **FINAL})
-    write_rows_table(shard.folder, shard.entry, table)

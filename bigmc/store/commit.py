@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,15 @@ def fsync_tree(folder: Path) -> None:
             finally:
                 os.close(handle)
         fsync_folder(Path(root))
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder so that it is all there or not at all, whatever kills the process."""
+    aside = folder.with_name(f".{folder.name}{PARTIAL}")
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextmanager

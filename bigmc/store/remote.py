@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from typing import Any
 
 from bigmc.errors import BigmcError, DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.commit import PARTIAL, sha256, write_atomic
+from bigmc.store.commit import PARTIAL, remove_tree, sha256, write_atomic
 from bigmc.store.layout import MANIFEST, FileEntry, read_manifest
 
 BATCH = 32
@@ -248,13 +247,13 @@ def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool
         progress(Progress("upload", done, total, "bytes"))
     if not address.create(content, MANIFEST) and address.read(MANIFEST) != content:
         address.remove(name)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         return False
     copy = _copy_folder(address, content)
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
         os.replace(folder, copy)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     return True
 
 
@@ -324,7 +323,7 @@ def built(path: str | Path) -> Iterator[Path]:
     if before is None and not address.create(content) and address.read() != content:
         made.unlink()
         raise StoreError(f"another process was first to write {path}", "give another --to")
-    shutil.rmtree(made.parent, ignore_errors=True)
+    remove_tree(made.parent)
 
 
 def _copy_folder(address: Address, manifest: bytes) -> Path:
