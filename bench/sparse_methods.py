@@ -44,16 +44,19 @@ class Enough(Exception):
     """The time is over, and the method knows no other end."""
 
 
-def bigmc(run: Run, step: str) -> Meter:
-    """Ours, from disk; ends when its certificate says so."""
+def bigmc(run: Run, step: str = "line_search", streamed: bool = False) -> Meter:
+    """Ours, from disk; ends when its certificate says so. Streamed is within the memory of the problem."""
     from bigmc import SparseClassifier
     from bigmc.progress import Progress
 
     train, _ = run.problem.make(run.folder)
     # An easier problem compiles or loads the kernels and warms the disk cache.
-    SparseClassifier(10 * run.alpha, step=step, tol=1e-2).fit(train)
+    memory = {"memory_limit": run.problem.memory} if streamed else {}
+    SparseClassifier(10 * run.alpha, step=step, tol=1e-2, **memory).fit(train)
     tol = 1e-3 if run.optimum is None else run.problem.tolerances[-1]
-    learner = SparseClassifier(run.alpha, step=step, random_state=run.seed, tol=tol, max_passes=1_000_000)
+    learner = SparseClassifier(
+        run.alpha, step=step, random_state=run.seed, tol=tol, max_passes=1_000_000, **memory
+    )
     meter, read_before = run.meter(), train.bytes_read
 
     def note(progress: Progress) -> None:
@@ -228,7 +231,8 @@ class Method:
 
 
 METHODS = {
-    "bigmc": Method(partial(bigmc, step="line_search")),
+    "bigmc": Method(bigmc),
+    "bigmc-streamed": Method(partial(bigmc, streamed=True)),
     "bigmc-constant": Method(partial(bigmc, step="constant")),
     "lightning": Method(partial(lightning, shrinking=True), "lightning"),
     "lightning-unshrunk": Method(partial(lightning, shrinking=False), "lightning"),

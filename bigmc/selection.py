@@ -94,7 +94,7 @@ def sparse_path(
             continue
         trained = train(
             "sparse", data, target, split=split, limit=limit, engine=engine, progress=progress,
-            options={**options, "alpha": alpha}, start=before,
+            options={**options, "alpha": alpha}, start=before, keep_norms=True,
         )  # fmt: skip
         figures = evaluate(load_model(target), held_out, engine, progress=progress, memory_limit=limit)
         row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes", "seconds")}

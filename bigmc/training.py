@@ -26,10 +26,10 @@ from bigmc.errors import DataError, ModelError
 from bigmc.estimators import LEARNERS
 from bigmc.ingestion.memory import prompt_release
 from bigmc.ingestion.names import add_up
-from bigmc.model import load_model
+from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import ProgressCallback
 from bigmc.store.checkpoint import FileCheckpoint
-from bigmc.store.commit import exclusive, write_atomic
+from bigmc.store.commit import exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 
 NAMES_PER_FEATURE = 8
@@ -50,8 +50,13 @@ def train(
     progress: ProgressCallback,
     options: Mapping[str, Any],
     start: Path | None = None,
+    keep_norms: bool = False,
 ) -> dict[str, Any]:
-    """Train, or go on training, or find the model there; see :func:`bigmc.api.train`."""
+    """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
+
+    With `keep_norms` a file beside the model keeps the norms of the gradients, with which a training that
+    starts from it saves a pass.
+    """
     started = time.monotonic()
     budget.reset_peak()
     read_before = data.bytes_read
@@ -74,9 +79,13 @@ def train(
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
                         samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
-                        start=None if start is None else load_model(start),
+                        start=None if start is None else _start(start),
                     )  # fmt: skip
                 names = _names(data, estimator.model_.used_features, limit // 16)
+                trained = estimator.model_
+                if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
+                    with replacing(norms_beside(target)) as file:
+                        np.save(file, trained.gradient_norms)
                 replace(estimator.model_, params=params, names=names).save(target)
     shutil.rmtree(work, ignore_errors=True)
     model = load_model(target)
@@ -93,6 +102,18 @@ def train(
         "memory_limit_bytes": limit,
         "bytes_read": data.bytes_read - read_before,
     }
+
+
+def norms_beside(model: Path) -> Path:
+    """Return where the norms of the gradients at the end of a training are kept."""
+    return model.with_suffix(".norms.npy")
+
+
+def _start(path: Path) -> Model:
+    model = load_model(path)
+    if isinstance(model, LinearModel) and norms_beside(path).exists():
+        return replace(model, gradient_norms=np.load(norms_beside(path), allow_pickle=False))
+    return model
 
 
 def identity(dataset: Dataset) -> str:

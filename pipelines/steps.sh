@@ -2,7 +2,8 @@
 # finished one does nothing. run.sh does them one after the other; slurm/submit.sh as jobs of a cluster.
 #
 #   BIGMC_SOURCE   files to learn from: a path, a folder or a glob
-#   BIGMC_FOLDER   folder for dataset and models, on a disk that every machine sees
+#   BIGMC_FOLDER   folder for models and what is known of them, on a disk that every machine sees
+#   BIGMC_DATA     dataset; by default data.bigmc in that folder
 #   BIGMC_INGEST   options of bigmc ingest, quoted as in a shell (columns, hashing, splits)
 #   BIGMC_TRAIN    options of bigmc train sparse besides --alpha
 #   BIGMC_ALPHAS   penalties to try
@@ -18,7 +19,7 @@ words() { [[ -z "$1" ]] || xargs printf '%s\n' <<< "$1"; }
 mapfile -t ingest_options < <(words "$BIGMC_INGEST")
 mapfile -t train_options < <(words "$BIGMC_TRAIN")
 read -ra alphas <<< "$BIGMC_ALPHAS"
-data=$BIGMC_FOLDER/data.bigmc
+data=${BIGMC_DATA:-$BIGMC_FOLDER/data.bigmc}
 common=(--memory "$BIGMC_MEMORY" --json)
 
 mkdir -p "$BIGMC_FOLDER"

@@ -35,7 +35,7 @@ def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("limit", [33_000_000, 500_000_000])
+@pytest.mark.parametrize("limit", [45_000_000, 500_000_000])
 def test_workers_and_memory_change_nothing(workers, limit, data, tmp_path):
     X, model = data
     scores = X[:, model.features] @ model.coef + model.intercept
@@ -55,10 +55,10 @@ def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):
     X, model = data
     dataset = Dataset.from_arrays(np.tile(X, (40, 1)))
     with pytest.raises(MemoryLimitError, match=r"results of the parts .* give --memory") as refused:
-        predict(model, tmp_path / "p", dataset, limit=34_000_000)
+        predict(model, tmp_path / "p", dataset, limit=46_000_000)
     needed = int(str(refused.value).rpartition("--memory ")[2].partition("MB")[0]) * 10**6
     assert predict(model, tmp_path / "p", dataset, limit=needed).num_rows == 20_000
-    assert predict(model, tmp_path / "q", dataset, limit=34_000_000, scores=False).num_rows == 20_000
+    assert predict(model, tmp_path / "q", dataset, limit=46_000_000, scores=False).num_rows == 20_000
 
 
 def test_rejects_of_an_earlier_run_do_not_stay(data, tmp_path):

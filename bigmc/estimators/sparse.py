@@ -160,6 +160,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
             # Weights are known no better than the scores they were computed with.
             coef=solution.coef.astype(solution.plan.score_dtype, copy=False),
             intercept=solution.intercept,
+            gradient_norms=solution.norms,
             column_scale=solution.column_scale,
             certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
             objective=solution.objective,
@@ -185,4 +186,5 @@ def _start(model: Model, dataset: Dataset) -> Start:
     coef = np.zeros((len(model.features), dataset.n_classes))
     intercept = np.zeros(dataset.n_classes)
     coef[:, here], intercept[here] = model.coef[:, there], model.intercept[there]
-    return Start(model.features, coef, intercept)
+    same = len(known) == dataset.n_classes == model.n_classes
+    return Start(model.features, coef, intercept, model.gradient_norms if same else None)

@@ -32,7 +32,7 @@ BATCH_COST = 32
 PEAK_FACTOR = 4
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
 
-FIXED_COST = 28_000_000
+FIXED_COST = 40_000_000
 """Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing, pages
 of libraries that were not used before, what the allocator cannot give back."""
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigmc.kernels.lanes import lanes_gradient
+from bigmc.kernels.lanes import lanes_curvature, lanes_gradient
 
 SQUARED_HINGE = 0
 MULTITASK_SQUARED_HINGE = 1
@@ -526,9 +526,93 @@ def _minimise_model(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
+def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, wide, sums):
+    """`_hinge_gradient`; returns half the trace of the Hessian. `wide` is room for three rows."""
+    number = scores.dtype.type
+    zero, one = number(0), number(1)
+    width = np.uint64(scores.shape[1])
+    groups = width // _EIGHT
+    others, own, unused = wide[0], wide[1], wide[2]
+    wide[:] = 0.0
+    trace = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            c = np.uint64(labels[i])
+            value = number(data[k]) * gain[i]
+            square = value * (number(data[k]) * row_scale[i])
+            score = scores[i, c]
+            shift = one - score if loss == SQUARED_HINGE else one
+            total = count = zero
+            for q in range(groups):
+                lane = q * _EIGHT
+                margins, active = lanes_curvature(
+                    scores, i * width + lane, shift, value, square, others, lane, unused, lane
+                )
+                total += margins
+                count += active
+            if loss == SQUARED_HINGE:
+                count = number(2) * (count - one)  # an active margin bends the own class too
+            else:
+                total = max(one + score, zero) + max(one - score, zero)
+                count += number(score < one) - number(score > -one)
+            own[c] += value * total
+            trace += square * count
+    for r in range(sums.shape[0]):
+        sums[r] = others[r] - own[r]
+    return trace
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_gradients(
+    loss, places, indptr, indices, data, base, scores, labels, row_scale, gain, n_classes, gradients,
+    curvatures,
+):  # fmt: skip
+    """Add half the gradient of the sum of losses, equation (5), of each column, and its mean curvature (6).
+
+    Parameters
+    ----------
+    loss : int
+        Code.
+    places : int64 array of shape (columns of the block,)
+        Row of the sums of each column, -1 where it is not wanted.
+    indptr, indices, data, base, scores, labels, row_scale, gain, n_classes
+        As in `bigmc.kernels.squared_hinge.sweep`; nothing is multiplied by the scale of the columns.
+    gradients : float64 array of shape (n_sums, width)
+    curvatures : float64 array of shape (n_sums,)
+        Half the diagonal of the Hessian, its mean over the classes.
+    """
+    none = np.empty((0, 0), scores.dtype)
+    no_hessian = np.empty((0, 0), np.float64)
+    slope = np.empty(n_classes, scores.dtype)
+    bend = np.empty(n_classes, scores.dtype)
+    wide = np.empty((3, scores.shape[1]), np.float64)
+    room = np.empty((3, n_classes), np.float64)
+    sums, diagonal, squares = room
+    for j in range(places.shape[0]):
+        place = places[j]
+        if place < 0:
+            continue
+        if loss == LOG_LOSS:
+            _curvature(
+                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, slope, bend,
+                sums, diagonal, squares, no_hessian,
+            )  # fmt: skip
+            trace = diagonal.sum()
+        else:
+            trace = _hinge_curvature(
+                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, wide, sums
+            )
+        for r in range(n_classes):
+            gradients[place, r] += sums[r]
+        curvatures[place] += trace / n_classes
+
+
+@njit(cache=True, nogil=True, fastmath=False)
 def sweep(
     loss, penalty, ratio, order, columns, indptr, indices, data, base, scores, labels, row_scale, gain,
-    column_scale, n_classes, two_over_n, alpha, ridge, line_search, negligible, coef, violations,
+    column_scale, n_classes, two_over_n, alpha, ridges, tilt, line_search, negligible, coef, violations,
 ):  # fmt: skip
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -545,7 +629,7 @@ def sweep(
         Codes.
     ratio : float
     order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes
-    two_over_n, alpha, ridge, line_search, negligible, coef, violations
+    two_over_n, alpha, ridges, tilt, line_search, negligible, coef, violations
         As in `bigmc.kernels.squared_hinge.sweep`.
     """
     none = np.empty((0, 0), scores.dtype)
@@ -557,12 +641,15 @@ def sweep(
     room = np.empty((8, n_classes), np.float64)
     sums, diagonal, squares, linear, curve, work, new, trial = room
     ones = np.ones(n_classes, np.float64)
+    level = np.zeros(scores.shape[1], np.float64)
     coupled = loss != MULTITASK_SQUARED_HINGE
     size = n_classes if coupled and n_classes <= _MODEL_CLASSES else 0
     whole_hessian = np.empty((size, size), np.float64)
     for p in order:
         j = columns[p]
         row = coef[p]
+        pull = tilt[p] if tilt.shape[0] else level
+        ridge = ridges[p]
         scale = two_over_n * column_scale[p]
         zero = True
         for r in range(n_classes):
@@ -570,7 +657,7 @@ def sweep(
         if zero or negligible > 0.0:
             _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, none, slope, wide, sums)
             for r in range(n_classes):
-                sums[r] *= scale
+                sums[r] = scale * sums[r] + pull[r]
             violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
             if violations[p] <= negligible:
                 continue
@@ -586,7 +673,7 @@ def sweep(
         scale_squared = scale * column_scale[p]
         first = second = bound = 0.0
         for r in range(n_classes):
-            sums[r] *= scale
+            sums[r] = scale * sums[r] + pull[r]
             bound += squares[r]
             if squares[r] > first:
                 second = first
@@ -618,7 +705,7 @@ def sweep(
         for r in range(n_classes):
             way = new[r] - row[r]
             decrease += (sums[r] + ridge * row[r]) * way
-            along += row[r] * way
+            along += (pull[r] + ridge * row[r]) * way
             distance += way * way
         if not decrease < 0.0:
             continue
@@ -635,7 +722,7 @@ def sweep(
                 loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
             )
             change *= 0.5 * two_over_n
-            change += ridge * part * (along + 0.5 * part * distance)
+            change += part * (along + 0.5 * ridge * part * distance)
             for r in range(n_classes):
                 trial[r] = row[r] + part * (new[r] - row[r])
             change += alpha * _penalty_change(penalty, ratio, row, trial)

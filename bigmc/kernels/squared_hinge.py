@@ -370,7 +370,7 @@ def gradient_norms(
 @njit(cache=True, nogil=True, fastmath=False)
 def sweep(
     order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes,
-    two_over_n, alpha, ridge, line_search, negligible, coef, violations,
+    two_over_n, alpha, ridges, tilt, line_search, negligible, coef, violations,
 ):  # fmt: skip
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -386,13 +386,17 @@ def sweep(
         Positions in `columns` to visit.
     columns : int64 array of shape (n_columns,)
         Column of the block of each position.
-    indptr, indices, data, base, labels, gain, two_over_n, alpha, ridge
+    indptr, indices, data, base, labels, gain, two_over_n, alpha
         As in `gradient_norms`.
     scores : float array of shape (n_samples, width)
         Kept equal to the product of samples and weights.
     row_scale : array of shape (n_samples,)
     column_scale : float64 array of shape (n_columns,)
     n_classes : int
+    ridges : float64 array of shape (n_columns,)
+        Weight of ``||W_j||² / 2``.
+    tilt : float64 array of shape (n_columns, width), or of no rows
+        Linear term ``<tilt_j, W_j>`` of the objective.
     line_search : bool
     negligible : float
         Columns with at most this violation are left as they are, which costs one gradient.
@@ -409,6 +413,7 @@ def sweep(
     new = np.empty(width, np.float64)
     step = np.empty(width, scores.dtype)
     trial = np.empty(width, np.float64)
+    level = np.zeros(width, np.float64)
     most = _MODEL_CLASSES
     size = n_classes if n_classes <= most else 0
     edges = np.zeros((size, width), np.float64)
@@ -417,6 +422,8 @@ def sweep(
     for p in order:
         j = columns[p]
         row = coef[p]
+        pull = tilt[p] if tilt.shape[0] else level
+        ridge = ridges[p]
         scale = two_over_n * column_scale[p]
         length = 0.0
         for r in range(width):
@@ -427,7 +434,7 @@ def sweep(
             norm = 0.0
             for r in range(width):
                 shrunk = alpha * row[r] / length + ridge * row[r] if length > 0.0 else 0.0
-                norm += (scale * (sums[r] - own[r]) + shrunk) ** 2
+                norm += (scale * (sums[r] - own[r]) + pull[r] + shrunk) ** 2
             violations[p] = np.sqrt(norm) if length > 0.0 else max(np.sqrt(norm) - alpha, 0.0)
             if violations[p] <= negligible:
                 continue
@@ -456,7 +463,7 @@ def sweep(
             )
         first = second = total = largest = violation = 0.0
         for r in range(width):
-            sums[r] = scale * (sums[r] - own[r]) + ridge * row[r]
+            sums[r] = scale * (sums[r] - own[r]) + pull[r] + ridge * row[r]
             total += squares[r]
             largest = max(largest, curvature[r])
             if squares[r] > first:
@@ -492,7 +499,7 @@ def sweep(
         distance = along = 0.0
         for r in range(width):
             distance += (new[r] - row[r]) ** 2
-            along += row[r] * (new[r] - row[r])
+            along += (pull[r] + ridge * row[r]) * (new[r] - row[r])
 
         part = 1.0
         # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
@@ -511,7 +518,7 @@ def sweep(
                 * two_over_n
                 * _loss_change(j, indptr, indices, data, base, scores, labels, row_scale, gain, trial)
             )
-            change += ridge * part * (along + 0.5 * part * distance)
+            change += part * (along + 0.5 * ridge * part * distance)
             if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
                 break
             part *= _OMEGA

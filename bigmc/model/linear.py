@@ -25,11 +25,14 @@ class LinearModel(Model):
     coef : float32 or float64 array of shape (n_nonzero, n_classes)
         Their weights.
     intercept : float64 array of shape (n_classes,)
+    gradient_norms : float32 array of shape (n_features,) or None
+        Of a model just trained, where a training from it can start sooner; not saved.
     """
 
     features: NDArray[np.int64]
     coef: NDArray[Any]
     intercept: NDArray[np.float64]
+    gradient_norms: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", np.asarray(self.features, np.int64))

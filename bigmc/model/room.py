@@ -5,7 +5,7 @@ from __future__ import annotations
 from bigmc.budget import Plan
 from bigmc.model.record import Model
 
-FIXED_COST = 20_000_000
+FIXED_COST = 32_000_000
 """Bytes that do not depend on data or model: compiled kernels, the table of Unicode, chunks being decoded,
 stacks of threads."""
 

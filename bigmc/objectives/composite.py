@@ -45,6 +45,10 @@ class Objective:
         else:
             composite.sweep(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
 
+    def add_gradients(self, *columns: Any) -> None:
+        """Add up gradients; see `bigmc.kernels.composite.add_gradients` for the arguments."""
+        composite.add_gradients(self.loss.code, *columns)
+
     def gradient_norms(self, *columns: Any) -> None:
         """Measure columns; see `bigmc.kernels.squared_hinge.gradient_norms` for the arguments."""
         if self.specialised:

@@ -44,9 +44,12 @@ class FileCheckpoint:
         """
         text = json.dumps({"version": _VERSION, "meta": dict(meta)}).encode()
         members = {_ARRAY + name: array for name, array in arrays.items()}
+        if any(array.dtype.hasobject for array in members.values()):
+            raise ValueError("a checkpoint holds numbers and text of a fixed width, not Python objects")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as file:
-            np.savez(file, allow_pickle=False, **{_META: np.frombuffer(text, np.uint8)}, **members)
+            everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
+            np.savez(file, **everything)
 
     def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         """Return ``(meta, arrays)`` as last saved, or None if nothing was.

@@ -37,7 +37,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import google_crc32c  # a dependency of zarr
+import google_crc32c
 import numpy as np
 from numcodecs import blosc
 from numpy.typing import NDArray

@@ -164,10 +164,16 @@ class Dataset:
             raise DataError(f"no rows in a split called {split!r}", f"the dataset has {known or 'no rows'}")
         return self.subset([s for s, shard in enumerate(self.shards) if shard.split == split])
 
-    def subset(self, shards: Sequence[int]) -> Dataset:
-        """Return the samples of the given shards only, such as the folds of a cross-validation."""
+    def subset(self, shards: Sequence[int], *, keep_scale: bool = False) -> Dataset:
+        """Return the samples of the given shards only, such as the folds of a cross-validation.
+
+        With `keep_scale` an idf weighting stays that of all the samples here.
+        """
         chosen = [self.shards[s] for s in shards]
-        return Dataset(chosen, self.classes, self.n_features, self.weighting, self.features, self._stored)
+        return Dataset(
+            chosen, self.classes, self.n_features, self.weighting, self.features, self._stored,
+            self.column_scale() if keep_scale else None,
+        )  # fmt: skip
 
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""

@@ -25,7 +25,8 @@ MODEL = Asset("bigmc_best_model")
 
 PARAMS = {
     "source": Param("", type="string", minLength=1, description="Files to learn from: path, folder or glob."),
-    "folder": Param("", type="string", minLength=1, description="Folder for dataset and models."),
+    "folder": Param("", type="string", minLength=1, description="Folder for models."),
+    "dataset": Param("", type="string", description="Dataset; by default data.bigmc in the folder."),
     "ingest": Param(
         "--text text --label label --split train=0.8,valid=0.1,test=0.1",
         type="string",
@@ -44,10 +45,15 @@ def command(*words: str) -> str:
     return shlex.join([BIGMC, *words, "--json"])
 
 
+def dataset(params: dict[str, Any]) -> str:
+    """Return the path of the dataset."""
+    return params["dataset"] or f"{params['folder']}/data.bigmc"
+
+
 def ingest_words(params: dict[str, Any], *more: str) -> str:
     """Return the ingest command, for a part or for the whole."""
     return command(
-        "ingest", params["source"], "--to", f"{params['folder']}/data.bigmc", *shlex.split(params["ingest"]),
+        "ingest", params["source"], "--to", dataset(params), *shlex.split(params["ingest"]),
         "--memory", params["memory"], *more,
     )  # fmt: skip
 
@@ -94,7 +100,7 @@ def pipeline() -> None:
         def train(alpha: str, params: Any = None) -> str:
             folder = params["folder"]
             return command(
-                "train", "sparse", f"{folder}/data.bigmc", "--to", f"{folder}/{alpha}.model",
+                "train", "sparse", dataset(params), "--to", f"{folder}/{alpha}.model",
                 "--alpha", alpha, *shlex.split(params["train"]), "--memory", params["memory"],
             )  # fmt: skip
 
@@ -102,7 +108,7 @@ def pipeline() -> None:
         def evaluate(alpha: str, params: Any = None) -> str:
             folder = params["folder"]
             return command(
-                "evaluate", f"{folder}/{alpha}.model", f"{folder}/data.bigmc", "--split", "valid",
+                "evaluate", f"{folder}/{alpha}.model", dataset(params), "--split", "valid",
                 "--to", f"{folder}/{alpha}.json", "--memory", params["memory"],
             )  # fmt: skip
 
@@ -118,7 +124,7 @@ def pipeline() -> None:
     def test(params: Any = None) -> str:
         folder = params["folder"]
         return command(
-            "evaluate", f"{folder}/best.model", f"{folder}/data.bigmc", "--split", "test",
+            "evaluate", f"{folder}/best.model", dataset(params), "--split", "test",
             "--to", f"{folder}/best.json", "--memory", params["memory"],
         )  # fmt: skip
 

@@ -237,7 +237,7 @@ def test_parts_workers_and_memory_change_nothing(table, monkeypatch, tmp_path):
     pa_csv.write_csv(table, tmp_path / "t.csv")
     results = []
     for i, (part, limit, workers) in enumerate(
-        [(1 << 20, "500MB", 1), (1 << 12, "500MB", 3), (1 << 13, "45MB", 2), (1 << 11, "64MB", 2)]
+        [(1 << 20, "500MB", 1), (1 << 12, "500MB", 3), (1 << 13, "58MB", 2), (1 << 11, "76MB", 2)]
     ):
         monkeypatch.setattr(job_module, "SMALLEST_PART", part)
         monkeypatch.setattr(job_module, "ROWS_PER_PART", 10)

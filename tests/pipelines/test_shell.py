@@ -138,6 +138,14 @@ def test_slurm_runs_the_same_commands(recorder, tmp_path):
     assert "--text\tthe text\t" in by_slurm[0] + by_slurm[-1] + "".join(by_slurm)
 
 
+def test_a_dataset_that_grows_elsewhere(recorder, tmp_path):
+    env, log = recorder
+    run("run.sh", {**env, "BIGMC_DATA": "all.bigmc", "BIGMC_INGEST": "--append", "BIGMC_TRAIN": ""})
+    words = [line.split("\t") for line in log.read_text().splitlines()]
+    assert all("all.bigmc" in line for line in words if line[0] != "publish")
+    assert sum("--append" in line for line in words) == 3
+
+
 def test_a_failed_step_ends_the_run(recorder, tmp_path):
     env, log = recorder
     program(tmp_path / "bin" / "bigmc", f'echo "$*" >> {log}', '[[ "$1" != train ]]')

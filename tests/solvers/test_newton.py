@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.terms import Terms
 from bigmc.store.dataset import Dataset
 
 ALPHA = 1e-6
@@ -75,7 +76,7 @@ def test_a_step_moves_weights_and_scores_alike_and_gets_lower(n_classes):
     W = np.zeros((40, n_classes))
     W[features] = rows[:, :n_classes]
     before = value(X, y, W)
-    assert support.newton_step(rows, ALPHA, 50)
+    assert support.newton_step(rows, ALPHA, Terms.ridge(0.0, *rows.shape), 50)
     W[features] = rows[:, :n_classes]
     assert value(X, y, W) < before
     assert np.allclose(problem.scores[:, :n_classes], X @ W)
@@ -101,7 +102,7 @@ def test_steps_reach_the_minimum_that_scipy_finds(n_classes):
     coef = Coefficients(features, rows)
     problem.rebuild_scores(coef, np.zeros(n_classes), held)
     steps = 0
-    while steps < 30 and support.newton_step(rows, ALPHA, 200):
+    while steps < 30 and support.newton_step(rows, ALPHA, Terms.ridge(0.0, *rows.shape), 200):
         steps += 1
     assert steps < 30
     assert abs(restricted(rows[:, :n_classes].ravel())[0] - best.fun) < 1e-9
@@ -111,7 +112,7 @@ def test_any_number_of_workers_gives_the_same_bits():
     outcomes = []
     for n_workers in (1, 3):
         *_, support, _, rows, _ = made(9, np.float32, n_workers)
-        support.newton_step(rows, ALPHA, 30)
+        support.newton_step(rows, ALPHA, Terms.ridge(0.0, *rows.shape), 30)
         outcomes.append(rows)
     assert (outcomes[0] == outcomes[1]).all()
 
@@ -149,7 +150,7 @@ def test_steps_of_both_hinges_with_ridge_and_intercept_reach_a_stationary_point(
     problem.rebuild_scores(coef, b + rows[12:, :n_classes].sum(axis=0), held)
     support = Support(problem, held, [np.arange(12)], intercept)
     steps = 0
-    while steps < 50 and support.newton_step(rows, ALPHA, 200):
+    while steps < 50 and support.newton_step(rows, ALPHA, Terms.ridge(ridge, 12, problem.width), 200):
         steps += 1
     W, b = rows[:12, :n_classes], rows[12:, :n_classes].sum(axis=0)
     assert np.allclose(problem.scores[:, :n_classes], X @ W + b)
@@ -158,3 +159,33 @@ def test_steps_of_both_hinges_with_ridge_and_intercept_reach_a_stationary_point(
     assert steps > 0
     assert np.abs(left).max() < 1e-7
     assert not intercept or np.abs(slope).max() < 1e-7
+
+
+def test_steps_with_a_linear_term_and_ridges_reach_the_minimum_that_scipy_finds():
+    X, y, problem, support, features, rows, held = made(3)
+    generator = np.random.default_rng(7)
+    tilt = np.zeros_like(rows)
+    tilt[:, :3] = 1e-3 * generator.standard_normal((len(features), 3))
+    terms = Terms(tilt, 0.01 * generator.random(len(features)))
+
+    def restricted(flat):
+        W = np.zeros((40, 3))
+        W[features] = flat.reshape(len(features), 3)
+        lengths = np.linalg.norm(W[features], axis=1, keepdims=True)
+        slope = loss_and_gradient(X, y, W, 0, np.ones(len(y)))[1][features]
+        slope += ALPHA * W[features] / lengths + tilt[:, :3] + terms.ridges[:, None] * W[features]
+        more = (tilt[:, :3] * W[features]).sum()
+        more += 0.5 * (terms.ridges[:, None] * W[features] ** 2).sum()
+        return value(X, y, W) + more, slope.ravel()
+
+    options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-12}
+    best = scipy.optimize.minimize(
+        restricted, rows[:, :3].ravel(), jac=True, method="L-BFGS-B", options=options
+    )
+    rows[:, :3] = best.x.reshape(len(features), 3) * 1.1
+    problem.rebuild_scores(Coefficients(features, rows), np.zeros(3), held)
+    steps = 0
+    while steps < 30 and support.newton_step(rows, ALPHA, terms, 200):
+        steps += 1
+    assert steps < 30
+    assert abs(restricted(rows[:, :3].ravel())[0] - best.fun) < 1e-9

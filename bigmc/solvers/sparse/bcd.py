@@ -16,12 +16,20 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
-from bigmc.objectives import objective
+from bigmc.objectives import Objective, objective
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
-from bigmc.solvers.sparse.plan import SolverPlan, plan_memory, sample_share
+from bigmc.solvers.sparse.corrected import CorrectedRounds
+from bigmc.solvers.sparse.plan import (
+    SINGLE_PRECISION_TOL,
+    SamplePlan,
+    SolverPlan,
+    holds,
+    plan_memory,
+    plan_sample,
+)  # fmt: skip
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.state import Start, State
@@ -34,8 +42,9 @@ STEPS = ("line_search", "constant")
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
 _VISITS_PER_PASS = 5
 _SMALL_VISITS = 20_000_000
-#: Share of the memory limit for training on a sample: the dataset keeps its own counts meanwhile.
-_SAMPLE_MEMORY = 0.75
+#: With fewer samples per feature with weights a sample says too little about the Hessian: on drawn data a
+#: round then took off less than half of the gap.
+_ROWS_PER_FEATURE = 50
 #: Gap to reach on a sample: the optimum of all samples is further away than that.
 _SAMPLE_TOL = 1e-2
 
@@ -63,6 +72,8 @@ class Solution:
         Decoded bytes read from the shards.
     converged : bool
         The gap reached the tolerance.
+    norms : float32 array of shape (n_features,) or None
+        Norm of the gradient of every feature at the weights.
     column_scale : float32 array of shape (n_features,) or None
         Scale of the columns the weights belong to (idf weighting).
     plan : SolverPlan
@@ -79,6 +90,7 @@ class Solution:
     history: list[dict[str, float]]
     bytes_read: int
     converged: bool
+    norms: NDArray[np.float32] | None
     column_scale: NDArray[np.float32] | None
     plan: SolverPlan
 
@@ -155,74 +167,170 @@ def solve(
     lanes = minimised.loss.lanes
     column_nnz = dataset.column_nnz()
     size: dict[str, Any] = {
-        "limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
+        "n_samples": dataset.n_samples, "n_features": dataset.n_features,
         "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
         "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
         "column_scaled": dataset.weighting.idf,
     }  # fmt: skip
-    plan = plan_memory(**size, block_bytes=block_bytes)
-    engine = engine or ThreadEngine()
-    run = {
+    plan = plan_memory(limit=memory_limit, block_bytes=block_bytes, **size)
+    options: dict[str, Any] = {
         "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-        "fit_intercept": fit_intercept, "seed": seed,
-        "step": step, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "fit_intercept": fit_intercept, "seed": seed, "step": step,
+    }  # fmt: skip
+    record = options | {
+        "memory_limit": memory_limit, "n_samples": dataset.n_samples,
         "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
     }  # fmt: skip
-    state = State.load(checkpoint, run, size["width"]) if checkpoint else None
+    run = _Run(
+        dataset, sample_weight, minimised, alpha, tol, max_passes, step == "line_search", fit_intercept, seed,
+        engine or ThreadEngine(), scratch, checkpoint, record, progress,
+    )  # fmt: skip
+    state = State.load(checkpoint, record, size["width"]) if checkpoint else None
     if state is None and start is not None:
         state = State.at(start, size["width"], alpha)
-    size["limit"] = int(_SAMPLE_MEMORY * memory_limit)
-    share = 0.0 if state or plan.keep_blocks else sample_share(**size)
-    if share:
-        options = {
-            "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-            "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": size["limit"],
-            "engine": engine, "max_passes": max_passes,
-        }  # fmt: skip
-        state = _start_on_sample(dataset, share, sample_weight, options, size["width"], progress)
-    problem = Problem(
-        dataset, minimised, alpha, sample_weight, plan.score_dtype, engine,
-        on_disk=plan.scores_on_disk, scratch=scratch,
-    )  # fmt: skip
-    ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
-    source = BlockSource(dataset, ranges, plan.keep_blocks)
-    try:
-        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
-        sweeper = Sweeper(problem, step == "line_search", seed, fit_intercept, most_visits, plan.newton_bytes)
-        rounds = Rounds(problem, source, plan, sweeper, tol)
-        certificate = rounds.run(state, max_passes, checkpoint, run, progress)
-    finally:
-        problem.close()
-    state = rounds.state
+    sampled = sample = None
+    if not plan.keep_blocks and block_bytes is None:
+        n_used = int(np.count_nonzero(column_nnz))
+        shard_rows = max(shard.n_rows for shard in dataset.shards)
+        sampled = plan_sample(memory_limit, run.engine.n_workers, n_used, shard_rows, **size)
+    if sampled and (state is None or state.corrected):
+        sample = Sample.draw(run, sampled.share)
+    if sampled and sample and state is None:
+        options["memory_limit"] = sampled.memory_limit
+        state = _start_on_sample(run, sample, options, size["width"])
+        state.corrected = (
+            run.correctable
+            and sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
+            and not holds(plan, dataset, state.coef)
+        )
+    if sampled and sample and state and state.corrected:
+        state, certificate, column_scale = _correct(run, sampled, sample, state)
+    else:
+        state, certificate, column_scale = _go_round(run, plan, state)
     return Solution(
         state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
         certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
-        state.bytes_read, certificate.gap <= tol, problem.column_scale, plan,
+        state.bytes_read, certificate.gap <= tol, state.norms, column_scale, plan,
     )  # fmt: skip
 
 
-def _start_on_sample(
-    dataset: Dataset,
-    share: float,
-    sample_weight: NDArray[np.float64] | None,
-    options: dict[str, Any],
-    width: int,
-    progress: ProgressCallback,
-) -> State | None:
-    """Train on a part of the samples that fits into memory; its weights are the start for all of them."""
-    sample, positions = draw_rows(dataset, share, options["seed"], options["engine"])
-    weights = None if sample_weight is None else sample_weight[positions]
-    if weights is not None and not weights.any():
-        return None
+@dataclass(frozen=True)
+class _Run:
+    """What `solve` was asked for."""
+
+    dataset: Dataset
+    sample_weight: NDArray[np.float64] | None
+    objective: Objective
+    alpha: float
+    tol: float
+    max_passes: float
+    line_search: bool
+    fit_intercept: bool
+    seed: int
+    engine: Engine
+    scratch: Path | None
+    checkpoint: Checkpoint | None
+    record: dict[str, Any]
+    progress: ProgressCallback
+
+    @property
+    def local_engine(self) -> Engine:
+        """Threads of this process, for what is in its memory."""
+        return self.engine if isinstance(self.engine, ThreadEngine) else ThreadEngine()
+
+    @property
+    def correctable(self) -> bool:
+        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method."""
+        return self.objective.newton and self.line_search and not self.fit_intercept
+
+    def problem(
+        self,
+        dataset: Dataset,
+        weights: NDArray[np.float64] | None,
+        dtype: np.dtype[Any],
+        on_disk: bool = False,
+    ) -> Problem:
+        """Return the problem of some samples."""
+        return Problem(
+            dataset, self.objective, self.alpha, weights, dtype, self.local_engine,
+            on_disk=on_disk, scratch=self.scratch,
+        )  # fmt: skip
+
+    def sweeper(self, problem: Problem, most_visits: int, newton_bytes: int) -> Sweeper:
+        """Return what sweeps over it."""
+        return Sweeper(problem, self.line_search, self.seed, self.fit_intercept, most_visits, newton_bytes)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some of the samples, in memory, and their weights."""
+
+    dataset: Dataset
+    weights: NDArray[np.float64] | None
+
+    @classmethod
+    def draw(cls, run: _Run, share: float) -> Sample | None:
+        """Draw a share of the samples; None if all of them have no weight."""
+        drawn, positions = draw_rows(run.dataset, share, run.seed, run.local_engine)
+        weights = None if run.sample_weight is None else run.sample_weight[positions]
+        return None if weights is not None and not weights.any() else cls(drawn, weights)
+
+
+def _go_round(
+    run: _Run, plan: SolverPlan, state: State | None
+) -> tuple[State, Certificate, NDArray[np.float32] | None]:
+    """Train on all samples, their scores in memory or in a file."""
+    dataset = run.dataset
+    problem = run.problem(dataset, run.sample_weight, plan.score_dtype, plan.scores_on_disk)
+    source = BlockSource(
+        dataset, cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns), plan.keep_blocks
+    )
+    try:
+        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
+        sweeper = run.sweeper(problem, most_visits, plan.newton_bytes)
+        rounds = Rounds(problem, source, plan, sweeper, run.tol)
+        certificate = rounds.run(state, run.max_passes, run.checkpoint, run.record, run.progress)
+    finally:
+        problem.close()
+    return rounds.state, certificate, problem.column_scale
+
+
+def _correct(
+    run: _Run, plan: SamplePlan, sample: Sample, state: State
+) -> tuple[State, Certificate, NDArray[np.float32] | None]:
+    """Train on a sample, corrected by passes over all samples."""
+    dtype = np.dtype(np.float32 if run.tol >= SINGLE_PRECISION_TOL else np.float64)
+    problem = run.problem(sample.dataset, sample.weights, dtype)
+    everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
+    source = BlockSource(sample.dataset, everything, keep=True)
+    sweeper = run.sweeper(
+        problem, max(_SMALL_VISITS, _VISITS_PER_PASS * sample.dataset.nnz), plan.newton_bytes
+    )
+    engine = run.engine
+    if isinstance(engine, ThreadEngine):
+        engine = ThreadEngine(plan.n_workers)
+    rounds = CorrectedRounds(
+        run.dataset, run.sample_weight, problem, source, sweeper, run.tol, engine, plan.block_bytes,
+        plan.block_columns,
+    )  # fmt: skip
+    certificate = rounds.run(state, run.max_passes, run.checkpoint, run.record, run.progress)
+    return rounds.state, certificate, run.dataset.column_scale()
+
+
+def _start_on_sample(run: _Run, sample: Sample, options: dict[str, Any], width: int) -> State:
+    """Return the weights of a sample as the start for all samples."""
 
     def show(seen: Progress) -> None:
-        progress(replace(seen, stage="train on a sample"))
+        run.progress(replace(seen, stage="train on a sample"))
 
-    found = solve(sample, sample_weight=weights, tol=_SAMPLE_TOL, progress=show, **options)
-    state = State.at(Start(found.features, found.coef, found.intercept), width, options["alpha"])
-    state.n_iter, state.nnz_read = found.n_iter, dataset.nnz
+    found = solve(
+        sample.dataset, sample_weight=sample.weights, tol=_SAMPLE_TOL, max_passes=run.max_passes,
+        engine=run.local_engine, progress=show, **options,
+    )  # fmt: skip
+    state = State.at(Start(found.features, found.coef, found.intercept), width, run.alpha)
+    state.n_iter, state.nnz_read = found.n_iter, run.dataset.nnz
     return state
 
 

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.gradient import GradientPass
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.objectives import Objective
+from bigmc.solvers.sparse.problem import Margins
 
 #: Share of the feasible dual scale given up for the rounding of the gradient, in units of its precision.
 _ROUNDING = 16.0
 
 
+class Gradients(Protocol):
+    """What of the gradients of all features decides the bound."""
+
+    @property
+    def largest_norm(self) -> float:
+        """``max_j ||G_j||`` in the dual norm of the penalty."""
+        ...
+
+    @property
+    def distance(self) -> float:
+        """``sum_j dist(G_j, alpha * dual ball)²``, where there is a ridge."""
+        ...
+
+
 def lower_bound(
-    problem: Problem, margins: Margins, factor: NDArray[np.float64], found: GradientPass
+    objective: Objective,
+    alpha: float,
+    weight_sum: float,
+    precision: np.dtype[Any],
+    margins: Margins,
+    factor: NDArray[np.float64],
+    found: Gradients,
+    entropy: Callable[[NDArray[np.float64], float], float] | None = None,
 ) -> float:
     """Return the better of the dual values that the present scores give.
 
@@ -23,24 +47,31 @@ def lower_bound(
 
     Parameters
     ----------
-    problem : Problem
+    objective : Objective
+    alpha, weight_sum : float
+    precision : numpy.dtype
+        Of the scores.
     margins : Margins
         At the present scores.
     factor : float64 array of shape (n_classes, n_classes), or of no rows
         Factors of the dual variables, with which `found` was computed.
-    found : GradientPass
+    found : Gradients
+    entropy : callable, optional
+        For the log loss, see `bigmc.solvers.sparse.problem.Problem.entropy`.
     """
-    loss, ridge = problem.objective.loss, problem.objective.ridge
+    loss, ridge = objective.loss, objective.ridge
     weight = factor if len(factor) else np.ones(1)
     slopes, values = margins.sums * weight, margins.squares * weight * weight
 
     def value(scale: float) -> float:
-        return loss.dual_value(
-            scale, slopes, values, problem.weight_sum, lambda scale: problem.entropy(factor, scale)
-        )
+        def scaled_entropy(scale: float) -> float:
+            assert entropy is not None
+            return entropy(factor, scale)
 
-    allowance = 1.0 - _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
-    feasible = problem.alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
+        return loss.dual_value(scale, slopes, values, weight_sum, scaled_entropy)
+
+    allowance = 1.0 - _ROUNDING * float(np.finfo(precision).eps)
+    feasible = alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
     best = value(min(feasible, loss.largest_scale(slopes, values)))
     if ridge > 0:
         best = max(best, value(1.0) - found.distance / (2.0 * ridge))

@@ -29,6 +29,8 @@ class GradientPass:
         With a ridge: ``sum_j dist(G_j, alpha * dual ball)²``.
     violation : float
         Largest violation of the optimality conditions.
+    norms : float32 array of shape (n_features,)
+        ``||G_j||`` of every feature.
     features : int64 array
         Features that violate them or have weights, increasing.
     violations : float64 array
@@ -42,6 +44,7 @@ class GradientPass:
     largest_norm: float
     distance: float
     violation: float
+    norms: NDArray[np.float32]
     features: NDArray[np.int64]
     violations: NDArray[np.float64]
     columns: list[Columns] | None
@@ -77,6 +80,7 @@ def gradient_pass(
         )  # fmt: skip
 
     largest_norm, distance, nnz = 0.0, 0.0, 0
+    all_norms = np.zeros(source.dataset.n_features, np.float32)
     kept: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     columns: list[Columns] | None = []
     for number, block in source.stream(range(len(source.ranges))):
@@ -92,6 +96,7 @@ def gradient_pass(
                 f"the gradient of feature {feature} is not finite", "look for huge or non-finite values in it"
             )
         largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
+        all_norms[block.lo : block.hi] = norms
         distance += float(distances.sum())
         nnz += block.nnz
         chosen = np.flatnonzero((slots >= 0) | (violations > 0))
@@ -108,7 +113,7 @@ def gradient_pass(
         columns.append(picked)
     found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
     violation = float(violations.max(initial=0.0))
-    return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
+    return GradientPass(largest_norm, distance, violation, all_norms, found, violations, columns, nnz)
 
 
 def memory_of(columns: Columns, width: int) -> int:

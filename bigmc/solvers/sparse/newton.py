@@ -29,6 +29,7 @@ from bigmc.kernels.newton import (
 from bigmc.objectives.losses import MultitaskSquaredHinge
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.terms import Terms
 
 #: Rows are cut into at most so many parts for the workers, whatever their number; a part has its own sums,
 #: so it should have many more entries than there are features.
@@ -48,13 +49,14 @@ _RANK = 1e-13
 
 
 class _Line(NamedTuple):
-    """Where a line search starts: weights, their lengths, the gradient, and the penalties of each row."""
+    """Where a line search starts: weights, their lengths, the gradient, and the terms of each row."""
 
     rows: NDArray[np.float64]
     lengths: NDArray[np.float64]
     gradient: NDArray[np.float64]
     alphas: NDArray[np.float64]
     ridges: NDArray[np.float64]
+    tilt: NDArray[np.float64]
 
 
 class _Point(NamedTuple):
@@ -134,7 +136,14 @@ class Support:
         vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
         return nnz * (4 + itemsize) + 24 * n_samples + vectors * n_features * width
 
-    def newton_step(self, rows: NDArray[np.float64], alpha: float, most: int, damping: float = 0.0) -> float:
+    def newton_step(
+        self,
+        rows: NDArray[np.float64],
+        alpha: float,
+        terms: Terms,
+        most: int,
+        damping: float = 0.0,
+    ) -> float:
         """Move the weights towards the minimum over their non-zero rows.
 
         Parameters
@@ -144,6 +153,8 @@ class Support:
             that would turn round become zero.
         alpha : float
             Weight of the penalty.
+        terms : Terms
+            Of the chosen features.
         most : int
             Products with the Hessian, at most.
         damping : float
@@ -157,18 +168,20 @@ class Support:
             as before.
         """
         problem = self._problem
-        alphas, ridges = alpha * self._penalised, problem.objective.ridge * self._penalised
+        alphas = alpha * self._penalised
+        terms = terms.padded(self.size)
+        ridges, tilt = terms.ridges, terms.tilt
         lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
         unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
-        gradient += alphas[:, None] * unit + ridges[:, None] * rows
+        gradient += alphas[:, None] * unit + ridges[:, None] * rows + tilt
         bend = alphas / lengths
         damped = ridges + damping * precondition.mean(axis=1)
         precondition += (bend + damped + _SMALLEST_CURVATURE)[:, None]
         np.divide(1.0, precondition, out=precondition)
         step = self._minimise_model(gradient, precondition, unit, bend, damped, most)
         turned = (np.einsum("jr,jr->j", rows + step, rows) <= 0) & (self._penalised > 0)
-        along = _Line(rows, lengths, gradient, alphas, ridges)
+        along = _Line(rows, lengths, gradient, alphas, ridges, tilt)
         found = self._search(along, step, 1)
         if found is None or turned.any():
             # rows that turn round may be on their way to zero, where the model is no good
@@ -196,6 +209,7 @@ class Support:
             return None
         scaled, part = self._scaled(step), 1.0
         along = float(line.ridges @ np.einsum("jr,jr->j", line.rows, step))
+        along += float(np.einsum("jr,jr->", line.tilt, step))
         distance = float(line.ridges @ np.einsum("jr,jr->j", step, step))
         for _ in range(tries):
             moved = line.rows + part * step

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bigmc.budget import MemoryLimitError, Plan
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.store.dataset import Dataset
 from bigmc.store.memory import MAX_ROWS
 
 #: Below this tolerance float32 scores are too coarse for the certificate.
-_SINGLE_PRECISION_TOL = 1e-5
+SINGLE_PRECISION_TOL = 1e-5
 #: Score matrices up to this many bytes are float64 whatever the tolerance: it costs nothing.
 _SMALL_SCORES = 4 << 20
+#: Share of the memory limit for a sample that is trained on.
+_SAMPLE_MEMORY = 0.75
 #: With fewer rows a sample says too little.
 _SMALLEST_SAMPLE = 1000
 #: Most bytes of a streamed block; larger ones gain nothing.
@@ -24,7 +29,7 @@ _BLOCK_COEF = 32 << 20
 #: Share of the room for columns that goes to the copy of them in row order.
 _NEWTON_SHARE = 0.4
 #: Stacks of threads, compressed chunks being decoded, results of parts.
-_WORKSPACE = 8 << 20
+_WORKSPACE = 18 << 20
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def plan_memory(
     MemoryLimitError
         If the limit cannot work, with every item and the limit that would.
     """
-    double = tol < _SINGLE_PRECISION_TOL or n_samples * width * 8 <= _SMALL_SCORES
+    double = tol < SINGLE_PRECISION_TOL or n_samples * width * 8 <= _SMALL_SCORES
     dtype = np.dtype(np.float64 if double else np.float32)
     score_bytes = n_samples * width * dtype.itemsize
     row_bytes = dtype.itemsize
@@ -153,31 +158,82 @@ def plan_memory(
     )  # fmt: skip
 
 
-def sample_share(limit: int, n_samples: int, nnz: int, **size: Any) -> float:
-    """Return the largest share of the samples that can be trained on in memory, Newton steps included.
+@dataclass(frozen=True)
+class SamplePlan:
+    """How a part of the samples is held in memory beside passes over all of them.
+
+    Attributes
+    ----------
+    share : float
+        Of the samples: a power of a half below 1.
+    memory_limit : int
+        Bytes for training on them.
+    newton_bytes : int
+        Of these, for Newton steps.
+    n_workers : int
+        Most workers of a pass.
+    block_bytes, block_columns : int
+        Most bytes and columns of a shard a worker decodes at once.
+    """
+
+    share: float
+    memory_limit: int
+    newton_bytes: int
+    n_workers: int
+    block_bytes: int
+    block_columns: int
+
+
+def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, **size: Any) -> SamplePlan | None:
+    """Return the largest part of the samples that can be trained on in memory, or None.
+
+    What is left beside it is for the passes: per worker the sums of a part, and scores and columns of a
+    shard. The share does not depend on the number of workers, which is cut to what fits.
 
     Parameters
     ----------
-    limit, n_samples, nnz : int
-        See `plan_memory`.
+    limit : int
+        Bytes of the whole run.
+    n_workers : int
+        Workers wanted.
+    n_used : int
+        Features that occur.
+    shard_rows : int
+        Rows of the largest shard.
     **size
-        Its other parameters.
-
-    Returns
-    -------
-    float
-        A power of a half below 1; 0 if even a small sample would not fit.
+        The other parameters of `plan_memory`.
     """
+    n_samples, nnz, n_features = size["n_samples"], size["nnz"], size["n_features"]
+    width, itemsize = size["width"], size["itemsize"]
+    for_sample = int(_SAMPLE_MEMORY * limit)
+    for_passes = limit - for_sample - (_WORKSPACE if nnz > 1 << 20 else 0)
+    block_bytes = min(_LARGEST_BLOCK, for_passes // 8)
+    block_bytes = max(block_bytes, shard_rows * (2 + itemsize) + 16)  # the longest column
+    sums = 8 * n_used * (width + 1)
+    # two blocks, the places of the features, and scores, labels and scales of a shard
+    worker = sums + 2 * block_bytes + 8 * n_features + shard_rows * (8 * width + 24)
+    n_workers = min(n_workers, (for_passes - 2 * sums) // worker)
     share = 0.5
-    while n_samples * share >= _SMALLEST_SAMPLE:
+    while n_workers > 0 and n_samples * share >= _SMALLEST_SAMPLE:
         rows, entries = math.ceil(n_samples * share), math.ceil(nnz * share)
-        part = size | {"n_shards": -(-rows // MAX_ROWS), "widest": min(size["widest"], rows)}
-        try:
-            plan = plan_memory(limit=limit, n_samples=rows, nnz=entries, **part)
-        except MemoryLimitError:
-            return 0.0
-        copy = entries * (4 + size["itemsize"]) + 24 * rows
-        if plan.keep_blocks and plan.newton_bytes >= copy:
-            return share
+        part = size | {
+            "n_samples": rows, "nnz": entries, "n_shards": -(-rows // MAX_ROWS),
+            "widest": min(size["widest"], rows),
+        }  # fmt: skip
+        # drawn, and in blocks for the solver
+        room = for_sample - entries * (2 + itemsize)
+        with suppress(MemoryLimitError):
+            plan = plan_memory(limit=room, **part)
+            copy = entries * (4 + itemsize) + 24 * rows
+            if plan.keep_blocks and plan.newton_bytes >= copy:
+                columns = max(1, block_bytes // (8 * width))
+                return SamplePlan(share, room, plan.newton_bytes, n_workers, block_bytes, columns)
         share /= 2
-    return 0.0
+    return None
+
+
+def holds(plan: SolverPlan, dataset: Dataset, coef: Coefficients) -> bool:
+    """Return whether scores and the columns of the features with weights fit into memory."""
+    nnz = dataset.column_nnz()[coef.features]
+    cost = nnz * (2 + dataset.dtype.itemsize) + 8 * dataset.n_shards + 8 * coef.rows.shape[1] + 48
+    return not plan.scores_on_disk and int(cost.sum()) <= plan.working_set_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +23,14 @@ class Start:
         Increasing.
     coef : float64 array of shape (n_nonzero, n_classes)
     intercept : float64 array of shape (n_classes,)
+    norms : float32 array of shape (n_features,), optional
+        Norm of the gradient of every feature at these weights, with which the first pass can be left out.
     """
 
     features: NDArray[np.int64]
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
+    norms: NDArray[np.float32] | None = None
 
 
 @dataclass
@@ -53,6 +57,15 @@ class State:
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
+    norms : float32 array of shape (n_features,) or None
+        Norms of the gradients at a start, until they are used; not saved.
+    corrected : bool
+        The run goes by `bigmc.solvers.sparse.corrected`; the following are for it.
+    damping : float
+        Share of the curvature of all samples that it adds.
+    anchor : Coefficients
+        Weights of the best objective so far.
+    anchor_objective : float
     """
 
     coef: Coefficients
@@ -65,6 +78,11 @@ class State:
     stage: int = 0
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+    norms: NDArray[np.float32] | None = None
+    corrected: bool = False
+    damping: float = 0.0
+    anchor: Coefficients = field(default_factory=lambda: Coefficients.zeros(0))
+    anchor_objective: float = math.inf
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -73,7 +91,7 @@ class State:
         rows = np.zeros((int(used.sum()), width))
         rows[:, : start.coef.shape[1]] = start.coef[used]
         coef = Coefficients(np.asarray(start.features[used], np.int64), rows)
-        return cls(coef, np.array(start.intercept, np.float64), top=alpha)
+        return cls(coef, np.array(start.intercept, np.float64), top=alpha, norms=start.norms)
 
     def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
         """Save the state of the run described by `run`."""
@@ -86,11 +104,18 @@ class State:
             "stage": self.stage,
             "top": self.top,
             "history": self.history,
+            "corrected": self.corrected,
+            "damping": self.damping,
+            # JSON has no infinity
+            "anchor_objective": self.anchor_objective if self.corrected else None,
         }
+        n_classes = len(self.intercept)
         arrays = {
             "features": self.coef.features,
-            "coef": self.coef.rows[:, : len(self.intercept)],
+            "coef": self.coef.rows[:, :n_classes],
             "intercept": self.intercept,
+            "anchor_features": self.anchor.features,
+            "anchor_coef": self.anchor.rows[:, :n_classes],
         }
         save_run(checkpoint, run, meta, arrays)
 
@@ -107,17 +132,17 @@ class State:
         if saved is None:
             return None
         meta, arrays = saved
-        rows = np.zeros((len(arrays["features"]), width))
-        rows[:, : arrays["coef"].shape[1]] = arrays["coef"]
+
+        def weights(features: NDArray[np.int64], coef: NDArray[np.float64]) -> Coefficients:
+            rows = np.zeros((len(features), width))
+            rows[:, : coef.shape[1]] = coef
+            return Coefficients(np.asarray(features, np.int64), rows)
+
+        if meta["anchor_objective"] is None:
+            meta["anchor_objective"] = math.inf
         return cls(
-            Coefficients(np.asarray(arrays["features"], np.int64), rows),
+            weights(arrays["features"], arrays["coef"]),
             np.array(arrays["intercept"], np.float64),
-            float(meta["lower"]),
-            int(meta["n_iter"]),
-            int(meta["nnz_read"]),
-            int(meta["bytes_read"]),
-            bool(meta["in_memory"]),
-            int(meta["stage"]),
-            float(meta["top"]),
-            list(meta["history"]),
+            anchor=weights(arrays["anchor_features"], arrays["anchor_coef"]),
+            **meta,
         )

@@ -13,6 +13,7 @@ from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.terms import Terms
 
 #: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
 #: Near the optimum hardly any column is, and a sweep then costs one gradient: measured 2 to 3 times faster.
@@ -84,6 +85,7 @@ class Sweeper:
         sweep: int,
         alpha: float,
         negligible: float = 0.0,
+        terms: Terms | None = None,
     ) -> float:
         """Take a step for each of the chosen columns.
 
@@ -102,6 +104,8 @@ class Sweeper:
             Weight of the penalty.
         negligible : float, optional
             Columns with at most this violation are left as they are.
+        terms : Terms, optional
+            Of the columns; by default the ridge of the objective.
 
         Returns
         -------
@@ -109,12 +113,13 @@ class Sweeper:
             Largest violation of the chosen columns before their steps.
         """
         problem = self._problem
+        terms = terms or Terms.ridge(problem.objective.ridge, len(columns.features), problem.width)
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
         problem.objective.sweep(
             generator.permutation(chosen), columns.positions, columns.indptr, columns.indices, columns.data,
             columns.base, problem.scores, problem.labels, problem.row_scale, problem.gain,
             problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, alpha,
-            problem.objective.ridge, self._line_search, negligible, rows, violations,
+            terms.ridges, terms.tilt, self._line_search, negligible, rows, violations,
         )  # fmt: skip
         largest = float(violations[chosen].max(initial=0.0))
         if not np.isfinite(largest):
@@ -130,12 +135,29 @@ class Sweeper:
         target: float,
         most: int,
         n_iter: int,
+        terms: Sequence[Terms] | None = None,
     ) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.float64]]], int]:
         """Sweep over columns in memory until none violates optimality by more than `target`.
 
         A sweep over all columns is followed by sweeps over those that have weights or violated at their
         last visit; when these are done, all are looked at again. Between two sweeps there is a Newton step
         over the columns with weights.
+
+        Parameters
+        ----------
+        held : list of Columns
+        coef : Coefficients
+            Where to start.
+        intercept : float64 array of shape (n_classes,)
+            Changed in place.
+        alpha : float
+        target : float
+        most : int
+            Sweeps at most.
+        n_iter : int
+            Number of the first sweep, for its shuffle.
+        terms : sequence of Terms, optional
+            Of the columns held; by default the ridge of the objective.
 
         Returns
         -------
@@ -144,6 +166,8 @@ class Sweeper:
         n_sweeps : int
         """
         rows = [coef.take(columns.features) for columns in held]
+        ridge, width = self._problem.objective.ridge, self._problem.width
+        terms = terms or [Terms.ridge(ridge, len(r), width) for r in rows]
         violations = [np.zeros(len(r)) for r in rows]
         everything = [np.arange(len(r)) for r in rows]
         active = everything
@@ -159,12 +183,13 @@ class Sweeper:
             largest = 0.0
             for b in self.shuffled(range(len(held)), n_iter + n_sweeps):
                 visited = self.sweep(
-                    held[b], rows[b], violations[b], active[b], n_iter + n_sweeps, alpha, negligible
-                )
+                    held[b], rows[b], violations[b], active[b], n_iter + n_sweeps, alpha, negligible,
+                    terms[b],
+                )  # fmt: skip
                 largest = max(largest, visited)
             n_sweeps += 1
             if largest > target:
-                self._newton_step(held, rows, intercept, alpha, n_sweeps, n_iter + n_sweeps)
+                self._newton_step(held, rows, terms, intercept, alpha, n_sweeps, n_iter + n_sweeps)
                 active = [
                     np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)
                 ]
@@ -178,6 +203,7 @@ class Sweeper:
         self,
         held: list[Columns],
         rows: list[NDArray[np.float64]],
+        terms: Sequence[Terms],
         intercept: NDArray[np.float64],
         alpha: float,
         n_sweeps: int,
@@ -201,7 +227,8 @@ class Sweeper:
             together.append(np.pad(intercept, (0, problem.width - len(intercept)))[None])
         moved = np.concatenate(together)
         support = Support(problem, held, chosen, self.fit_intercept)
-        part = support.newton_step(moved, alpha, products, self._damping)
+        picked = Terms.joined([t.take(c) for t, c in zip(terms, chosen, strict=True)])
+        part = support.newton_step(moved, alpha, picked, products, self._damping)
         if part == 1.0:
             self._damping = self._damping / _DAMPING_FACTOR if self._damping > _DAMPING else 0.0
         elif part < _SHORT_STEP:

@@ -1,0 +1,207 @@
+"""Full passes by shards: loss, gradient and curvature of all samples at given weights.
+
+The scores of a shard are made, used and forgotten, so that a pass takes the memory of a few shards and of
+the sums, whatever the number of samples. What an engine runs stands at module level and takes a dataset,
+weights and numbers only: a worker anywhere opens the shards it is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.errors import DataError
+from bigmc.objectives import Objective
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges
+from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.store.dataset import Dataset
+
+#: Shards are added up in at most so many parts, whatever the number of workers.
+_MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker must know beside the dataset.
+
+    Attributes
+    ----------
+    objective : Objective
+    coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
+    features : int64 array of shape (n_used,)
+        Features whose gradient is wanted, increasing.
+    dtype : numpy.dtype
+        Of the scores.
+    block_bytes, block_columns : int
+        Most bytes and columns of a shard decoded at once.
+    """
+
+    objective: Objective
+    coef: Coefficients
+    intercept: NDArray[np.float64]
+    features: NDArray[np.int64]
+    dtype: np.dtype[Any]
+    block_bytes: int
+    block_columns: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Shards ``first`` to ``last``, and the weights of their samples, if they have any."""
+
+    first: int
+    last: int
+    weights: NDArray[np.float64] | None
+
+
+@dataclass
+class Sums:
+    """What a part adds to a pass.
+
+    Attributes
+    ----------
+    margins : float64 array of shape (3, n_classes, n_classes)
+        The fields of `Margins`.
+    gradient : float64 array of shape (n_used, width)
+    curvature : float64 array of shape (n_used,)
+    n_bytes : int
+        Decoded bytes read.
+    """
+
+    margins: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+    n_bytes: int = 0
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_used: int, width: int) -> Sums:
+        """Return the sums of nothing."""
+        return cls(np.zeros((3, n_classes, n_classes)), np.zeros((n_used, width)), np.zeros(n_used))
+
+    @staticmethod
+    def memory(n_classes: int, n_used: int, width: int) -> int:
+        """Return the bytes the sums take."""
+        return 8 * (3 * n_classes**2 + n_used * (width + 1))
+
+    def add(self, other: Sums) -> None:
+        """Add the sums of another part."""
+        self.margins += other.margins
+        self.gradient += other.gradient
+        self.curvature += other.curvature
+        self.n_bytes += other.n_bytes
+
+
+@dataclass(frozen=True)
+class FullPass:
+    """What a pass found.
+
+    Attributes
+    ----------
+    margins : Margins
+    features : int64 array of shape (n_used,)
+    gradient : float64 array of shape (n_used, width)
+        Gradient of the losses, ``2 / n`` and the scale of the columns applied.
+    curvature : float64 array of shape (n_used,)
+        Diagonal of their Hessian, its mean over the classes.
+    n_bytes : int
+        Decoded bytes read.
+    """
+
+    margins: Margins
+    features: NDArray[np.int64]
+    gradient: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+    n_bytes: int
+
+
+def full_pass(
+    dataset: Dataset, job: Job, weights: NDArray[np.float64] | None, weight_sum: float, engine: Engine
+) -> FullPass:
+    """Add up losses and gradients of all samples.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    job : Job
+    weights : float64 array of shape (n_samples,) or None
+        Of the samples.
+    weight_sum : float
+        n of the objective.
+    engine : Engine
+        Any number of workers gives the same bits.
+
+    Raises
+    ------
+    DataError
+        If a gradient is not finite.
+    """
+    total: Sums | None = None
+    for _, found in engine.map(_add_up, _parts(dataset, weights), dataset, job):
+        if total is None:
+            total = found
+        else:
+            total.add(found)
+    assert total is not None
+    scale = np.ones(len(job.features))
+    column_scale = dataset.column_scale()
+    if column_scale is not None:
+        scale = column_scale[job.features].astype(np.float64)
+    scale *= 2.0 / weight_sum
+    total.gradient *= scale[:, None]
+    finite = np.isfinite(total.gradient).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"the gradient of feature {job.features[~finite][0]} is not finite",
+            "look for huge or non-finite values in it",
+        )
+    curvature = total.curvature * scale * (scale * weight_sum / 2.0)
+    return FullPass(Margins(*total.margins), job.features, total.gradient, curvature, total.n_bytes)
+
+
+def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> list[Part]:
+    """Cut the shards into parts of about equal numbers of samples."""
+    edges = np.searchsorted(dataset.base, np.linspace(0, dataset.n_samples, _MOST_PARTS + 1))
+    edges = np.unique([0, *edges.tolist(), dataset.n_shards])
+    parts = []
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        here = slice(int(dataset.base[first]), int(dataset.base[last]))
+        parts.append(Part(first, last, None if weights is None else weights[here]))
+    return parts
+
+
+def _add_up(part: Part, dataset: Dataset, job: Job) -> Sums:
+    width = job.coef.rows.shape[1]
+    sums = Sums.zeros(dataset.n_classes, len(job.features), width)
+    places = np.full(dataset.n_features, -1)
+    places[job.features] = np.arange(len(job.features))
+    for s in range(part.first, part.last):
+        here = slice(*(dataset.base[s : s + 2] - dataset.base[part.first]).tolist())
+        weights = None if part.weights is None else part.weights[here]
+        if here.start < here.stop and (weights is None or weights.any()):
+            _add_shard(dataset.subset([s], keep_scale=True), weights, job, places, sums)
+    return sums
+
+
+def _add_shard(
+    shard: Dataset, weights: NDArray[np.float64] | None, job: Job, places: NDArray[np.int64], sums: Sums
+) -> None:
+    problem = Problem(shard, job.objective, 0.0, weights, job.dtype, ThreadEngine(1))
+    ranges = cut_ranges(shard.plan(job.block_bytes), job.block_columns)
+    source = BlockSource(shard, ranges, keep=len(ranges) == 1)
+    positions = source.holding(job.coef.features)
+    support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
+    problem.rebuild_scores(job.coef, job.intercept, support)
+    margins = problem.margins()
+    sums.margins += np.stack([margins.sums, margins.squares, margins.active])
+    for _, block in source.stream(range(len(ranges))):
+        job.objective.add_gradients(
+            places[block.lo : block.hi], block.indptr, block.indices, block.data, block.base, problem.scores,
+            problem.labels, problem.row_scale, problem.gain, problem.n_classes, sums.gradient, sums.curvature,
+        )  # fmt: skip
+    sums.n_bytes += source.bytes_read

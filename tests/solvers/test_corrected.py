@@ -1,0 +1,219 @@
+"""Passes by shards against dense numpy, and training on a corrected sample against training on everything."""
+
+import dense
+import numpy as np
+import pytest
+import scipy.sparse
+
+from bigmc.engine import ThreadEngine
+from bigmc.objectives import objective
+from bigmc.progress import silent
+from bigmc.solvers import solve
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.corrected import CorrectedRounds
+from bigmc.solvers.sparse.passes import Job, full_pass
+from bigmc.solvers.sparse.plan import plan_sample
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
+from bigmc.store.weighting import Weighting
+
+HINGES = ["squared_hinge", "multitask_squared_hinge"]
+ALPHA = 2e-2
+
+
+def made(n=6000, d=60, n_classes=5, weighting=None, seed=0):
+    """Samples whose classes differ in some features, in shards of 700."""
+    generator = np.random.default_rng(seed)
+    X = scipy.sparse.random(n, d, 0.15, format="csr", rng=generator)
+    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
+    signal = np.zeros((d, n_classes))
+    signal[:20] = generator.standard_normal((20, n_classes))
+    y = np.argmax(X @ signal + generator.gumbel(size=(n, n_classes)), axis=1)
+    dataset = Dataset.from_arrays(X, y, shard_rows=700, weighting=weighting or Weighting())
+    return X.toarray().astype(float), y, dataset
+
+
+def padded(coef, features):
+    rows = np.zeros((len(features), 8))
+    rows[:, : coef.shape[1]] = coef
+    return Coefficients(features, rows)
+
+
+@pytest.mark.parametrize("loss", [*HINGES, "log_loss"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("block_bytes", [3000, 1 << 20])
+def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
+    X, y, dataset = made()
+    generator = np.random.default_rng(1)
+    features = np.sort(generator.choice(60, 30, replace=False))
+    W = np.zeros((60, 5))
+    W[features] = 0.1 * generator.standard_normal((30, 5))
+    b = 0.1 * generator.standard_normal(5)
+    weights = generator.integers(0, 3, 6000).astype(float) if weighted else None
+    if weighted:
+        weights[700:1400] = 0  # a shard that counts for nothing
+    sums = 6000.0 if weights is None else weights.sum()
+    used = np.arange(10, 60)
+    job = Job(
+        objective(loss, "l1/l2"),
+        padded(W[features], features),
+        b,
+        used,
+        np.dtype(np.float64),
+        block_bytes,
+        1000,
+    )
+    found = full_pass(dataset, job, weights, sums, ThreadEngine(2))
+    value, gradient, _ = dense.loss_and_gradient(
+        loss, X, y, W, b, np.ones(6000) if weights is None else weights
+    )
+    assert np.allclose(found.gradient[:, :5], gradient[used], atol=1e-12)
+    assert np.isclose(job.objective.loss.value(found.margins.squares, sums), value)
+    assert not found.gradient[:, 5:].any()
+    again = full_pass(dataset, job, weights, sums, ThreadEngine(3))
+    assert np.array_equal(again.gradient, found.gradient)
+    assert np.array_equal(again.curvature, found.curvature)
+    small = 1e-6  # the curvature is the derivative of the gradient, the mean over the classes
+    for j in used[::13]:
+        bend = 0.0
+        for r in range(5):
+            ahead, behind = W.copy(), W.copy()
+            ahead[j, r] += small
+            behind[j, r] -= small
+            for sign, there in ((1, ahead), (-1, behind)):
+                one = np.ones(6000) if weights is None else weights
+                bend += sign * dense.loss_and_gradient(loss, X, y, there, b, one)[1][j, r] / (2 * small)
+        assert np.isclose(found.curvature[j - 10], bend / 5, rtol=1e-3)
+
+
+def corrected(dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, **run):
+    """Train on a sample of this share, corrected; returns the rounds and the certificate."""
+    sample, positions = draw_rows(dataset, share, 0, ThreadEngine(1))
+    drawn = None if weights is None else weights[positions]
+    minimised = objective(loss, "l1/l2", None, ridge)
+    problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
+    source = BlockSource(sample, [(0, sample.n_features)], keep=True)
+    sweeper = Sweeper(problem, True, 0, False, 10**9, 10**9)
+    engine = ThreadEngine(workers)
+    rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
+    state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
+    if not run.get("cold"):
+        first = solve(
+            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9
+        )
+        state.coef = padded(first.coef, first.features)
+    saved = run.get("checkpoint")
+    state = (saved and State.load(saved, {}, problem.width)) or state
+    certificate = rounds.run(state, run.get("max_passes", 200), saved, {}, silent)
+    return rounds, certificate
+
+
+@pytest.mark.parametrize("loss", HINGES)
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, ridge):
+    X, y, dataset = made()
+    whole = solve(dataset, alpha=ALPHA, loss=loss, ridge=ridge, tol=1e-9, memory_limit=10**9)
+    rounds, certificate = corrected(dataset, 0.5, loss=loss, ridge=ridge)
+    assert certificate.gap <= 1e-9
+    assert abs(certificate.upper - whole.objective) <= 2e-9 * whole.objective
+    W = np.zeros((60, 5))
+    W[rounds.state.coef.features] = rounds.state.coef.rows[:, :5]
+    value = dense.objective_value(loss, "l1/l2", X, y, W, 0.0, ALPHA, ridge)
+    assert np.isclose(value, certificate.upper, rtol=1e-12)
+    assert np.array_equal(rounds.state.coef.features, whole.features)
+
+
+def test_a_sample_that_is_far_too_small_still_gets_there():
+    _, _, dataset = made()
+    whole = solve(dataset, alpha=ALPHA, tol=1e-6, memory_limit=10**9)
+    rounds, certificate = corrected(dataset, 0.05, tol=1e-1, cold=True, max_passes=60)
+    assert certificate.gap <= 1e-1
+    assert certificate.lower <= whole.certificate.upper
+    assert certificate.upper <= whole.objective * (1 + 1e-1)
+    objectives = [entry["objective"] for entry in rounds.state.history]
+    assert (np.diff(objectives) > 0).any()  # steps that were too long did occur, and were taken back
+
+
+def test_weights_of_two_are_samples_given_twice():
+    X, y, dataset = made(n=3000)
+    twice = np.random.default_rng(4).random(3000) < 0.3
+    weighted = corrected(dataset, 0.5, weights=np.where(twice, 2.0, 1.0), tol=1e-10)[1]
+    repeated = Dataset.from_arrays(np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]]))
+    whole = solve(repeated, alpha=ALPHA, tol=1e-10, memory_limit=10**9)
+    assert np.isclose(weighted.upper, whole.objective, rtol=1e-9)
+
+
+def test_idf_is_that_of_all_samples():
+    _, _, dataset = made(weighting=Weighting(l2=True, idf=True))
+    whole = solve(dataset, alpha=ALPHA, tol=1e-6, memory_limit=10**9)
+    assert np.isclose(corrected(dataset, 0.5, tol=1e-6)[1].upper, whole.objective, rtol=2e-6)
+
+
+class Kept:
+    """A checkpoint in memory that fails at the n-th save, after it."""
+
+    def __init__(self, last=None):
+        self.saves, self.last, self.content = 0, last, None
+
+    def save(self, meta, arrays):
+        self.content = meta, {name: array.copy() for name, array in arrays.items()}
+        self.saves += 1
+        if self.saves == self.last:
+            raise KeyboardInterrupt
+
+    def load(self):
+        return self.content
+
+
+@pytest.mark.parametrize("last", [1, 2, 4])
+def test_stop_and_resume_equals_uninterrupted(last):
+    _, _, dataset = made()
+    there, certificate = corrected(dataset, 0.25, tol=1e-7, checkpoint=Kept())
+    stopped = Kept(last)
+    with pytest.raises(KeyboardInterrupt):
+        corrected(dataset, 0.25, tol=1e-7, checkpoint=stopped)
+    again, bounds = corrected(dataset, 0.25, tol=1e-7, checkpoint=stopped, workers=1)
+    assert bounds == certificate
+    assert np.array_equal(again.state.coef.rows, there.state.coef.rows)
+    assert again.state.history == there.state.history
+
+
+def test_data_that_does_not_fit_is_trained_on_a_sample():
+    generator = np.random.default_rng(0)
+    n = 40_000
+    X = scipy.sparse.hstack(
+        [scipy.sparse.random(n, 20, 0.6, rng=generator), scipy.sparse.random(n, 380, 0.03, rng=generator)],
+        format="csr",
+    )
+    X.data = np.ones(X.nnz, np.int8)
+    signal = generator.standard_normal((20, 6))
+    y = np.argmax(X[:, :20] @ signal + generator.gumbel(size=(n, 6)), axis=1)
+    dataset = Dataset.from_arrays(X, y, shard_rows=2000)
+    options = {"alpha": 0.02, "tol": 1e-3}
+    streamed = solve(dataset, memory_limit=4_000_000, **options)
+    assert not streamed.plan.keep_blocks
+    assert streamed.certificate.gap <= 1e-3
+    assert streamed.n_passes <= 6
+    whole = solve(dataset, memory_limit=10**9, alpha=0.02, tol=1e-6)
+    assert streamed.certificate.lower <= whole.objective <= streamed.objective
+    assert streamed.objective <= whole.objective * (1 + 1e-3)
+    other = solve(dataset, memory_limit=4_000_000, engine=ThreadEngine(1), **options)
+    assert np.array_equal(other.coef, streamed.coef)
+
+
+def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
+    size = {
+        "n_samples": 10_000_000, "n_features": 1 << 18, "width": 24, "n_classes": 18, "nnz": 330_000_000,
+        "n_shards": 200, "widest": 9_000_000, "itemsize": 1, "tol": 1e-3,
+    }  # fmt: skip
+    plans = {limit: plan_sample(limit * 10**6, 2, 55_000, 65_536, **size) for limit in (512, 1024, 2048)}
+    assert [plan.share for plan in plans.values()] == sorted(plan.share for plan in plans.values())
+    assert plans[2048].share > plans[512].share
+    many = plan_sample(1024 * 10**6, 64, 55_000, 65_536, **size)
+    assert many.share == plans[1024].share
+    assert 1 <= many.n_workers < 64
+    assert plan_sample(20 * 10**6, 2, 55_000, 65_536, **size) is None
