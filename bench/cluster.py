@@ -41,6 +41,8 @@ ENGINES = ("1 thread", "2 threads", "1 worker", "2 workers")
 TEXT: dict[str, Any] = {
     "text": "text", "label": "section", "group": "source", "on_bad_row": "quarantine", "names": False,
 }  # fmt: skip
+#: Steps over so few rows that what does not grow with them, such as sending the model, is most of it.
+FEW = ("evaluate", "predict", "predict raw")
 #: Machines of the extrapolation, threads of each, its rows, and bytes a second into one machine.
 WORKERS, ROWS, NETWORK = 100, 10**9, 1e9
 #: Seconds of the scheduler for a task: Dask's documentation says some 0.2 to 1 ms.
@@ -133,7 +135,7 @@ def extrapolate(figures: list[dict[str, Any]]) -> None:
     print(f"\n{ROWS:.0e} rows on {WORKERS} workers of one thread, in hours, from the figures of one worker")
     print(f"{'step':18} {'workers':>8} {'coordinator':>12} {'tasks':>8} {'network':>8}  bottleneck")
     for entry in figures:
-        if entry["engine"] != "1 worker":
+        if entry["engine"] != "1 worker" or entry["step"] in FEW:
             continue
         factor = ROWS / entry["rows"] / 3600
         hours = {
@@ -162,7 +164,7 @@ def kills(folder: Path, data: Path, count: int) -> None:
         "boost": lambda to, engine: bigmc.train(
             "boost", source, to, n_rounds=4, tol=1e-9, engine=engine, **options
         ),
-        "mrc": lambda to, engine: bigmc.train("mrc", source, to, k_max=4, tol=1e-9, engine=engine, **options),
+        "mrc": lambda to, engine: bigmc.train("mrc", source, to, k_max=1, tol=1e-9, engine=engine, **options),
     }
     seconds, truth = {}, {"ingest": content(source)}
     for name, job in jobs.items():

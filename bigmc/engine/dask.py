@@ -23,12 +23,14 @@ from bigmc.errors import BigmcError
 P = TypeVar("P")
 R = TypeVar("R")
 
-#: Seconds to wait for a scheduler.
+#: Seconds to wait for a scheduler, or the file that it writes.
 _TIMEOUT = 20
-#: Seconds to wait for workers when all are lost: new ones may be on their way.
+#: Seconds to wait for workers where there are none: they may be on their way.
 _DESERTED = 300.0
 #: Seconds between two looks at the cluster while a result is waited for.
 _LOOK = 2.0
+#: Seconds between two looks for a scheduler's file, or the first worker.
+_PAUSE = 0.1
 #: Parts submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
 #: go on by as many. Their results wait where they were made.
 _AHEAD = 4
@@ -56,7 +58,7 @@ class DaskEngine:
     Raises
     ------
     BigmcError
-        If no scheduler answers at the address, it has no workers, or the client is asynchronous.
+        If no scheduler answers at the address, no worker comes, or the client is asynchronous.
     """
 
     def __init__(self, scheduler: Client | str | Path) -> None:
@@ -67,9 +69,12 @@ class DaskEngine:
         self._client: Any = _connect(scheduler) if isinstance(scheduler, str | Path) else scheduler
         if self._client.asynchronous:
             raise BigmcError("the Dask client is asynchronous", "give one made without asynchronous=True")
-        if not self._workers():
-            self.close()
-            raise BigmcError("the Dask cluster has no workers", "start some, then run this again")
+        deadline = time.monotonic() + _DESERTED
+        while not self._workers():
+            if time.monotonic() > deadline:
+                self.close()
+                raise BigmcError("the Dask cluster has no workers", "start some, then run this again")
+            time.sleep(_PAUSE)
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +150,7 @@ class DaskEngine:
         """
         # Plain pickle: it refuses a function that closes over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
-        most = _AHEAD * self.n_workers
+        most, looked = _AHEAD * self.n_workers, time.monotonic()
         waiting: deque[tuple[P, Any]] = deque()
         reached: set[str] = set()
         number = 0
@@ -164,10 +169,12 @@ class DaskEngine:
             for part in parts:
                 if given is payload and len(payload) > _LARGE:
                     given = self._submit(_same, payload)
+                if time.monotonic() - looked > _LOOK:  # more workers may have come
+                    most, looked = _AHEAD * self.n_workers, time.monotonic()
                 packed = pickle.dumps(part, pickle.HIGHEST_PROTOCOL)
                 self._usage["bytes_moved"] += len(packed)
                 waiting.append((part, self._submit(_run, given, packed, self._most)))
-                if len(waiting) >= most:
+                while len(waiting) >= most:
                     yield take()
                     number += 1
             while waiting:
@@ -238,6 +245,9 @@ class DaskEngine:
 
 def _connect(scheduler: str | Path) -> Any:
     connect: Any = Client
+    deadline = time.monotonic() + _TIMEOUT
+    while isinstance(scheduler, Path) and not scheduler.is_file() and time.monotonic() < deadline:
+        time.sleep(_PAUSE)  # the scheduler may be about to write it
     if isinstance(scheduler, Path) and not scheduler.is_file():
         raise BigmcError(f"there is no scheduler file {scheduler}", "give the one the scheduler wrote")
     try:

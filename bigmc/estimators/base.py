@@ -52,8 +52,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Training can start from a model.
     limits : tuple of str
         Parameters that stop training before ``tol`` is reached, for the message (class attribute).
-    spreads : bool
-        Training can use workers that share no memory with this process (class attribute).
     takes_sparse, takes_missing : bool
         Whether scipy sparse matrices, and NaN as missing values, are accepted (class attributes).
     classes_ : array of shape (n_classes,)
@@ -77,7 +75,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     takes_sparse: ClassVar[bool] = True
     warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
-    spreads: ClassVar[bool] = True
 
     tol: float
     random_state: int | np.random.RandomState | None
@@ -207,8 +204,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "params": self.recorded_params() | {"random_state": seed},
         }
         with opened(self.engine) as engine:
-            if not (self.spreads or engine.shares_memory):
-                raise BigmcError(f"{self.kind} is trained on threads of one process", "leave the engine out")
             limit = resolve_limit(self.memory_limit, engine.process_memory)
             run = Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
             model = self._solve(dataset, run)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigmc.engine import Engine
+from bigmc.engine import EngineLike
 from bigmc.errors import BigmcError
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
@@ -53,8 +53,9 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
     memory_limit : int, str or None, default=None
         Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
         half of what the container may use.
-    engine : Engine or None, default=None
-        Runs the parts; None is threads, one per processor.
+    engine : Engine, distributed.Client, str or None, default=None
+        Runs the parts; None is threads, one per processor. A client or the address of a Dask scheduler has a
+        cluster make the passes over samples that do not fit into memory; what fits stays in this process.
     class_weight : dict, "balanced" or None, default=None
         Weight of each label, or inversely proportional to how often it occurs.
     step : {"line_search", "constant"}, default="line_search"
@@ -85,7 +86,6 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
     kind = "sparse"
     limits = ("max_passes",)
     warm_starts = True
-    spreads = False
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         max_passes: int = 100,
         random_state: int | np.random.RandomState | None = 0,
         memory_limit: int | str | None = None,
-        engine: Engine | None = None,
+        engine: EngineLike = None,
         class_weight: Mapping[Any, float] | str | None = None,
         step: str = "line_search",
     ) -> None:

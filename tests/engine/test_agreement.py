@@ -16,8 +16,8 @@ WORDS = [f"{a}{b}" for a in ("al", "be", "co", "du", "em", "fi") for b in ("ra",
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     for module in ("bigmc.ingestion.job", "bigmc.prediction"):
-        monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 13)
-    monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 150)
+        monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
+    monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 100)
     monkeypatch.setattr("bigmc.prediction.LARGEST_PART", 1 << 14)
 
 
@@ -28,7 +28,7 @@ def texts(tmp_path_factory):
     with open(folder / "texts.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "size", "label"])
-        for row in range(1500):
+        for row in range(900):
             label = draw.randrange(3)
             mine = WORDS[label * 8 : label * 8 + 12]
             text = " ".join(draw.choice(mine if draw.random() < 0.5 else WORDS) for _ in range(12))

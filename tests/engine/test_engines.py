@@ -168,7 +168,8 @@ class TestDaskEngine(EngineContract):
         prepared = engine.prepared(preparation)
         assert {r for _, r in prepared.map(environment, range(4))} == {"prepared 1"}
 
-    def test_a_scheduler_file_that_is_not_there(self, tmp_path):
+    def test_a_scheduler_file_that_is_not_there(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("bigmc.engine.dask._TIMEOUT", 0.3)
         with pytest.raises(BigmcError, match="there is no scheduler file"), opened(tmp_path / "s.json"):
             pass
 
