@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +15,8 @@ from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.ingestion import Append, Upload
+    from bigmc.ingestion.job import Job
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
@@ -32,24 +36,25 @@ def ingest(
     *,
     text: Columns = None,
     label: Any = None,
-    categorical: Columns = (),
-    numeric: Columns = (),
-    dense: Columns = (),
-    keep: Columns = (),
-    hash_bits: int = 18,
-    ngrams: tuple[int, int] = (1, 2),
-    analyzer: str = "word",
-    lowercase: bool = True,
-    standardize: bool = False,
-    fourier: int = 0,
+    categorical: Columns = None,
+    numeric: Columns = None,
+    dense: Columns = None,
+    keep: Columns = None,
+    hash_bits: int | None = None,
+    ngrams: tuple[int, int] | None = None,
+    analyzer: str | None = None,
+    lowercase: bool | None = None,
+    standardize: bool | None = None,
+    fourier: int | None = None,
     gamma: float | None = None,
-    missing: Literal["refuse", "keep"] = "refuse",
+    missing: Literal["refuse", "keep"] | None = None,
     weighting: str | None = None,
     split: Mapping[str, float] | str | None = None,
     group: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     n_features: int | None = None,
-    names: bool = True,
+    names: bool | None = None,
+    append: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     on_bad_row: OnBadRow = "fail",
@@ -75,29 +80,34 @@ def ingest(
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
-        See :class:`bigmc.ingestion.hashing.TextHasher`.
-    standardize : bool, default=False
+        By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.TextHasher`.
+    standardize : bool, optional
         Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
         of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
-    fourier : int, default=0
+    fourier : int, optional
         Turn dense features, standardised, into so many random Fourier features, an even number.
     gamma : float, optional
         Of the Gaussian kernel they approximate; by default 1 / number of dense features.
-    missing : {"refuse", "keep"}, default="refuse"
-        Dense values that are null, empty or NaN: a bad row, or kept as NaN, which boosting learns from and
-        other learners refuse.
+    missing : {"refuse", "keep"}, optional
+        Dense values that are null, empty or NaN: a bad row, as is the default, or kept as NaN, which boosting
+        learns from and other learners refuse.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
         How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
-    split : mapping or str, default={"train": 0.8, "test": 0.2}
-        Shares of the splits. A row's split is decided by a hash of its number.
+    split : mapping or str, optional
+        Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of a row's number decides.
     group : str, optional
         Column whose rows stay together in a split.
-    seed : int, default=0
-        Seed of the assignment to splits, and of random Fourier features.
+    seed : int, optional
+        Seed of the assignment to splits, by default 0, and of random Fourier features.
     n_features : int, optional
         Width of svmlight data; by default the largest index says.
-    names : bool, default=True
-        Keep the words behind hashed features.
+    names : bool, optional
+        Keep the words behind hashed features, as is the default.
+    append : bool, default=False
+        Add the sources to the dataset that exists, which decides all options above; one that is given must
+        be its own. Sources it has already are passed over, so that the same call adds nothing twice. Ids
+        and splits of the rows are those of one ingest of all sources; classes not seen before are numbered
+        after those that were. Whoever has the dataset open, and models trained on it, are not disturbed.
     memory_limit : str or int, optional
         Bytes that ingest may use above the bare process; by default half of what there is.
     engine : Engine, distributed.Client or str, optional
@@ -120,37 +130,103 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingestion import make_job, prepare_process
+    asked = {
+        "text": text,
+        "label": label,
+        "categorical": categorical,
+        "numeric": numeric,
+        "dense": dense,
+        "keep": keep,
+        "hash_bits": hash_bits,
+        "ngrams": ngrams,
+        "analyzer": analyzer,
+        "lowercase": lowercase,
+        "standardize": standardize,
+        "fourier": fourier,
+        "gamma": gamma,
+        "missing": missing,
+        "weighting": weighting,
+        "split": split,
+        "group": group,
+        "seed": seed,
+        "n_features": n_features,
+        "names": names,
+    }
+    from bigmc.ingestion import prepare_process
 
     with opened(engine, prepare_process) as workers:
-        job = make_job(
-            source,
-            Path(to),
-            text=_columns(text),
-            label=label,
-            categorical=_columns(categorical),
-            numeric=_columns(numeric),
-            dense=_columns(dense),
-            keep=_columns(keep),
-            hash_bits=hash_bits,
-            ngrams=ngrams,
-            analyzer=analyzer,
-            lowercase=lowercase,
-            standardize=standardize,
-            fourier=fourier,
-            gamma=gamma,
-            missing=missing,
-            weighting=weighting,
-            split=split,
-            group=group,
-            seed=seed,
-            n_features=n_features,
-            names=names,
-            limit=budget.resolve_limit(memory_limit, workers.process_memory),
-            on_bad_row=on_bad_row,
-            format=format,
-        )
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        job = _ingest_job(source, to, asked, append, limit, on_bad_row, format)
         return job.run(workers, progress)
+
+
+def ingest_part(
+    source: Any,
+    to: str | Path,
+    part: tuple[int, int],
+    *,
+    append: bool = False,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    on_bad_row: OnBadRow = "fail",
+    format: str | None = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, int]:
+    """Do a part of an ingest, beside other processes that do the others; :func:`ingest` completes it.
+
+    Every process is given the same sources, target and options. The first cuts the sources, each writes its
+    part aside, and the call of :func:`ingest` that follows does what is missing and publishes the dataset.
+
+    Parameters
+    ----------
+    source, to, append, memory_limit, engine, on_bad_row, format, progress, **options
+        As for :func:`ingest`.
+    part : (int, int)
+        Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
+        have pieces (of some 60,000 rows) some hold nothing.
+
+    Returns
+    -------
+    dict
+        ``n_pieces`` of this part and the rows they hold: ``n_samples``.
+
+    Raises
+    ------
+    DataError, BusyError
+        As for :func:`ingest`; also if another process is at work on the same part.
+    """
+    number, count = part
+    if not 0 <= number < count:
+        raise DataError(f"part {number} of {count}", "count the parts from 0")
+    from bigmc.ingestion import prepare_process
+
+    with opened(engine, prepare_process) as workers:
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        job = _ingest_job(source, to, options, append, limit, on_bad_row, format)
+        return job.run_part(number, count, workers, progress)
+
+
+def _ingest_job(
+    source: Any,
+    to: str | Path,
+    asked: Mapping[str, Any],
+    append: bool,
+    limit: int,
+    on_bad_row: OnBadRow,
+    format: str | None,
+) -> Job | Append | Upload:
+    from bigmc.ingestion import Append, Options, Upload, make_job
+    from bigmc.store.remote import building_folder, is_remote
+
+    columns = {"text", "categorical", "numeric", "dense", "keep"}
+    given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
+    options = Options().asked(given)
+    if append:
+        return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
+    folder = building_folder(str(to)) if is_remote(to) else Path(to)
+    job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
+    return Upload(job, str(to)) if is_remote(to) else job
 
 
 def open_dataset(path: str | Path) -> Dataset:
@@ -228,18 +304,22 @@ def train(
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
-    with opened(engine, prepare_process) as workers:
-        return training.train(
+    from bigmc.store.remote import built, local_file
+
+    with ExitStack() as held:
+        workers = held.enter_context(opened(engine, prepare_process))
+        trained = training.train(
             learner,
             _open(dataset),
-            Path(to),
+            held.enter_context(built(to)),
             split=split,
             limit=budget.resolve_limit(memory_limit, workers.process_memory),
             engine=workers,
             progress=progress,
             options=options,
-            start=None if warm_start is None else Path(warm_start),
+            start=None if warm_start is None else held.enter_context(local_file(warm_start)),
         )
+    return trained | {"model": str(to)}
 
 
 def sparse_path(
@@ -289,10 +369,11 @@ def sparse_path(
     """
     from bigmc import selection
 
+    folder = _local(to, "a path of models")
     with opened(engine) as workers:
         return selection.sparse_path(
             _open(dataset),
-            Path(to),
+            folder,
             n_alphas=n_alphas,
             alpha_ratio=alpha_ratio,
             alphas=alphas,
@@ -310,27 +391,78 @@ def evaluate(
     dataset: str | Path | Dataset,
     *,
     split: str = "test",
+    to: str | Path | None = None,
     per_class: bool = False,
     confusion: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
-    """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back."""
+    """Measure a model on a split; see :func:`bigmc.evaluation.evaluate` for what comes back.
+
+    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`.
+    """
     from bigmc import evaluation
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
+    data, known = _open(dataset), _load(model)
     with opened(engine, prepare_process) as workers, prompt_release():
-        return evaluation.evaluate(
-            _load(model),
-            _open(dataset)[split],
+        figures = evaluation.evaluate(
+            known,
+            data[split],
             workers,
             per_class=per_class,
             confusion=confusion,
             progress=progress,
             memory_limit=budget.resolve_limit(memory_limit, workers.process_memory),
         )
+    if to is not None:
+        from bigmc.store.commit import sha256, write_atomic
+        from bigmc.store.remote import delivered, is_remote, local_file
+        from bigmc.training import identity
+
+        if not isinstance(model, str | Path):
+            raise DataError("the model is in memory only", "save it first, or leave out to")
+        with local_file(model) as file, delivered(to) as target:
+            subject = {
+                "model": str(model if is_remote(model) else Path(model).resolve()),
+                "model_sha256": sha256(file),
+                "dataset": identity(data),
+                "split": split,
+                "n_nonzero_features": len(known.used_features),
+            }
+            write_atomic(target, json.dumps({**subject, **figures}, indent=1).encode())
+    return figures
+
+
+def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy") -> dict[str, Any]:
+    """Choose the best of evaluated models and give it its public name, all at once.
+
+    Readers of the name find the model from before or the new one, whole. Done again it does nothing.
+
+    Parameters
+    ----------
+    evaluations : sequence of path
+        Files written by :func:`evaluate` with ``to``, all of one split of one dataset.
+    to : path
+        Public name; what it holds is replaced.
+    by : {"accuracy", "macro_f1"}, default="accuracy"
+        Figure to choose by; of equals the model with the fewest features.
+
+    Returns
+    -------
+    dict
+        ``published``, the chosen row ``best``, and the ``table`` of all.
+
+    Raises
+    ------
+    DataError, ModelError
+        If a file is no evaluation, they are of different data, or a model has changed since.
+    """
+    from bigmc import selection
+
+    return selection.publish(evaluations, to, by)
 
 
 def predict(
@@ -376,12 +508,13 @@ def predict(
     from bigmc import prediction
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
+    from bigmc.store.remote import delivered
 
     started = time.monotonic()
     budget.reset_peak()
-    with opened(engine, prepare_process) as workers, prompt_release():
+    with delivered(to) as target, opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        predictor = prediction.Predictor(_load(model), Path(to), scores, workers, limit, progress)
+        predictor = prediction.Predictor(_load(model), target, scores, workers, limit, progress)
         if _is_dataset(source):
             data = _open(source)
             counts = predictor.predict_dataset(data if split is None else data[split])
@@ -442,12 +575,13 @@ def report(
         If `to` cannot be made, or exists and is no page, or a split is given without a dataset.
     """
     from bigmc import evaluation, reporting
+    from bigmc.store.remote import delivered
 
     if dataset is None and split is not None:
         raise DataError(f"the split {split!r} is of no dataset", "give the dataset with --dataset too")
-    target = Path(to)
-    reporting.check_target(target)
-    loaded, figures = _load(model), {}
+    reporting.check_target(to)
+    loaded, file_bytes = _load_measured(model)
+    figures: dict[str, Any] = {}
     evaluated: dict[str, Any] | None = None
     if dataset is not None:
         data, split = _open(dataset), split or "test"
@@ -458,14 +592,10 @@ def report(
         )  # fmt: skip
         figures = {name: evaluated[name] for name in ("accuracy", "macro_f1", "n_samples")}
         evaluated |= {"split": split, "trained_on": _is_trained_on(loaded, data, split)}
-    size = reporting.write_report(
-        loaded,
-        target,
-        evaluation.inspect(loaded, top, REPORTED_CLASSES),
-        evaluated,
-        Path(model).stat().st_size if isinstance(model, str | Path) else None,
-    )
-    return {"report": str(target), "bytes": size, **figures}
+    strongest = evaluation.inspect(loaded, top, REPORTED_CLASSES)
+    with delivered(to) as target:
+        size = reporting.write_report(loaded, target, strongest, evaluated, file_bytes)
+    return {"report": str(to), "bytes": size, **figures}
 
 
 def info(path: str | Path) -> dict[str, Any]:
@@ -476,35 +606,61 @@ def info(path: str | Path) -> dict[str, Any]:
 def verify(path: str | Path) -> list[str]:
     """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
     from bigmc.model import verify_model
+    from bigmc.store.remote import local_file
     from bigmc.store.verify import verify as verify_dataset
 
-    return verify_dataset(path) if _is_folder(path) else verify_model(path)
+    if _is_folder(path):
+        return verify_dataset(path)
+    with local_file(path) as file:
+        return verify_model(file)
 
 
-def _columns(names: Columns) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    return (names,) if isinstance(names, str) else tuple(names)
+def _columns(names: Columns) -> tuple[str, ...] | None:
+    return (names,) if isinstance(names, str) else names if names is None else tuple(names)
 
 
 def _is_folder(path: str | Path) -> bool:
+    """Return whether a dataset is to be expected at a path, rather than a model."""
+    from bigmc.store.remote import is_remote
+
+    if is_remote(path):
+        return _is_dataset(path)
     if not Path(path).exists():
         raise DataError(f"there is nothing at {path}", "check the path")
     return Path(path).is_dir()
 
 
-def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
-    from bigmc.training import identity
+def _load_measured(model: str | Path | Model) -> tuple[Model, int | None]:
+    """Return a model and the size of its file, if it comes from one."""
+    from bigmc.store.remote import local_file
 
-    if dataset.path is None or model.params.get("split") != split:
-        return False
-    return bool(model.params.get("dataset") == identity(dataset))
+    if not isinstance(model, str | Path):
+        return model, None
+    with local_file(model) as file:
+        return _load(file), file.stat().st_size
+
+
+def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
+    trained_on = model.params.get("dataset"), model.params.get("split")
+    return dataset.identity is not None and trained_on == (dataset.identity, split)
 
 
 def _is_dataset(source: Any) -> bool:
+    from bigmc.store.remote import Address, is_remote
+
+    if is_remote(source):
+        return Address(source).read("manifest.json") is not None
     if isinstance(source, str | Path):
         return (Path(source) / "manifest.json").exists()
     return hasattr(source, "shards")
+
+
+def _local(path: str | Path, what: str) -> Path:
+    from bigmc.store.remote import is_remote
+
+    if is_remote(path):
+        raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
+    return Path(path)
 
 
 def _open(dataset: str | Path | Dataset) -> Dataset:
@@ -513,5 +669,9 @@ def _open(dataset: str | Path | Dataset) -> Dataset:
 
 def _load(model: str | Path | Model) -> Model:
     from bigmc.model import load_model as load
+    from bigmc.store.remote import local_file
 
-    return load(model) if isinstance(model, str | Path) else model
+    if not isinstance(model, str | Path):
+        return model
+    with local_file(model) as file:
+        return load(file)

@@ -1,11 +1,13 @@
-"""The regularisation path of the sparse learner: one model for each penalty, and the best of them.
+"""Choosing one of several models: the path of the sparse learner, and models evaluated one by one.
 
-Every point is a training of its own that starts from the point before it (Blondel, Seki and Uehara 2013,
-figure 5, draw accuracy against features along such a path), so that a killed path continues where it was.
+Every point of a path is a training of its own that starts from the point before it (Blondel, Seki and
+Uehara 2013, figure 5, draw accuracy against features along such a path), so that a killed path continues
+where it was.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigmc.engine import Engine
-from bigmc.errors import BigmcError, ModelError
+from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators import LEARNERS
 from bigmc.evaluation import evaluate
 from bigmc.model import load_model
@@ -24,9 +26,16 @@ from bigmc.progress import ProgressCallback
 from bigmc.solvers import largest_alpha
 from bigmc.store.commit import replacing, write_atomic
 from bigmc.store.dataset import Dataset
+from bigmc.store.remote import delivered, local_file, read_file
 from bigmc.training import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
+
+FIGURES = ("accuracy", "macro_f1")
+"""What models are compared by."""
+
+EVALUATED = ("model", "model_sha256", "dataset", "split", "n_nonzero_features")
+"""What a file of ``bigmc evaluate --to`` says besides the figures."""
 
 _LARGEST = 0.99
 """The path begins at this share of the penalty that leaves no weight at all."""
@@ -101,6 +110,41 @@ def sparse_path(
     result = {"asked": asked, "table": table, "best": best}
     write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
     return {**result, "best_model": str(to / BEST)}
+
+
+def publish(evaluations: Sequence[str | Path], to: str | Path, by: str) -> dict[str, Any]:
+    """Give the best of evaluated models a name of its own; see :func:`bigmc.api.publish`."""
+    if by not in FIGURES:
+        raise BigmcError(f"models cannot be compared by {by!r}", f"choose {' or '.join(FIGURES)}")
+    table = [_evaluation(path) for path in evaluations]
+    for path, row in zip(evaluations, table, strict=True):
+        if (row["dataset"], row["split"]) != (table[0]["dataset"], table[0]["split"]):
+            raise ModelError(
+                f"{evaluations[0]} and {path} were measured on other data", "evaluate all models on one split"
+            )
+    best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
+    with local_file(best["model"]) as model:
+        content = model.read_bytes()
+    if hashlib.sha256(content).hexdigest() != best["model_sha256"]:
+        raise ModelError(f"{best['model']} is not the model that was evaluated", "evaluate it again")
+    if read_file(to) != content:
+        with delivered(to) as target:
+            write_atomic(target, content)
+    return {"published": str(to), "best": best, "table": table}
+
+
+def _evaluation(path: str | Path) -> dict[str, Any]:
+    content = read_file(path)
+    if content is None:
+        raise DataError(f"there is no evaluation at {path}", "make it with bigmc evaluate --to")
+    try:
+        found = json.loads(content)
+        row = {name: found[name] for name in (*FIGURES, *EVALUATED)}
+        if not (isinstance(row["model"], str) and all(isinstance(row[name], float) for name in FIGURES)):
+            raise TypeError
+        return row
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{path} is no evaluation", "make it with bigmc evaluate --to") from None
 
 
 def _spaced(

@@ -25,6 +25,7 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, ModelError
 from bigmc.estimators import LEARNERS
 from bigmc.ingestion.memory import prompt_release
+from bigmc.ingestion.names import add_up
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import ProgressCallback
 from bigmc.store.checkpoint import FileCheckpoint
@@ -116,10 +117,10 @@ def _start(path: Path) -> Model:
 
 
 def identity(dataset: Dataset) -> str:
-    """Return a digest of a dataset on disk: of its manifest, which has a digest of every file."""
-    if dataset.path is None:
+    """Return the digest of a dataset on disk."""
+    if dataset.identity is None:
         raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
-    return hashlib.sha256((dataset.path / "manifest.json").read_bytes()).hexdigest()
+    return dataset.identity
 
 
 def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
@@ -128,17 +129,22 @@ def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> An
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = None if dataset.path is None else dataset.path / "names.parquet"
-    if path is None or not path.exists():
+    files = dataset.files("names.parquet")
+    if not files:
         return None
     pieces, most = [], NAMES_PER_FEATURE
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(NAMES_PER_BATCH):
-            pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
-            while sum(piece.nbytes for piece in pieces) > most_bytes and most:
-                most -= 1
-                pieces = [_fewer_names(pieces, most)] if most else []
-        return pa.Table.from_batches(pieces, file.schema_arrow) if most else None
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            for batch in file.iter_batches(NAMES_PER_BATCH):
+                pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
+                while sum(piece.nbytes for piece in pieces) > most_bytes and most:
+                    most -= 1
+                    pieces = [_fewer_names(pieces, most)] if most else []
+    if not most:
+        return None
+    table = pa.Table.from_batches(pieces, schema)
+    return table if len(files) == 1 else add_up(table)
 
 
 def _fewer_names(pieces: Sequence[Any], most: int) -> Any:

@@ -113,3 +113,53 @@ def test_a_warm_start_needs_the_same_features(dataset, tmp_path):
     api.train("sparse", tmp_path / "other.bigmc", tmp_path / "other.model", alpha=0.1)
     with pytest.raises(ModelError, match="different features"):
         api.train("sparse", dataset, tmp_path / "m.model", warm_start=tmp_path / "other.model")
+
+
+@pytest.fixture
+def evaluated(dataset, made, tmp_path):
+    """Evaluations of three points of the path, with what each said."""
+    files = [tmp_path / f"{k}.json" for k in (2, 5, 9)]
+    said = [api.evaluate(made[0] / f"00{file.stem}.model", dataset, to=file) for file in files]
+    return files, said
+
+
+@pytest.mark.parametrize("by", ["accuracy", "macro_f1"])
+def test_the_best_of_evaluated_models_is_published(by, evaluated, made, tmp_path):
+    files, said = evaluated
+    to = tmp_path / "best.model"
+    to.write_bytes(b"the model of yesterday")
+    result = api.publish(files, to, by=by)
+    best = max(range(3), key=lambda k: said[k][by])
+    assert result["best"][by] == said[best][by]
+    assert to.read_bytes() == (made[0] / f"00{files[best].stem}.model").read_bytes()
+    before = to.stat().st_mtime_ns
+    assert api.publish(files, to, by=by) == result
+    assert to.stat().st_mtime_ns == before
+
+
+def test_of_equals_the_smaller_model_is_published(evaluated, tmp_path):
+    files, _ = evaluated
+    for file in files:
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"accuracy": 0.5}))
+    table = api.publish(files, tmp_path / "best.model")
+    assert table["best"]["n_nonzero_features"] == min(row["n_nonzero_features"] for row in table["table"])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"split": "valid"}, "measured on other data"),
+        ({"dataset": "another"}, "measured on other data"),
+        ({"model_sha256": "another", "accuracy": 1.0}, "not the model that was evaluated"),
+        ({"model": None}, "0.json is no evaluation"),
+        (None, "there is no evaluation"),
+    ],
+)
+def test_nothing_is_published_from_bad_evaluations(change, reason, evaluated, tmp_path):
+    files, _ = evaluated
+    bad = tmp_path / "0.json"
+    if change is not None:
+        bad.write_text(json.dumps(json.loads(files[0].read_text()) | change))
+    with pytest.raises(BigmcError, match=reason):
+        api.publish([*files, bad], tmp_path / "best.model")
+    assert not (tmp_path / "best.model").exists()

@@ -32,8 +32,8 @@ Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
 ]
-TrainData = Annotated[Path, typer.Argument(metavar="DATASET", help="Dataset.", show_default=False)]
-NewModel = Annotated[Path, typer.Option("--to", help="Model to make.", show_default=False)]
+TrainData = Annotated[str, typer.Argument(metavar="DATASET", help="Dataset.", show_default=False)]
+NewModel = Annotated[str, typer.Option("--to", help="Model to make.", show_default=False)]
 TrainSplit = Annotated[str, typer.Option("--split", help="Split to train on.")]
 OnBadRow = Annotated[
     Literal["fail", "quarantine"],

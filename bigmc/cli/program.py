@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
     data.ingest, data.info, data.verify, training.path,
-    using.evaluate, using.predict, using.inspect, using.report, using.demo,
+    using.evaluate, using.publish, using.predict, using.inspect, using.report, using.demo,
 )  # fmt: skip
 for command in _COMMANDS:
     app.command()(command)

@@ -45,7 +45,7 @@ def train_sparse(
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
-    warm_start: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
+    warm_start: Annotated[str | None, typer.Option(help="Model to start from.")] = None,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -160,8 +160,8 @@ def train_boost(
 
 def _train(
     learner: str,
-    dataset: Path,
-    to: Path,
+    dataset: str,
+    to: str,
     split: str,
     options: dict[str, Any],
     memory: str | None,

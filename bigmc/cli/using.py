@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,9 +12,12 @@ from bigmc.screen import Screen, show, show_features
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Model.")],
-    dataset: Annotated[Path, typer.Argument(help="Dataset.")],
+    model: Annotated[str, typer.Argument(help="Model.")],
+    dataset: Annotated[str, typer.Argument(help="Dataset.")],
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
+    to: Annotated[
+        str | None, typer.Option("--to", help="File for the figures too, as bigmc publish reads it.")
+    ] = None,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
     ] = False,
@@ -33,6 +36,7 @@ def evaluate(
             model,
             dataset,
             split=split,
+            to=to,
             per_class=per_class,
             confusion=confusion,
             memory_limit=memory,
@@ -42,10 +46,24 @@ def evaluate(
     show(result | engine.usage(), as_json)
 
 
+def publish(
+    evaluations: Annotated[list[str], typer.Argument(help="Files made by bigmc evaluate --to.")],
+    to: Annotated[str, typer.Option("--to", help="Public name of the best model.", show_default=False)],
+    by: Annotated[
+        Literal["accuracy", "macro_f1"], typer.Option("--by", help="Figure to choose by.")
+    ] = "accuracy",
+    as_json: Json = False,
+) -> None:
+    """Choose the best of evaluated models and give it its public name."""
+    from bigmc import api
+
+    show(api.publish(evaluations, to, by=by), as_json)
+
+
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model.")],
+    model: Annotated[str, typer.Argument(help="Model.")],
     source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
-    to: Annotated[Path, typer.Option("--to", help="Parquet file to write.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Parquet file to write.", show_default=False)],
     split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
     on_bad_row: OnBadRow = "fail",
@@ -76,7 +94,7 @@ def predict(
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="Model.")],
+    model: Annotated[str, typer.Argument(help="Model.")],
     top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -91,11 +109,11 @@ def inspect(
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="Model.")],
-    to: Annotated[Path, typer.Option("--to", help="HTML file to write.", show_default=False)],
+    model: Annotated[str, typer.Argument(help="Model.")],
+    to: Annotated[str, typer.Option("--to", help="HTML file to write.", show_default=False)],
     top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
     dataset: Annotated[
-        Path | None, typer.Option("--dataset", metavar="DATASET", help="Dataset to evaluate on.")
+        str | None, typer.Option("--dataset", metavar="DATASET", help="Dataset to evaluate on.")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Split of the dataset; by default test.", show_default=False)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,42 +19,36 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
-from bigmc.ingestion.labels import merge_classes, recode
+from bigmc.ingestion.labels import extend_classes, merge_classes, recode
 from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.names import merge_names
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
+from bigmc.ingestion.placing import PartShard, Placing
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.source import Part, Source, bytes_per_row, scan
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store.chunks import ByteCounter
-from bigmc.store.commit import PARTIAL, exclusive, file_entry, fsync_folder, replacing, write_atomic
+from bigmc.store.commit import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
     GROUP,
     MANIFEST,
-    ROWS_TABLE,
     SHARDS,
     STATISTICS,
     WIP,
     ShardEntry,
     read_manifest,
-    shard_folder,
 )
-from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.publish import finish_dataset
-from bigmc.store.stored import SparseShard
-from bigmc.store.write import write_rows_table
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
@@ -65,9 +60,6 @@ NAMES_BYTES = 50_000_000
 """Largest table of feature names of a dataset."""
 
 _OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
-
-FINAL = {b"bigmc": b"final label codes"}
-"""Mark of a table whose labels are codes of the dataset and no longer of its part."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +78,8 @@ class Job:
         Memory limit in bytes, above the bare process.
     scan_options : mapping
         Passed to :func:`bigmc.ingestion.source.scan`.
+    before : Dataset, optional
+        The dataset these sources are appended to, as it was before.
     """
 
     to: Path
@@ -93,6 +87,7 @@ class Job:
     recipe: Recipe
     limit: int
     scan_options: Mapping[str, Any]
+    before: Dataset | None = None
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Do whatever of the job is left to do and return the dataset.
@@ -110,19 +105,63 @@ class Job:
         if not self._is_done():
             self._refuse_foreign_folder()
             self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
-            with exclusive(self.to / WIP / "lock"), prompt_release():
+            with exclusive(self._lock), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
-                    parts = self.init(progress)
-                    n_workers, shares = self._divide(engine, self._n_features(parts))
-                    # A thread keeps buffers of its own, so there may not be more of them than workers.
-                    engine = engine.at_most(n_workers)
-                    refuse_large_chunks(parts, self.limit // n_workers)
-                    job = replace(self, recipe=self._fitted(parts, shares, engine))
-                    with mapping_room(job.recipe.features, shares, self.sources[0]) as room:
-                        job.run_parts(parts, room, engine, progress)
+                    self._refuse_others()
+                    for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
+                        shutil.rmtree(leftover, ignore_errors=True)
+                    job, parts = self._prepared(engine, progress)
+                    job.run_parts(parts, engine, progress)
                     job.finish(parts, progress)
         shutil.rmtree(self.to / WIP, ignore_errors=True)
         return Dataset.open(self.to)
+
+    def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
+        """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
+
+        Whoever comes first makes the plan; the others wait for it. Publishing is left to `run`.
+
+        Returns
+        -------
+        dict
+            ``n_pieces`` and ``n_samples`` of the parts that are there now; zeros if all is published.
+
+        Raises
+        ------
+        DataError, BusyError, MemoryLimitError
+            As `run`; also if another process does this part, or divides the work otherwise.
+        """
+        nothing = {"n_pieces": 0, "n_samples": 0}
+        engine = at_the_data(engine, self.sources)
+        if self._is_done():
+            return nothing
+        self._refuse_foreign_folder()
+        with ExitStack() as held, prompt_release():
+            with exclusive(self._lock, wait=True):
+                if self._is_done():
+                    return nothing
+                self._refuse_others(count)
+                job, parts = self._prepared(engine, progress)
+                held.enter_context(exclusive(self.to / WIP / f"{number}-of-{count}.lock"))
+            mine = parts[number::count]
+            job.run_parts(mine, engine, progress)
+        return {"n_pieces": len(mine), "n_samples": sum(part.n_rows for part in mine)}
+
+    def _refuse_others(self, count: int | None = None) -> None:
+        """Refuse while another process does a part, unless it is one of ``count`` parts."""
+        for lock in (self.to / WIP).glob("*-of-*.lock"):
+            if count is None or not lock.stem.endswith(f"-of-{count}"):
+                with exclusive(lock):
+                    pass
+
+    def _prepared(self, engine: Engine, progress: ProgressCallback) -> tuple[Job, list[Part]]:
+        """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
+        parts = self.init(progress)
+        n_workers, shares = self._divide(engine, self._n_features(parts))
+        refuse_large_chunks(parts, self.limit // n_workers)
+        workers = engine.at_most(n_workers)
+        recipe = fit_map(self.recipe, parts, self.sources, shares, workers, self.to / WIP)
+        return replace(self, recipe=recipe), parts
 
     def init(self, progress: ProgressCallback) -> list[Part]:
         """Cut the sources into parts and write the plan, or read the plan of an interrupted run.
@@ -130,13 +169,12 @@ class Job:
         Unfinished work of another recipe is cleared away: nobody asks for it any more, as after a bad row
         was mended, or ``--on-bad-row quarantine`` added.
         """
-        plan = self.to / WIP / "plan.json"
+        plan = self._plan
         if plan.exists():
             stored = json.loads(plan.read_text())
             if not self.recipe.differences(stored["recipe"]):
-                for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
-                    shutil.rmtree(leftover, ignore_errors=True)
                 return [Part.from_dict(part) for part in stored["parts"]]
+            self._refuse_others()
             plan.unlink()
         (self.to / WIP / MAP).unlink(missing_ok=True)
         for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
@@ -156,19 +194,8 @@ class Job:
         write_atomic(plan, json.dumps(stored).encode())
         return parts
 
-    def _fitted(self, parts: Sequence[Part], shares: Shares, engine: Engine) -> Recipe:
-        """Return the recipe with its feature map, if it has one: made now, or by the run before."""
-        folder = self.to / WIP
-        return fit_map(self.recipe, parts, self.sources, shares, engine, folder)
-
-    def run_parts(
-        self,
-        parts: Sequence[Part],
-        shares: Shares,
-        engine: Engine,
-        progress: ProgressCallback,
-    ) -> None:
-        """Write every part that is not there yet."""
+    def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
+        """Write every one of these parts that is not there yet, as many at a time as memory allows."""
         meter = Meter(parts, progress)
         missing = []
         for part in parts:
@@ -176,9 +203,13 @@ class Job:
                 meter.skip(part)
             else:
                 missing.append(part)
-        task = PartTask.of(self.sources, self.recipe, shares, self._parts_folder)
-        for part, done in engine.map(write_part, missing, task, meter):
-            meter.finish(part, *done)
+        n_workers, shares = self._divide(engine, self._n_features(parts))
+        # A thread keeps buffers of its own, so there may not be more of them than workers.
+        workers = engine.at_most(n_workers)
+        with mapping_room(self.recipe.features, shares, self.sources[0]) as room:
+            task = PartTask.of(self.sources, self.recipe, room, self._parts_folder)
+            for part, done in workers.map(write_part, missing, task, meter):
+                meter.finish(part, *done)
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
         """Publish the dataset: number the shards, give labels their final codes, write the manifest.
@@ -198,9 +229,13 @@ class Job:
         trim()
         receipts = [Receipt.read(self.part_folder(part)) for part in parts]
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
-        classes = merge_classes((receipt.labels for receipt in receipts), from_text)
+        labels = [receipt.labels for receipt in receipts]
+        if self.before is None:
+            classes = merge_classes(labels, from_text)
+        else:
+            classes = extend_classes(self.before.classes.tolist(), labels, from_text)
         n_features = self._n_features(parts)
-        entries = list(self._place_shards(parts, receipts, classes, n_features, progress))
+        entries = self._place_shards(parts, receipts, classes, n_features, progress)
         if not sum(entry.nnz for entry in entries):
             raise DataError(
                 f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
@@ -220,6 +255,7 @@ class Job:
             rows_in=sum(receipt.rows_in for receipt in receipts),
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
+            beside=0 if self.before is None else self.before.nnz,
             extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
             memory_limit=(self.limit - FIXED_COST) // 3,
             progress=progress,
@@ -229,8 +265,17 @@ class Job:
         """Return the folder that a finished part has."""
         return self._parts_folder / f"{part.index:06d}"
 
+    @property
+    def _lock(self) -> Path:
+        return self.to / WIP / "lock"
+
+    @property
+    def _plan(self) -> Path:
+        return self.to / WIP / "plan.json"
+
     def _n_features(self, parts: Sequence[Part]) -> int:
-        return self.recipe.features.n_features or int(parts[0].options.get("n_features", 0))
+        own = int(parts[0].options.get("n_features", 0)) if parts else 0
+        return self.recipe.features.n_features or own
 
     def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
         return divide(self.limit, engine.n_threads, n_features, self.recipe.names)
@@ -261,8 +306,9 @@ class Job:
         """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed."""
         if self.to.is_dir():
             here = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
-            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(PARTIAL)}
-            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts"}):
+            passing = (PARTIAL, ".lock")
+            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(passing)}
+            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts", MAP}):
                 return
         elif not self.to.exists():
             return
@@ -275,56 +321,16 @@ class Job:
         classes: list[object],
         n_features: int,
         progress: ProgressCallback,
-    ) -> Iterable[ShardEntry]:
+    ) -> list[ShardEntry]:
         """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
-        (self.to / SHARDS).mkdir(exist_ok=True)
         shards = [
-            _PartShard(self.part_folder(part) / local.name, local, codes)
+            PartShard(self.part_folder(part) / local.name, local, codes)
             for part, receipt in zip(parts, receipts, strict=True)
             for codes in [recode(receipt.labels, classes)]
             for local in receipt.shards
         ]
-        groups = self._plan_merges(shards)
-        total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
-        done = 0
-        for number, group in enumerate(groups):
-            target = shard_folder(self.to, f"{number:06d}")
-            if len(group) == 1:
-                yield _move(shards[group[0]], target)
-                continue
-            progress(Progress("merge", done, total, "rows"))
-            entry = self._merge([shards[i] for i in group], target, n_features)
-            done += entry.rows
-            progress(Progress("merge", done, total, "rows"))
-            yield entry
-        fsync_folder(self.to / SHARDS)
-
-    def _plan_merges(self, shards: Sequence[_PartShard]) -> list[list[int]]:
-        """Return the groups of shards that become one: decided once, before the first shard is moved."""
-        plan = self._parts_folder / "merges.json"
-        if not plan.exists():
-            groups: list[list[int]] = []
-            for group in plan_merges([shard.entry for shard in shards]):
-                schemas = [pq.read_schema(shards[i].folder / ROWS_TABLE) for i in group]
-                groups += [group] if common_schema(schemas) is not None else [[i] for i in group]
-            write_atomic(plan, json.dumps(sorted(groups)).encode())
-        stored: list[list[int]] = json.loads(plan.read_text())
-        return stored
-
-    def _merge(self, shards: Sequence[_PartShard], target: Path, n_features: int) -> ShardEntry:
-        """Merge shards of parts, which are deleted once the merged one and its receipt are on disk."""
-        receipt = self._parts_folder / f"merged-{target.name}.json"
-        if not receipt.exists():
-            counter = ByteCounter()
-            sources = []
-            for shard in shards:
-                _recode_labels(shard)
-                sources.append(SparseShard(shard.folder, _with_table(shard), n_features, counter))
-            entry = merge_shards(target, sources, memory=(self.limit - FIXED_COST) // 3)
-            write_atomic(receipt, json.dumps(entry.to_dict()).encode())
-        for shard in shards:
-            shutil.rmtree(shard.folder, ignore_errors=True)
-        return ShardEntry.from_dict(json.loads(receipt.read_text()))
+        placing = Placing(self.to, self._parts_folder, n_features, (self.limit - FIXED_COST) // 3)
+        return placing.place(shards, progress)
 
     def _write_names(self, parts: Sequence[Part]) -> list[str]:
         tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
@@ -350,39 +356,3 @@ class Job:
             for path in tables:
                 writer.write_table(pq.read_table(path))
         return [REJECTS]
-
-
-@dataclass(frozen=True)
-class _PartShard:
-    """A shard as its part wrote it, and the dataset's code of each label code of the part."""
-
-    folder: Path
-    entry: ShardEntry
-    codes: NDArray[np.int32]
-
-
-def _move(shard: _PartShard, target: Path) -> ShardEntry:
-    """Move a shard to its final place, unless it is there."""
-    if not target.exists():
-        _recode_labels(shard)
-        shard.folder.rename(target)
-    return replace(_with_table(replace(shard, folder=target)), name=target.name)
-
-
-def _with_table(shard: _PartShard) -> ShardEntry:
-    """Return the shard's entry with the table as it is now."""
-    files = (f for f in shard.entry.files if f.path != ROWS_TABLE)
-    table = file_entry(shard.folder / ROWS_TABLE, shard.folder)
-    return replace(shard.entry, files=(*files, table))
-
-
-def _recode_labels(shard: _PartShard) -> None:
-    """Replace the label codes of a part in a shard's table by those of the dataset, once."""
-    table = pq.read_table(shard.folder / ROWS_TABLE)
-    metadata = table.schema.metadata or {}
-    if FINAL.items() <= metadata.items():
-        return
-    labels = pa.array(shard.codes[table.column("label").to_numpy()])
-    table = table.set_column(table.schema.get_field_index("label"), "label", labels)
-    table = table.replace_schema_metadata({**metadata, **FINAL})
-    write_rows_table(shard.folder, shard.entry, table)

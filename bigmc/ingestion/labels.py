@@ -105,6 +105,50 @@ def merge_classes(parts: Iterable[list[object]], from_text: bool) -> list[object
     return sorted(found)  # type: ignore[type-var]
 
 
+def extend_classes(classes: list[object], parts: Iterable[list[object]], from_text: bool) -> list[object]:
+    """Return the classes of a dataset with those that appended parts bring, sorted, at the end.
+
+    Parameters
+    ----------
+    classes : list
+        Classes by code; their codes stay.
+    parts : iterable of list
+        Labels of each part.
+    from_text : bool
+        Whether the labels were read from a text format, where integers are written as texts are.
+
+    Raises
+    ------
+    DataError
+        If a label is of another type than the classes.
+    """
+    kind = type(classes[0])
+    known = set(classes)
+    new: set[object] = set()
+    for value in (value for part in parts for value in part):
+        label = _as_label(value, kind, from_text)
+        if label is None:
+            raise DataError(
+                f"the label {value!r} is not of the type of the dataset's, which are like {classes[0]!r}",
+                "write the labels as in the data before",
+            )
+        if label not in known:
+            new.add(label)
+    return [*classes, *sorted(new)]  # type: ignore[type-var]
+
+
+def _as_label(value: object, kind: type, from_text: bool) -> object:
+    """Return a label as the type of the classes, or None if it cannot be written so."""
+    if type(value) is kind:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    whole = isinstance(value, float) and value.is_integer()
+    if kind is int and from_text and (_is_integer_text(value) or whole):
+        return int(value)  # type: ignore[call-overload]
+    return None
+
+
 def recode(local: list[object], classes: list[object]) -> NDArray[np.int32]:
     """Return for each label of a part its code among the classes of the dataset."""
     as_class = type(classes[0])

@@ -38,12 +38,14 @@ def fit_map(
 ) -> Recipe:
     """Return the recipe with the feature map it asks for, fitted to the rows of its first split.
 
+    A recipe that has one already, that of the dataset appended to, keeps it.
+
     Raises
     ------
     DataError
         If there are no such rows, or their features cannot be standardised.
     """
-    if recipe.mapping is None:
+    if recipe.mapping is None or recipe.features.map is not None:
         return recipe
     file = folder / MAP
     if file.exists():

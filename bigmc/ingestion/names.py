@@ -187,15 +187,15 @@ def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucke
     """
     merged = SCHEMA.empty_table()
     for table in tables:
-        merged = _most_frequent(_add_up(pa.concat_tables([merged, table.select(SCHEMA.names)])), max_bytes)
+        merged = _most_frequent(add_up(pa.concat_tables([merged, table.select(SCHEMA.names)])), max_bytes)
     merged = _sorted(merged)
     bucket = merged["bucket"].to_numpy()
     first = np.searchsorted(bucket, bucket, side="left")
     return merged.filter(pa.array(np.arange(len(bucket)) - first < per_bucket)).combine_chunks()
 
 
-def _add_up(table: pa.Table) -> pa.Table:
-    """Make one row of all with the same bucket, name and sign; their counts are added up.
+def add_up(table: pa.Table) -> pa.Table:
+    """Return one row for all with the same bucket, name and sign; their counts are added up, if known.
 
     Arrow's ``group_by`` does the same, with ten times the memory.
     """
@@ -209,8 +209,10 @@ def _add_up(table: pa.Table) -> pa.Table:
         same = pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
         first[1:] = ~same if key == keys[0] else first[1:] | ~same
     starts = np.flatnonzero(first)
-    counts = np.add.reduceat(table["count"].to_numpy(), starts)
-    return table.take(pa.array(starts)).set_column(3, SCHEMA.field("count"), pa.array(counts, pa.int64()))
+    unknown = pc.is_null(table["count"]).to_numpy()[starts]
+    counts = np.add.reduceat(pc.fill_null(table["count"], 0).to_numpy(), starts)
+    added = pa.array(counts, pa.int64(), mask=unknown)
+    return table.take(pa.array(starts)).set_column(3, SCHEMA.field("count"), added)
 
 
 def _most_frequent(table: pa.Table, max_bytes: int) -> pa.Table:

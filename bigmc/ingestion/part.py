@@ -172,8 +172,9 @@ class PartWriter:
         """Yield the samples of each split with their table."""
         recipe = self._recipe
         codes = self._labels.encode(self._label_column(batch))
+        ids = batch.row + recipe.first_row
         if recipe.group is None:
-            fractions = row_fractions(batch.row, recipe.seed)
+            fractions = row_fractions(ids, recipe.seed)
         else:
             fractions = group_fractions(batch.table.column(recipe.group), recipe.seed)
         assigned = assign_splits(fractions, recipe.splits)
@@ -182,7 +183,7 @@ class PartWriter:
             if not chosen.any():
                 continue
             mine = select(batch, chosen)
-            columns = {"label": codes[chosen], "row_id": mine.row}
+            columns = {"label": codes[chosen], "row_id": ids[chosen]}
             columns |= {name: mine.table.column(name) for name in recipe.keep}
             yield split, samples_of(mine, recipe.features), pa.table(columns)
 

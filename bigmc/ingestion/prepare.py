@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,6 +16,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing import TextHasher
 from bigmc.ingestion.job import Job
+from bigmc.ingestion.options import Options
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import OnBadRow
 from bigmc.ingestion.source import Source, expand_sources, schema
@@ -25,8 +26,6 @@ from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
 
 Missing = Literal["refuse", "keep"]
-
-DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries"})
 """Columns that every ``rows.parquet`` has."""
@@ -38,30 +37,11 @@ MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
 def make_job(
     source: Any,
     to: Path,
+    options: Options,
     *,
-    text: Sequence[str],
-    label: Any,
-    categorical: Sequence[str],
-    numeric: Sequence[str],
-    dense: Sequence[str],
-    keep: Sequence[str],
-    hash_bits: int,
-    ngrams: tuple[int, int],
-    analyzer: str,
-    lowercase: bool,
-    standardize: bool,
-    fourier: int,
-    gamma: float | None,
-    missing: str,
-    weighting: str | None,
-    split: Mapping[str, float] | str | None,
-    group: str | None,
-    seed: int,
-    n_features: int | None,
-    names: bool,
     limit: int,
-    on_bad_row: str,
-    format: str | None,
+    on_bad_row: str = "fail",
+    format: str | None = None,
 ) -> Job:
     """Return the job; see :func:`bigmc.api.ingest` for the parameters.
 
@@ -70,62 +50,77 @@ def make_job(
     DataError
         If a parameter, a column or a source cannot be used.
     """
+    labels = None if isinstance(options.label, str) else options.label
+    return job_of(expand_sources(source, format, labels), to, options, limit, on_bad_row)
+
+
+def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on_bad_row: str) -> Job:
+    """Return the job for sources that were found, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     if on_bad_row not in get_args(OnBadRow):
         raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
-    if missing not in get_args(Missing):
-        raise DataError(f"missing is {missing!r}", f"choose {' or '.join(get_args(Missing))}")
+    if options.missing not in get_args(Missing):
+        raise DataError(f"missing is {options.missing!r}", f"choose {' or '.join(get_args(Missing))}")
+    asked, label = options, options.label
+    text, categorical, numeric, dense, keep = (
+        tuple(names) for names in (asked.text, asked.categorical, asked.numeric, asked.dense, asked.keep)
+    )
     names_column = isinstance(label, str)
     _refuse_repeated((*text, *categorical, *numeric, *dense))
     _refuse_repeated(keep)
-    sources = expand_sources(source, format, None if names_column else label)
     hashed = bool(text or categorical or numeric)
-    hasher = TextHasher(analyzer, tuple(ngrams), hash_bits, lowercase) if hashed else None  # type: ignore[arg-type]
+    hasher = (
+        TextHasher(asked.analyzer, asked.ngrams, asked.hash_bits, asked.lowercase)  # type: ignore[arg-type]
+        if hashed
+        else None
+    )
     if sources[0].format in MATRICES:
-        _refuse_columns((*text, *categorical, *numeric, *dense, *keep), group, names_column, sources[0])
-        features = FeatureSpec(n_own=_width(sources, n_features))
+        _refuse_columns((*text, *categorical, *numeric, *dense, *keep), asked.group, names_column, sources[0])
+        features = FeatureSpec(n_own=_width(sources, asked.n_features))
         has_dense = sources[0].format in ("array", "dask")
         label_column = None
     else:
-        features = FeatureSpec(tuple(text), tuple(categorical), tuple(numeric), tuple(dense), hasher)
+        features = FeatureSpec(text, categorical, numeric, dense, hasher)
         label_column = _check_columns(features, label, names_column, sources[0])
         _check_kept(keep)
-        if n_features is not None:
+        if asked.n_features is not None:
             raise DataError(
                 f"{sources[0].path}: --n-features is the width of svmlight data, not of {sources[0].format}",
                 "leave it out; --hash-bits says how many features hashing makes",
             )
         has_dense = not hashed
-    if missing == "keep":
-        _check_missing(features, sources[0], weighting, standardize or bool(fourier))
+    if asked.missing == "keep":
+        _check_missing(features, sources[0], asked.weighting, asked.standardize or bool(asked.fourier))
         features = replace(features, missing=True)
-    check_fourier(fourier, gamma)
-    mapping = {"fourier": fourier, "gamma": gamma} if standardize or fourier else None
+    check_fourier(asked.fourier, asked.gamma)
+    mapping = {"fourier": asked.fourier, "gamma": asked.gamma} if asked.standardize or asked.fourier else None
     if mapping is not None and not has_dense:
         raise DataError(
             f"{sources[0].path}: only dense features can be standardised or turned into Fourier features",
             "name columns with --dense and hash none, or leave out --standardize and --fourier",
         )
-    splits = parse_splits(split) if isinstance(split, str) else check_splits(split or DEFAULT_SPLITS)
+    splits = parse_splits(asked.split) if isinstance(asked.split, str) else check_splits(asked.split)
     recipe = Recipe(
         sources=tuple(identify(s) for s in sources),
         features=features,
-        weighting=_weighting(weighting or ("l2" if hashed and not features.missing else "counts"), has_dense),
+        weighting=_weighting(
+            asked.weighting or ("l2" if hashed and not features.missing else "counts"), has_dense
+        ),
         label=label_column,
         splits=splits,
-        group=group,
-        keep=tuple(keep),
-        seed=int(seed),
+        group=asked.group,
+        keep=keep,
+        seed=int(asked.seed),
         on_bad_row=on_bad_row,  # type: ignore[arg-type]
-        n_features=n_features,
-        names=names,
+        n_features=asked.n_features,
+        names=asked.names,
         mapping=mapping,
     )
     types = {name: pa.string() for name in features.text}
     if sources[0].format not in MATRICES:
         features.check_types(schema(sources, recipe.columns, types=types))
-    options: dict[str, Any] = {"types": types, "n_features": n_features, "missing": features.missing}
-    return Job(to, sources, recipe, limit, options)
+    reading: dict[str, Any] = {"types": types, "n_features": asked.n_features, "missing": features.missing}
+    return Job(to, sources, recipe, limit, reading)
 
 
 def identify(source: Source) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Recipe:
         Whether the words behind hashed features are kept.
     mapping : mapping or None
         What dense features become: ``fourier``, 0 for standardised ones, and ``gamma``.
+    first_row : int
+        Id of the first row: 0, or where the dataset ends that these rows are appended to.
     """
 
     sources: tuple[Mapping[str, Any], ...]
@@ -57,6 +59,7 @@ class Recipe:
     n_features: int | None = None
     names: bool = True
     mapping: Mapping[str, Any] | None = None
+    first_row: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,6 +75,7 @@ class Recipe:
             "weighting": self.weighting.to_dict(),
             "label": self.label,
             "splits": dict(self.splits),
+            "order_of_splits": list(self.splits),  # which JSON with sorted keys would lose
             "group": self.group,
             "keep": list(self.keep),
             "seed": self.seed,
@@ -79,7 +83,11 @@ class Recipe:
             "n_features": self.n_features,
             "names": self.names,
         }
-        return data | ({} if self.mapping is None else {"mapping": dict(self.mapping)})
+        if self.mapping is not None:
+            data["mapping"] = dict(self.mapping)
+        if self.first_row:
+            data["first_row"] = self.first_row
+        return data
 
     @property
     def signature(self) -> str:

@@ -10,26 +10,31 @@ from bigmc.errors import DataError
 from bigmc.model import Model
 from bigmc.reporting.page import page
 from bigmc.store.commit import write_atomic
+from bigmc.store.remote import is_remote, read_file
 
 __all__ = ["check_target", "write_report"]
 
 _BEGIN = b"<!DOCTYPE html>"
 
 
-def check_target(target: Path) -> None:
-    """Check that a page can be written there without destroying something else.
+def check_target(to: str | Path) -> None:
+    """Check that a page can be written to a path or address without destroying something else.
 
     Raises
     ------
     DataError
         If its folder does not exist, or there is something that is no HTML page.
     """
-    if target.is_dir():
-        raise DataError(f"{target} is a folder", "give the path of a file with --to")
-    if not target.parent.is_dir():
-        raise DataError(f"there is no folder {target.parent}", "make it, or give another --to")
-    if target.exists() and not (target.is_file() and _is_page(target)):
-        raise DataError(f"{target} exists and is no HTML page", "delete it, or give another --to")
+    target = Path(to)
+    if not is_remote(to):
+        if target.is_dir():
+            raise DataError(f"{to} is a folder", "give the path of a file with --to")
+        if not target.parent.is_dir():
+            raise DataError(f"there is no folder {target.parent}", "make it, or give another --to")
+    content = read_file(to)
+    exists = content is not None or (not is_remote(to) and target.exists())
+    if exists and not (content or b"").lower().startswith(_BEGIN.lower()):
+        raise DataError(f"{to} exists and is no HTML page", "delete it, or give another --to")
 
 
 def write_report(
@@ -58,8 +63,3 @@ def write_report(
     content = page(model, strongest, evaluated, file_bytes).encode()
     write_atomic(target, content)
     return len(content)
-
-
-def _is_page(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_BEGIN)).lower() == _BEGIN.lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,15 @@ def fsync_tree(folder: Path) -> None:
             finally:
                 os.close(handle)
         fsync_folder(Path(root))
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder so that it is all there or not at all, whatever kills the process."""
+    aside = folder.with_name(f".{folder.name}{PARTIAL}")
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextmanager
@@ -83,8 +93,15 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
+def exclusive(lock: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `lock`; the system releases it when the process dies, however it dies.
+
+    Parameters
+    ----------
+    lock : Path
+        Made if it is not there.
+    wait : bool, optional
+        Wait for whoever holds it, instead of refusing.
 
     Raises
     ------
@@ -92,7 +109,7 @@ def exclusive(lock: Path) -> Iterator[None]:
         If another process, or another thread of this one, holds it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    held = FileLock(lock, timeout=0)
+    held = FileLock(lock, timeout=-1 if wait else 0)
     try:
         held.acquire()
     except Timeout:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,48 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bigmc.errors import DataError, StoreError
+from bigmc.errors import DataError
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.block import plan_blocks, read_block
-from bigmc.store.chunks import ByteCounter
-from bigmc.store.classes import read_classes
-from bigmc.store.layout import GROUP, MANIFEST, STATISTICS, Manifest, canonical_json, read_manifest
+from bigmc.store.ingests import Ingest, Stored, open_stored, reopen
+from bigmc.store.layout import canonical_json
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
-from bigmc.store.statistics import block_statistics, read_statistic
-from bigmc.store.stored import StoredShard, open_shard
+from bigmc.store.statistics import block_statistics
+from bigmc.store.stored import StoredShard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
 _PASS_ENTRIES = 1 << 20
 _PASS_FEATURES = 1 << 17
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Where a dataset lies on disk."""
-
-    path: Path
-    manifest: Manifest
-    counter: ByteCounter
-
-    def statistic(
-        self, shards: Sequence[Shard], name: str, shape: tuple[int, ...], lo: int, hi: int
-    ) -> NDArray[np.float64] | None:
-        """Return a statistic over `shards`, or None if they are not whole splits or it is not stored."""
-        counts = Counter(shard.split for shard in shards if shard.n_rows)
-        if counts != {k: n for k, n in self._shards_with_rows().items() if k in counts}:
-            return None
-        total = np.zeros((*shape[:-1], hi - lo))
-        for split in counts:
-            if f"{STATISTICS}/{split}/{name}/{GROUP}" not in {file.path for file in self.manifest.files}:
-                return None
-            total += read_statistic(self.path, split, name, shape, lo, hi, self.counter)
-        return total
-
-    def _shards_with_rows(self) -> Counter[str]:
-        return Counter(entry.split for entry in self.manifest.shards if entry.rows)
 
 
 class Dataset:
@@ -104,25 +75,24 @@ class Dataset:
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
-        """Open a dataset on disk; its shards are looked at when they are first read.
+        """Open a dataset on disk, or at an address such as ``s3://bucket/name``.
+
+        Its shards are looked at, and brought here if they are elsewhere, when they are first read.
 
         Raises
         ------
         StoreError
             If there is no dataset, it is unfinished, damaged or of another format version.
         """
-        folder = Path(path)
-        manifest = read_manifest(folder)
-        counter = ByteCounter()
-        shards = [open_shard(folder, entry, manifest.n_features, counter) for entry in manifest.shards]
-        return cls(
-            shards,
-            read_classes(folder, manifest.classes_type),
-            manifest.n_features,
-            Weighting.from_dict(manifest.weighting),
-            manifest.features,
-            Stored(folder, manifest, counter),
-        )
+        return cls._of(open_stored(path))
+
+    @classmethod
+    def _of(cls, stored: Stored) -> Dataset:
+        """Return the dataset on disk."""
+        manifest = stored.ingests[0].manifest
+        weighting = Weighting.from_dict(manifest.weighting)
+        shards = stored.shards()
+        return cls(shards, stored.classes(), manifest.n_features, weighting, manifest.features, stored)
 
     @classmethod
     def from_arrays(
@@ -209,8 +179,10 @@ class Dataset:
         """Send the path and which shards: another process opens them itself, once."""
         if self._stored is None:
             raise DataError("a dataset in memory stays in its process", "ingest it for a cluster to read")
-        names = tuple(shard.folder.name for shard in self.shards if isinstance(shard, StoredShard))
-        return _opened, (str(self._stored.path.resolve()), self._stored.manifest.signature, names)
+        stored = self._stored
+        first = stored.ingests[0].manifest
+        names = tuple(stored.name(shard) for shard in self.shards if isinstance(shard, StoredShard))
+        return _opened, (stored.location, first.signature, len(stored.ingests) - 1, names)
 
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample."""
@@ -327,8 +299,22 @@ class Dataset:
 
     @property
     def path(self) -> Path | None:
-        """Folder of the dataset, or None in memory."""
+        """Folder of the dataset, or of its local copy; None in memory."""
         return self._stored.path if self._stored else None
+
+    @property
+    def identity(self) -> str | None:
+        """Digest of all files of the dataset as it was when it was opened, or None in memory."""
+        return self._stored.identity if self._stored else None
+
+    @property
+    def ingests(self) -> tuple[Ingest, ...]:
+        """What made the dataset on disk and what was appended; empty in memory."""
+        return self._stored.ingests if self._stored else ()
+
+    def files(self, name: str) -> list[Path]:
+        """Return the files of a name, such as ``names.parquet``, one of each ingest that has it."""
+        return self._stored.files(name) if self._stored else []
 
     @property
     def feature_signature(self) -> str:
@@ -338,9 +324,9 @@ class Dataset:
     def info(self) -> dict[str, Any]:
         """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""
         stored = sum(shard.nbytes for shard in self.shards)
-        if self._stored and len(self.shards) == len(self._stored.manifest.shards):
-            stored += sum(file.bytes for file in self._stored.manifest.files)
-            stored += (self._stored.path / MANIFEST).stat().st_size
+        n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
+        if self._stored and self.n_shards == n_all:
+            stored += self._stored.nbytes()
         return {
             "n_samples": self.n_samples,
             "n_features": self.n_features,
@@ -353,10 +339,8 @@ class Dataset:
 
 
 @lru_cache(maxsize=4)
-def _opened(path: str, signature: str, names: tuple[str, ...]) -> Dataset:
+def _opened(path: str, signature: str, n_appends: int, names: tuple[str, ...]) -> Dataset:
     """Return some shards of a dataset on disk, kept open for the next part."""
-    manifest = read_manifest(Path(path))
-    if manifest.signature != signature:
-        raise StoreError(f"{path} is not the dataset it was", "leave it in place until the run has ended")
-    number = {entry.name: s for s, entry in enumerate(manifest.shards)}
-    return Dataset.open(path).subset([number[name] for name in names])
+    stored = reopen(path, signature, n_appends)
+    number = {stored.name(shard): s for s, shard in enumerate(stored.shards())}
+    return Dataset._of(stored).subset([number[name] for name in names])

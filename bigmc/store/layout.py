@@ -10,6 +10,8 @@
         rows.parquet      label, row_id, norm, entries, passthrough columns
         x/                sparse: group in anndata's csc_matrix encoding; dense: array chunked by columns
       statistics/SPLIT/   zarr group: nnz, sum, sum_squares, class_sum, class_sum_squares; if small
+      appends/000001/     an ingest appended later, laid out like this, with a manifest of its own; the
+                          manifest above names those that belong to the dataset
       wip/                unfinished parts and locks; ignored by readers
 """
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +37,7 @@ GROUP = "zarr.json"
 SHARDS = "shards"
 STATISTICS = "statistics"
 WIP = "wip"
+APPENDS = "appends"
 ROWS_TABLE = "rows.parquet"
 MATRIX = "x"
 
@@ -130,6 +133,8 @@ class Manifest:
         ``rows_in`` = stored rows + quarantined rows.
     signature : str
         Digest of sources and options, by which a finished ingest knows its rerun.
+    appends : tuple of FileEntry
+        Manifests of the ingests appended since, paths relative to the dataset.
     version : int
     """
 
@@ -144,14 +149,29 @@ class Manifest:
     rows_in: int
     rows_quarantined: int
     signature: str
+    appends: tuple[FileEntry, ...] = ()
     version: int = FORMAT_VERSION
 
     def to_json(self) -> bytes:
         """Return the text of manifest.json, with a digest of itself."""
         fields = {**self.__dict__, "shards": [s.to_dict() for s in self.shards]}
-        fields["files"] = [asdict(f) for f in self.files]
+        for name in ("files", "appends"):
+            fields[name] = [asdict(f) for f in getattr(self, name)]
         fields["checksum"] = _digest(fields)
         return json.dumps(fields, indent=1, sort_keys=True).encode()
+
+    def all_files(self) -> list[FileEntry]:
+        """Return all files of this ingest but the manifest, their paths relative to the manifest's folder."""
+        of_shards = [
+            replace(file, path=f"{SHARDS}/{shard.name}/{file.path}")
+            for shard in self.shards
+            for file in shard.files
+        ]
+        return [*self.files, *of_shards]
+
+    def until(self, n_appends: int) -> Manifest:
+        """Return the manifest as it was when so many ingests had been appended."""
+        return replace(self, appends=self.appends[:n_appends])
 
 
 def canonical_json(value: Any) -> bytes:
@@ -196,7 +216,8 @@ def read_manifest(path: Path) -> Manifest:
         raise damaged(file, "edited or damaged: its checksum does not match")
     try:
         fields["shards"] = tuple(ShardEntry.from_dict(s) for s in fields["shards"])
-        fields["files"] = tuple(FileEntry(**f) for f in fields["files"])
+        for name in ("files", "appends"):
+            fields[name] = tuple(FileEntry(**f) for f in fields.get(name, ()))
         return Manifest(**fields)
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(file, f"not a manifest of version {FORMAT_VERSION} ({error})") from None

@@ -48,6 +48,7 @@ def finish_dataset(
     rows_quarantined: int = 0,
     signature: str = "",
     extra_files: Sequence[str] = (),
+    beside: int = 0,
     memory_limit: int = 256 << 20,
     progress: ProgressCallback = silent,
 ) -> Dataset:
@@ -71,6 +72,8 @@ def finish_dataset(
         Digest of sources and options.
     extra_files : sequence of str, optional
         Names of further files in the folder that belong to the dataset.
+    beside : int, optional
+        Entries of the dataset that this one will be appended to.
     memory_limit : int, optional
         Bytes for the pass that computes the statistics.
     progress : callable, optional
@@ -108,7 +111,7 @@ def finish_dataset(
         def tell(done: int, split: str = split) -> None:
             progress(Progress(f"statistics of {split}", done, n_features, "features"))
 
-        files += write_statistics(path, dataset[split], split, memory_limit, tell)
+        files += write_statistics(path, dataset[split], split, memory_limit, tell, beside)
     if files:
         files.append(write_group(path / STATISTICS, path, {}))
         fsync_tree(path / STATISTICS)

@@ -59,7 +59,12 @@ def block_statistics(
 
 
 def write_statistics(
-    path: Path, dataset: Dataset, split: str, memory_limit: int, progress: Callable[[int], None]
+    path: Path,
+    dataset: Dataset,
+    split: str,
+    memory_limit: int,
+    progress: Callable[[int], None],
+    beside: int = 0,
 ) -> list[FileEntry]:
     """Compute and write the statistics of one split in one pass over its blocks.
 
@@ -74,13 +79,16 @@ def write_statistics(
         Bytes for two blocks and the statistics of one; at least one feature is taken at a time.
     progress : callable
         Called with the number of features done.
+    beside : int, optional
+        Entries of the data that these samples are appended to: their statistics are worth storing if
+        those are.
 
     Returns
     -------
     list of FileEntry
         Empty if the statistics are too large to be worth storing.
     """
-    most = max(_SMALL, int(dataset.nnz * _SMALL_PART))
+    most = max(_SMALL, int((dataset.nnz + beside) * _SMALL_PART))
     if dataset.n_features > most:
         return []
     counts, labels = dataset.column_nnz(), dataset.labels()
@@ -119,12 +127,15 @@ def write_statistics(
 def read_statistic(
     path: Path, split: str, name: str, shape: tuple[int, ...], lo: int, hi: int, counter: ByteCounter
 ) -> NDArray[np.float64]:
-    """Read columns ``lo`` to ``hi`` of one statistic as float64; `shape` is that of the whole array."""
+    """Read columns ``lo`` to ``hi`` of one statistic as float64.
+
+    `shape` is that of the whole array, which may have fewer rows: of the classes known when it was written.
+    """
     folder = path / STATISTICS / split / name
     reader = ArrayReader(folder, counter)
-    if reader.shape != shape:
+    if len(reader.shape) != len(shape) or reader.shape[-1] != shape[-1] or reader.shape[0] > shape[0]:
         raise damaged(folder, f"has the shape {reader.shape} instead of {shape}")
-    rows = shape[0] if len(shape) == 2 else 1
+    rows = reader.shape[0] if len(shape) == 2 else 1
     out = np.empty((hi - lo) * rows)
     reader.read(lo * rows, hi * rows, out)
     return out if len(shape) == 1 else out.reshape(hi - lo, rows).T

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.store.chunks import ArrayReader, ByteCounter
-from bigmc.store.layout import MATRIX, ROWS_TABLE, ShardEntry, damaged, shard_folder
+from bigmc.store.layout import MATRIX, ROWS_TABLE, SHARDS, ShardEntry, damaged, shard_folder
+from bigmc.store.remote import Origin
 
 
 class StoredShard(ABC):
@@ -31,9 +32,18 @@ class StoredShard(ABC):
         Of the dataset.
     counter : ByteCounter
         Counts the bytes read.
+    origin : Origin, optional
+        Where the files come from when they are first asked for.
     """
 
-    def __init__(self, folder: Path, entry: ShardEntry, n_features: int, counter: ByteCounter) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        entry: ShardEntry,
+        n_features: int,
+        counter: ByteCounter,
+        origin: Origin | None = None,
+    ) -> None:
         self.folder = folder
         self.entry = entry
         self.split = entry.split
@@ -43,6 +53,7 @@ class StoredShard(ABC):
         self.dtype: np.dtype[Any] = np.dtype(entry.dtype)
         self.nbytes = entry.bytes
         self._counter = counter
+        self._origin = origin
         self._lock = threading.Lock()
         self._arrays: dict[str, ArrayReader] = {}
         self._checked = False
@@ -99,10 +110,12 @@ class StoredShard(ABC):
         return reader
 
     def _check(self) -> None:
-        """Compare the sizes of all files with the manifest, once."""
+        """Compare the sizes of all files with the manifest, once; bring them here before, if need be."""
         with self._lock:
             if self._checked:
                 return
+            if self._origin is not None:
+                self._origin.bring(self.entry.files, f"{SHARDS}/{self.entry.name}")
             for file in self.entry.files:
                 path = self.folder / file.path
                 try:
@@ -158,7 +171,9 @@ class DenseShard(StoredShard):
             self._array("", (self.n_rows, self.n_features), self.dtype).read(start, stop, data_out)
 
 
-def open_shard(path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter) -> StoredShard:
+def open_shard(
+    path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter, origin: Origin | None = None
+) -> StoredShard:
     """Return the shard of `entry` in the dataset at `path`; its files are looked at on first use."""
     kind = DenseShard if entry.kind == "dense" else SparseShard
-    return kind(shard_folder(path, entry.name), entry, n_features, counter)
+    return kind(shard_folder(path, entry.name), entry, n_features, counter, origin)

@@ -9,14 +9,17 @@ from pathlib import Path
 
 from bigmc.errors import StoreError
 from bigmc.store.commit import sha256
-from bigmc.store.layout import MANIFEST, WIP, FileEntry, Manifest, read_manifest, shard_folder
+from bigmc.store.ingests import Ingest, read_ingests
+from bigmc.store.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest
+from bigmc.store.remote import Origin
 
 
 def verify(path: Path | str, n_workers: int = 2) -> list[str]:
     """Return what is wrong with the dataset at `path`, one line per file; empty if nothing is.
 
     Finds changed, exchanged, missing and additional files by size and SHA-256, an edited manifest, an
-    unfinished dataset and an unknown format version. ``wip/`` is not looked at.
+    unfinished dataset and an unknown format version. Unfinished work is not looked at: ``wip/``, and a
+    folder of ``appends/`` that the manifest does not name.
 
     Parameters
     ----------
@@ -24,31 +27,51 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
     n_workers : int, optional
         Threads that read files.
     """
-    root = Path(path)
     try:
-        manifest = read_manifest(root)
+        ingests = read_ingests(path)
+        return [problem for ingest in ingests for problem in _verify(ingest, n_workers)]
     except StoreError as error:
         return [str(error)]
-    expected = dict(_expected(root, manifest))
+
+
+def _verify(ingest: Ingest, n_workers: int) -> list[str]:
+    """Return what is wrong with one ingest."""
+    if ingest.origin is not None:
+        return _verify_remote(ingest.origin, ingest.manifest, n_workers)
+    root = ingest.path
+    expected = {root / file.path: file for file in ingest.manifest.all_files()}
     with ThreadPoolExecutor(n_workers) as pool:
         found = list(pool.map(_problem, expected, expected.values()))
     extra = [f"{file}: is not in the manifest" for file in _present(root) if file not in expected]
     return [problem for problem in found if problem] + sorted(extra)
 
 
-def _expected(root: Path, manifest: Manifest) -> Iterator[tuple[Path, FileEntry]]:
-    for file in manifest.files:
-        yield root / file.path, file
-    for shard in manifest.shards:
-        for file in shard.files:
-            yield shard_folder(root, shard.name) / file.path, file
+def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[str]:
+    """Return what is wrong with a dataset in an object store; its objects are read, not their copies."""
+    address, url = origin.address, f"{origin.address.url}/{origin.data}"
+    expected = {file.path: file for file in manifest.all_files()}
+    there = address.sizes(origin.data)
+
+    def problem(name: str) -> str | None:
+        file = expected[name]
+        if name not in there:
+            return f"{url}/{name}: is missing"
+        if there[name] != file.bytes:
+            return f"{url}/{name}: has {there[name]} bytes instead of {file.bytes}"
+        changed = address.digest(f"{origin.data}/{name}") != file.sha256
+        return f"{url}/{name}: its contents have changed" if changed else None
+
+    with ThreadPoolExecutor(n_workers) as pool:
+        found = list(pool.map(problem, expected))
+    extra = [f"{url}/{name}: is not in the manifest" for name in there if name not in expected]
+    return [one for one in found if one] + sorted(extra)
 
 
 def _present(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
         here = Path(folder)
         if here == root:
-            folders[:] = [name for name in folders if name != WIP]
+            folders[:] = [name for name in folders if name not in (WIP, APPENDS)]
             names.remove(MANIFEST)
         yield from (here / name for name in names)
 

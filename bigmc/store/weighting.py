@@ -42,6 +42,11 @@ class Weighting:
             raise DataError(f"no weighting is called {name!r}", f"use one of {', '.join(_NAMED)}")
         return cls(**_NAMED[name])
 
+    @property
+    def name(self) -> str | None:
+        """Name by which `named` makes it, or None."""
+        return next((name for name, fields in _NAMED.items() if Weighting(**fields) == self), None)
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Weighting:
         """Return the weighting written by `to_dict`."""

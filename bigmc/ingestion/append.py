@@ -1,0 +1,235 @@
+"""Further sources for a dataset that exists: an ingest of its own, whose manifest the dataset's then names.
+
+The rows go on counting where the dataset ends, so that appending gives every row the id and the split that it
+would have had in one ingest of all sources. Features, weighting, splits and seed are the dataset's. Classes
+that were not seen before get the codes after those that were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError, StoreError
+from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.job import Job
+from bigmc.ingestion.options import Options
+from bigmc.ingestion.prepare import MATRICES, identify, job_of
+from bigmc.ingestion.source import Source, expand_sources
+from bigmc.progress import ProgressCallback
+from bigmc.store.commit import exclusive, file_entry, remove_tree, write_atomic
+from bigmc.store.dataset import Dataset
+from bigmc.store.ingests import append_address, append_folder
+from bigmc.store.layout import APPENDS, MANIFEST, Manifest, read_manifest
+from bigmc.store.remote import building_folder, publish
+from bigmc.store.weighting import Weighting
+
+_OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
+"""What the recipe of an append may have otherwise than that of the dataset."""
+
+
+@dataclass(frozen=True)
+class Append:
+    """An ingest into a dataset that exists, ready to run.
+
+    Attributes
+    ----------
+    to : Path or str
+        Dataset to append to, or its address.
+    source : object
+        What to read; what the dataset has already is passed over.
+    asked : mapping
+        Options that were given: they must be those of the dataset.
+    limit, on_bad_row, format
+        As for :func:`bigmc.ingestion.make_job`.
+    """
+
+    to: Path | str
+    source: Any
+    asked: Mapping[str, Any]
+    limit: int
+    on_bad_row: str
+    format: str | None
+
+    def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
+        """Append what the dataset does not have yet and return the dataset.
+
+        Raises
+        ------
+        DataError
+            If a source cannot be used or has changed since, or an option is not the dataset's.
+        BusyError
+            If another process appends to the dataset.
+        MemoryLimitError
+            If the memory limit cannot work.
+        """
+        with self._job(wait=False) as job:
+            if job is not None:
+                job.run(engine, progress)
+                self._publish(job, progress)
+        return Dataset.open(self.to)
+
+    def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
+        """Write a part of what is to be appended, as :meth:`bigmc.ingestion.job.Job.run_part`."""
+        with self._job(wait=True) as job:
+            pass  # others do their parts meanwhile
+        if job is None:
+            return {"n_pieces": 0, "n_samples": 0}
+        return job.run_part(number, count, engine, progress)
+
+    @contextmanager
+    def _job(self, wait: bool) -> Iterator[Job | None]:
+        """Yield what is to be done, None if the dataset has every source, while no other process appends."""
+        Dataset.open(self.to)  # refuses before a lock is made where there is no dataset
+        with exclusive(self._work / APPENDS / "lock", wait=wait):
+            before = Dataset.open(self.to)
+            job = self._make_job(before)
+            if job is not None:
+                _clear_unwanted(job)
+            yield job
+
+    @property
+    def _work(self) -> Path:
+        """Folder that has ``appends/``: the dataset, or where what is sent to it is made."""
+        return building_folder(self.to) if isinstance(self.to, str) else self.to
+
+    def _make_job(self, before: Dataset) -> Job | None:
+        manifests = [ingest.manifest for ingest in before.ingests]
+        options, stored = options_of(manifests[0], self.to)
+        sources = self._new_sources(manifests)
+        if not sources:
+            return None
+        if (sources[0].format in MATRICES) != (not stored.columns):
+            raise DataError(
+                f"{sources[0].path}: {sources[0].format} data, and {self.to} was made of "
+                + ("columns of tables" if stored.columns else "a matrix"),
+                "append data of the form the dataset was made of",
+            )
+        if sources[0].format in MATRICES:
+            self._check_width(sources, stored)
+            options = replace(options, n_features=stored.n_own)
+        folder = append_folder(self._work, len(manifests))
+        job = job_of(sources, folder, options.asked(self.asked), self.limit, self.on_bad_row)
+        differences = [
+            change
+            for change in job.recipe.differences(manifests[0].provenance["recipe"])
+            if change.split(":")[0] not in _OF_AN_INGEST
+        ]
+        if differences:
+            raise DataError(
+                f"the dataset {self.to} was made with other parameters ({'; '.join(differences)})",
+                "leave them out: what is appended is treated as the dataset was",
+            )
+        recipe = replace(
+            job.recipe,
+            features=replace(job.recipe.features, map=stored.map),
+            first_row=sum(manifest.rows_in for manifest in manifests),
+        )
+        zero_based = None if stored.first_index is None else stored.first_index == 0
+        scan = {**job.scan_options, "zero_based": zero_based}
+        return replace(job, recipe=recipe, scan_options=scan, before=before)
+
+    def _new_sources(self, manifests: list[Manifest]) -> list[Source]:
+        """Return the sources that the dataset does not have.
+
+        Raises
+        ------
+        DataError
+            If a file was ingested and has changed since.
+        """
+        labels = self.asked.get("label")
+        sources = expand_sources(self.source, self.format, None if isinstance(labels, str) else labels)
+        known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
+        files = {source["path"] for source in known if "changed" in source}
+        known = [_fingerprint(source) for source in known]
+        new = [source for source in sources if _fingerprint(identify(source)) not in known]
+        for source in new:
+            if source.data is None and str(Path(source.path).resolve()) in files:
+                raise DataError(
+                    f"{source.path} was ingested into {self.to} and has changed since",
+                    "give new rows in a file of another name",
+                )
+        return new
+
+    def _check_width(self, sources: Sequence[Source], stored: FeatureSpec) -> None:
+        widths = {int(source.data.shape[1]) for source in sources if source.data is not None}
+        widths |= {self.asked["n_features"]} if self.asked.get("n_features") is not None else set()
+        others = widths - {stored.n_own}
+        if others:
+            raise DataError(
+                f"{sources[0].path}: {max(others)} features, and {self.to} has {stored.n_own}",
+                "append samples with the features of the dataset",
+            )
+
+    def _publish(self, job: Job, progress: ProgressCallback) -> None:
+        """Append the finished ingest, in one moment.
+
+        A dataset on a disk has its manifest replaced by one that names it. In an object store its own
+        manifest is created, under the number after the last one, which one of two writers is allowed.
+        """
+        if isinstance(self.to, str):
+            if not publish(job.to, append_address(self.to, int(job.to.name)), progress):
+                raise DataError(f"another process has appended to {self.to} meanwhile", "run it again")
+            return
+        manifest = read_manifest(self.to)
+        entry = file_entry(job.to / MANIFEST, self.to)
+        write_atomic(self.to / MANIFEST, replace(manifest, appends=(*manifest.appends, entry)).to_json())
+
+
+def options_of(manifest: Manifest, path: Path | str) -> tuple[Options, FeatureSpec]:
+    """Return the options a dataset was made with, and its features with what was found out of them.
+
+    Raises
+    ------
+    StoreError
+        If the manifest does not say.
+    """
+    try:
+        recipe = manifest.provenance["recipe"]
+        stored = FeatureSpec.from_dict(manifest.features)
+        hasher, mapping = stored.hasher, recipe.get("mapping")
+        options = Options(
+            text=stored.text,
+            label=recipe["label"],
+            categorical=stored.categorical,
+            numeric=stored.numeric,
+            dense=stored.dense,
+            keep=recipe["keep"],
+            standardize=mapping is not None,
+            fourier=mapping["fourier"] if mapping else 0,
+            gamma=mapping["gamma"] if mapping else None,
+            missing="keep" if stored.missing else "refuse",
+            weighting=Weighting.from_dict(manifest.weighting).name,
+            split={name: recipe["splits"][name] for name in recipe["order_of_splits"]},
+            group=recipe["group"],
+            seed=recipe["seed"],
+            names=recipe["names"],
+        )
+    except KeyError as error:
+        raise StoreError(
+            f"{path}: its manifest does not say how it was made ({error})", "ingest all sources anew"
+        ) from None
+    if hasher is not None:
+        options = replace(
+            options,
+            hash_bits=hasher.hash_bits,
+            ngrams=hasher.ngrams,
+            analyzer=hasher.analyzer,
+            lowercase=hasher.lowercase,
+        )
+    return options, stored
+
+
+def _fingerprint(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what makes a source the same again: all of a file; of an array its contents, not its name."""
+    return source if "changed" in source else {**source, "path": None}
+
+
+def _clear_unwanted(job: Job) -> None:
+    """Remove an ingest that was finished but not appended, if it is of other sources: nobody asks for it."""
+    if (job.to / MANIFEST).exists() and read_manifest(job.to).signature != job.recipe.signature:
+        remove_tree(job.to)

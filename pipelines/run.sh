@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The whole pipeline on one machine: bash run.sh. The settings are in steps.sh. Killed, it is run again.
+source "$(dirname "$0")/steps.sh"
+
+for ((part = 0; part < BIGMC_PARTS; part++)); do ingest_part "$part" & done
+wait # a part that failed is done, or its error told, by the next step
+ingest
+for i in "${!alphas[@]}"; do
+    train "$i"
+    evaluate "$i"
+done
+publish
+test_best

@@ -1,0 +1,310 @@
+"""Datasets and models in an object store: the same bits as on a disk, one writer wins, no readable half."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import sys
+import threading
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from killing import ANY, child
+
+from bigmc import api, cli
+from bigmc.engine import ThreadEngine
+from bigmc.errors import BigmcError, DataError, ModelError, StoreError
+from bigmc.store import remote
+from bigmc.store.remote import Address
+
+pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
+moto = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
+
+OPTIONS = {"text": "text", "label": "label", "hash_bits": 10, "split": "train=0.6,test=0.4"}
+TRAIN = {"alpha": 1e-3, "memory_limit": "64MB", "engine": ThreadEngine(1)}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A stand-in for S3 on this machine."""
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(server, tmp_path, monkeypatch, request):
+    """Return the address of a new bucket."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "BIGMC_CACHE": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    address = Address(f"s3://b{abs(hash(request.node.name))}")
+    with address._told() as (fs, path):
+        fs.mkdir(path)
+    return address.url
+
+
+@pytest.fixture
+def source(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = (f"{' '.join(rng.choice(60, 6).astype(str))} {c},{c}\n" for c in rng.choice([*"xyz"], 900))
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(lines))
+    return tmp_path / "rows.csv"
+
+
+def ingest(source, to, **options):
+    return api.ingest(source, to, memory_limit="64MB", engine=ThreadEngine(1), **{**OPTIONS, **options})
+
+
+def names(bucket: str) -> list[str]:
+    return sorted(Address(bucket).sizes(""))
+
+
+def test_the_same_bits_as_on_a_disk(source, bucket, tmp_path):
+    local, there = tmp_path / "d.bigmc", f"{bucket}/folder/d.bigmc"
+    ingest(source, local)
+    dataset = ingest(source, there)
+    assert dataset.info() == api.info(local) == api.info(there)
+    assert api.verify(there) == []
+    shutil.rmtree(tmp_path / "cache")  # as on another machine
+    said = api.train("sparse", there, f"{bucket}/m.model", **TRAIN)
+    assert said["model"] == f"{bucket}/m.model"
+    api.train("sparse", local, tmp_path / "m.model", **TRAIN)
+    assert Address(f"{bucket}/m.model").read() == (tmp_path / "m.model").read_bytes()
+    shutil.rmtree(tmp_path / "cache")
+    figures = api.evaluate(f"{bucket}/m.model", there, to=f"{bucket}/m.json")
+    assert figures == api.evaluate(tmp_path / "m.model", local)
+    assert api.verify(f"{bucket}/m.model") == []
+    assert api.load_model(f"{bucket}/m.model").classes_.tolist() == [*"xyz"]
+    api.publish([f"{bucket}/m.json"], f"{bucket}/best.model")
+    assert Address(f"{bucket}/best.model").read() == (tmp_path / "m.model").read_bytes()
+    for data, model, to in ((local, tmp_path / "m.model", "1"), (there, f"{bucket}/m.model", "2")):
+        api.predict(model, data, tmp_path / f"{to}.parquet", scores=True)
+    api.predict(f"{bucket}/m.model", source, f"{bucket}/p.parquet", scores=True)
+    first, second = (pq.read_table(tmp_path / f"{k}.parquet") for k in (1, 2))
+    assert first.equals(second)
+    assert len(Address(f"{bucket}/p.parquet").read()) > 1000
+
+
+def test_only_the_shards_that_are_read_are_brought(source, bucket, tmp_path):
+    there = f"{bucket}/d.bigmc"
+    ingest(source, there)
+    shutil.rmtree(tmp_path / "cache")
+    dataset = api.open_dataset(there)
+    copies = tmp_path / "cache" / "copies"
+    assert not [*copies.rglob("rows.parquet")]
+    dataset["test"].labels()
+    assert len([*copies.rglob("rows.parquet")]) == 1 < dataset.n_shards
+    assert not [*copies.rglob("*.partial")]
+
+
+def test_an_ingest_that_is_done_does_nothing(source, bucket, tmp_path):
+    there = f"{bucket}/d.bigmc"
+    ingest(source, there)
+    before = names(bucket)
+    shutil.rmtree(tmp_path / "cache")
+    ingest(source, there)
+    assert names(bucket) == before
+    with pytest.raises(DataError, match=r"was made with other parameters .*seed: it has 0, asked for 3"):
+        ingest(source, there, seed=3)
+    assert names(bucket) == before
+
+
+@pytest.mark.parametrize(("seed", "reason"), [(0, None), (1, "made with other parameters .*seed: it has 1")])
+def test_of_two_writers_one_wins_and_the_other_says_so(seed, reason, source, bucket, tmp_path, monkeypatch):
+    """The second machine is through with everything when the first wants to commit."""
+    there, create = f"{bucket}/d.bigmc", Address.create
+
+    def late(self, content, name=""):
+        monkeypatch.setattr(Address, "create", create)
+        monkeypatch.setenv("BIGMC_CACHE", str(tmp_path / "other machine"))
+        ingest(source, there, seed=seed)
+        monkeypatch.setenv("BIGMC_CACHE", str(tmp_path / "cache"))
+        return create(self, content, name)
+
+    monkeypatch.setattr(Address, "create", late)
+    if reason is None:
+        ingest(source, there)
+    else:
+        with pytest.raises(DataError, match=reason):
+            ingest(source, there)
+    assert api.open_dataset(there).ingests[0].manifest.provenance["recipe"]["seed"] == seed
+    assert api.verify(there) == []
+    assert len({name.split("/")[1] for name in names(bucket)}) == 2  # the manifest and one folder of data
+
+
+def test_the_store_lets_one_of_many_create(bucket):
+    address, won = Address(f"{bucket}/one"), []
+    threads = [
+        threading.Thread(target=lambda k=k: won.append(k) if address.create(b"%d" % k) else None)
+        for k in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert address.read() == b"%d" % won[0]
+
+
+def test_interrupted_uploads_leave_no_readable_half(source, bucket, tmp_path, monkeypatch):
+    """Twenty uploads of one dataset, each killed a little later than the one before, by SIGKILL."""
+    monkeypatch.setattr(remote, "BATCH", 1)
+    there = f"{bucket}/d.bigmc"
+    work = [(Address, "send"), (Address, "create")]
+    uploads = []
+    for number in range(20):
+        status, _ = child(
+            lambda: ingest(source, there), work, (ANY, 1 + number % 3, ["before", "after"][number % 2])
+        )
+        if os.WIFEXITED(status):
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        present = names(bucket)
+        uploads.append(len(present))
+        if f"{there}/manifest.json".removeprefix(bucket + "/") in present:
+            break  # killed after the commit: a whole dataset
+        with pytest.raises(StoreError, match="there is no dataset"):
+            api.open_dataset(there)
+    assert len(uploads) >= 15
+    assert uploads == sorted(uploads)  # each goes on from the one before
+    ingest(source, there)
+    assert api.verify(there) == []
+    ingest(source, tmp_path / "d.bigmc")
+    assert api.info(there) == api.info(tmp_path / "d.bigmc")
+
+
+def test_a_model_has_one_writer_and_its_training_goes_on(source, bucket, tmp_path, monkeypatch):
+    from bigmc.store.checkpoint import FileCheckpoint
+
+    ingest(source, tmp_path / "d.bigmc")
+    to = f"{bucket}/m.model"
+    options = {**TRAIN, "loss": "log_loss", "tol": 1e-5}
+
+    def train(**more):
+        return api.train("sparse", tmp_path / "d.bigmc", to, **{**options, **more})
+
+    status, _ = child(train, [(FileCheckpoint, "save")], ("save", 1, "after"))
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert [*(tmp_path / "cache").rglob("checkpoint.npz")]
+    assert Address(to).read() is None
+    train()
+    assert not [*(tmp_path / "cache" / "building").iterdir()]
+    model = Address(to).read()
+    assert train()["n_passes"] > 0  # found, not trained
+    assert Address(to).read() == model
+    with pytest.raises(ModelError, match=r"alpha: it has 0.001, asked for 0.01"):
+        train(alpha=1e-2)
+    assert Address(to).read() == model
+    Address(to).remove("")
+
+    def overtaken():
+        with remote.built(to) as made:
+            made.write_bytes(b"mine")
+            Address(to).write(model)
+
+    with pytest.raises(StoreError, match="another process was first"):
+        overtaken()
+    assert Address(to).read() == model
+
+
+def test_appending(source, bucket, tmp_path, monkeypatch):
+    """As on a disk; the second of two that append at once is told, and appends when it tries again."""
+    more = [tmp_path / f"{k}.csv" for k in range(3)]
+    for k, path in enumerate(more):
+        path.write_text(
+            "text,label\n" + "".join(f"{i} {k} about {c},{c}\n" for i in range(60) for c in "xyzw")
+        )
+    there, local = f"{bucket}/d.bigmc", tmp_path / "d.bigmc"
+    for to in (there, local):
+        ingest(source, to)
+        api.ingest(more[0], to, append=True)
+        api.ingest(more[:1], to, append=True)
+    before, create = api.open_dataset(there), Address.create
+
+    def late(self, content, name=""):
+        monkeypatch.setattr(Address, "create", create)
+        monkeypatch.setenv("BIGMC_CACHE", str(tmp_path / "other machine"))
+        api.ingest(more[1], there, append=True)
+        monkeypatch.setenv("BIGMC_CACHE", str(tmp_path / "cache"))
+        return create(self, content, name)
+
+    monkeypatch.setattr(Address, "create", late)
+    with pytest.raises(DataError, match="another process has appended"):
+        api.ingest(more[2], there, append=True)
+    for path in more[1:]:
+        for to in (there, local):
+            api.ingest(path, to, append=True)
+    shutil.rmtree(tmp_path / "cache")
+    remote_, whole = api.open_dataset(there), api.open_dataset(local)
+    assert remote_.n_samples == 900 + 3 * 240
+    assert before.n_samples == 900 + 240
+    assert len(pickle.loads(pickle.dumps(before["train"])).labels()) == before.splits["train"]
+    np.testing.assert_array_equal(remote_.labels(), whole.labels())
+    np.testing.assert_array_equal(remote_.row_ids(), whole.row_ids())
+    np.testing.assert_array_equal(remote_.column_nnz(), whole.column_nnz())
+    assert remote_.classes.tolist() == whole.classes.tolist() == [*"xyzw"]
+    assert api.verify(there) == api.verify(local) == []
+
+
+def test_damage(source, bucket, tmp_path):
+    there = f"{bucket}/d.bigmc"
+    ingest(source, there)
+    shutil.rmtree(tmp_path / "cache")
+    victim = next(name for name in names(there) if name.endswith("data/c/0"))
+    content = Address(there).read(victim)
+    Address(there).write(b"x" * len(content), victim)
+    Address(there).write(b"x", victim.split("/")[0] + "/stray")
+    problems = api.verify(there)
+    assert [problem.rsplit(": ", 1)[1] for problem in problems] == [
+        "its contents have changed", "is not in the manifest",
+    ]  # fmt: skip
+    with pytest.raises(StoreError, match="is not what the manifest says"):
+        api.train("sparse", there, tmp_path / "m.model", **TRAIN)
+    Address(there).remove(victim)
+    assert any(problem.endswith("is missing") for problem in api.verify(there))
+
+
+def test_what_does_not_work_is_said(source, bucket, tmp_path, monkeypatch):
+    with pytest.raises(StoreError, match="there is no dataset at s3://"):
+        api.open_dataset(f"{bucket}/d.bigmc")
+    with pytest.raises(StoreError, match="there is nothing at s3://"):
+        api.load_model(f"{bucket}/m.model")
+    with pytest.raises(StoreError, match=r"s3://there-is-no-such-bucket/d.bigmc: .* bucket does not exist"):
+        ingest(source, "s3://there-is-no-such-bucket/d.bigmc")
+    assert not (tmp_path / "cache").exists()  # it is known before the work
+    with pytest.raises(StoreError, match="there is no dataset at"):
+        ingest(source, f"{bucket}/d.bigmc", append=True)
+    with pytest.raises(DataError, match="a local disk only"):
+        api.sparse_path(tmp_path, f"{bucket}/path")
+    with pytest.raises(BigmcError, match="nothing://x"):
+        api.open_dataset("nothing://x")
+
+
+def test_the_commands(source, bucket, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    options = "--text text --label label --hash-bits 10 --memory 64MB"
+    for command in (
+        f"ingest {source} --to {bucket}/d.bigmc {options}",
+        f"train sparse {bucket}/d.bigmc --to {bucket}/m.model --alpha 1e-3",
+        f"evaluate {bucket}/m.model {bucket}/d.bigmc",
+        f"predict {bucket}/m.model {bucket}/d.bigmc --to {bucket}/p.parquet",
+        f"inspect {bucket}/m.model",
+        f"info {bucket}/m.model",
+        f"verify {bucket}/d.bigmc",
+    ):
+        monkeypatch.setattr(sys, "argv", ["bigmc", *command.split(), "--json"])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert not exit_.value.code, err
+        assert json.loads(out)
