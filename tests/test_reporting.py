@@ -5,6 +5,7 @@ import math
 import sys
 from html.parser import HTMLParser
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -321,6 +322,18 @@ def test_paths_that_would_destroy_something_are_refused(tmp_path):
     bigmc.report(path, tmp_path / "r.html")
     assert "an old page" not in (tmp_path / "r.html").read_text()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["m.model", "r.html"]
+
+
+def test_model_and_page_may_lie_in_an_object_store(tmp_path):
+    linear().save(tmp_path / "m")
+    store, folder = fsspec.filesystem("memory"), f"/{tmp_path.name}"
+    store.pipe_file(f"{folder}/m", (tmp_path / "m").read_bytes())
+    for _ in range(2):
+        bigmc.report(f"memory:/{folder}/m", f"memory:/{folder}/r.html")
+        bigmc.report(tmp_path / "m", tmp_path / "r.html")
+        assert store.cat_file(f"{folder}/r.html") == (tmp_path / "r.html").read_bytes()
+    with pytest.raises(DataError, match="exists and is no HTML page"):
+        bigmc.report(tmp_path / "m", f"memory:/{folder}/m")
 
 
 def test_equal_models_give_equal_bytes(tmp_path):

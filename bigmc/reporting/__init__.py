@@ -25,15 +25,12 @@ def check_target(to: str | Path) -> None:
     DataError
         If its folder does not exist, or there is something that is no HTML page.
     """
-    target = Path(to)
     if not is_remote(to):
-        if target.is_dir():
+        if Path(to).is_dir():
             raise DataError(f"{to} is a folder", "give the path of a file with --to")
-        if not target.parent.is_dir():
-            raise DataError(f"there is no folder {target.parent}", "make it, or give another --to")
-    content = read_file(to)
-    exists = content is not None or (not is_remote(to) and target.exists())
-    if exists and not (content or b"").lower().startswith(_BEGIN.lower()):
+        if not Path(to).parent.is_dir():
+            raise DataError(f"there is no folder {Path(to).parent}", "make it, or give another --to")
+    if not _is_free(to):
         raise DataError(f"{to} exists and is no HTML page", "delete it, or give another --to")
 
 
@@ -63,3 +60,15 @@ def write_report(
     content = page(model, strongest, evaluated, file_bytes).encode()
     write_atomic(target, content)
     return len(content)
+
+
+def _is_free(to: str | Path) -> bool:
+    """Return whether there is nothing, or a page."""
+    if is_remote(to):
+        content = read_file(to)
+    elif Path(to).is_file():
+        with open(to, "rb") as file:
+            content = file.read(len(_BEGIN))
+    else:
+        return not Path(to).exists()
+    return content is None or content.lower().startswith(_BEGIN.lower())
