@@ -22,7 +22,7 @@ def group_few(entries):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("bigmc.ingestion.job.plan_merges", group_few)
+    monkeypatch.setattr("bigmc.ingestion.placing.plan_merges", group_few)
     for module in ("bigmc.ingestion.job", "bigmc.prediction"):
         monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 45)

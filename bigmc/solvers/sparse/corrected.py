@@ -12,12 +12,15 @@ Zhang, "Communication-efficient distributed optimization using an approximate Ne
 are rare in the sample would take steps far too long without. The error of the weights shrinks from round
 to round about as much as the Hessian of the sample differs from that of all samples.
 
-The damping d is 0 until a round makes the objective larger. Then the weights of before are taken up again
-with a larger d, since the hinge loss of a sample has no curvature where no margin is positive.
+How long the step should have been the next pass tells, from the derivatives at both its ends. The round that
+follows starts from there, with a gradient interpolated between those of the two passes, which costs no pass
+of its own. The damping d is 0 until a round makes the objective larger, or its descent has no end: the hinge
+loss of a sample has no curvature where no margin is positive.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +38,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.passes import FullPass, Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.solvers.sparse.terms import Terms
 from bigmc.store.dataset import Dataset
@@ -45,9 +48,12 @@ _CANDIDATE = 0.6
 #: It goes on until the violation is this share of what the pass had found, or of the tolerance times alpha.
 _FRACTION, _TOLERATED = 0.02, 0.1
 _MOST_SWEEPS = 200
-#: The damping after a first step that was too long, and the factor by which it grows, and shrinks after a
-#: good one.
-_LEAST_DAMPING, _DAMPING_FACTOR = 0.05, 4.0
+#: The damping after a first step that was too long, and the factor by which it grows after others.
+_LEAST_DAMPING, _DAMPING_FACTOR = 0.02, 3.0
+#: How often it grows in one round until the descent has an end.
+_TRIES = 8
+#: Bounds of the part of a step that is taken in the end.
+_SHORTEST, _LONGEST = 0.05, 2.0
 #: An objective is larger only if by more than rounding.
 _ROUNDING = 1e-7
 
@@ -77,14 +83,21 @@ class Measured:
         return float(self.norms.max(initial=0.0))
 
     @classmethod
-    def of(cls, found: FullPass, coef: Coefficients, alpha: float, ridge: float) -> Measured:
-        """Measure every feature of a pass; the penalty is l1/l2."""
-        norms = np.sqrt(np.einsum("jr,jr->j", found.gradient, found.gradient))
-        slots = coef.slots(found.features)
+    def of(
+        cls,
+        features: NDArray[np.int64],
+        gradient: NDArray[np.float64],
+        coef: Coefficients,
+        alpha: float,
+        ridge: float,
+    ) -> Measured:
+        """Measure the gradient of every feature that occurs; the penalty is l1/l2."""
+        norms = np.sqrt(np.einsum("jr,jr->j", gradient, gradient))
+        slots = coef.slots(features)
         weighted = slots >= 0
         rows = coef.rows[slots[weighted]]
         shrink = ridge + alpha / np.sqrt(np.einsum("jr,jr->j", rows, rows))
-        left = found.gradient[weighted] + shrink[:, None] * rows
+        left = gradient[weighted] + shrink[:, None] * rows
         excess = np.maximum(norms - alpha, 0.0)
         violations = excess.copy()
         violations[weighted] = np.sqrt(np.einsum("jr,jr->j", left, left))
@@ -157,7 +170,9 @@ class CorrectedRounds:
         self.state = state
         while True:
             found = self._pass()
-            measured = Measured.of(found, state.coef, self._problem.alpha, self._objective.ridge)
+            measured = Measured.of(
+                self._used, found.gradient, state.coef, self._problem.alpha, self._objective.ridge
+            )
             upper = self._objective.loss.value(found.margins.squares, self._weight_sum)
             upper += self._objective.regulariser(self._problem.alpha, state.coef.rows)
             if not np.isfinite(upper):
@@ -170,20 +185,18 @@ class CorrectedRounds:
             )  # fmt: skip
             state.lower = max(state.lower, bound)
             self._record(measured, upper, max_passes, progress)
-            worse = upper > state.anchor_objective * (1.0 + _ROUNDING)
-            certificate = Certificate.of(state.lower, state.anchor_objective if worse else upper)
-            done = certificate.gap <= self._tol or self._passes >= max_passes
-            if worse:
-                state.coef = state.anchor
-                state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
-            elif not done:
-                if upper < state.anchor_objective:
-                    state.damping /= _DAMPING_FACTOR
-                    state.damping *= state.damping >= _LEAST_DAMPING
-                state.anchor, state.anchor_objective = state.coef, upper
-                state.coef = self._improved(found, measured)
-            if done:
+            here = Evaluated.of(state.coef, upper, found)
+            best = state.anchor
+            if best is None or upper <= best.objective:
+                best = here
+            certificate = Certificate.of(state.lower, best.objective)
+            if certificate.gap <= self._tol or self._passes >= max_passes:
+                state.coef = best.coef
                 return certificate
+            if upper > best.objective * (1.0 + _ROUNDING):
+                state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
+            state.coef = self._improved(here if state.anchor is None else self._along(state.anchor, here))
+            state.anchor = best
             if checkpoint is not None:
                 state.save(checkpoint, run)
 
@@ -221,31 +234,70 @@ class CorrectedRounds:
         total = int(max_passes) if np.isfinite(max_passes) else 0
         progress(Progress("train", int(entry["n_passes"]), total, "passes", entry))
 
-    def _improved(self, found: FullPass, measured: Measured) -> Coefficients:
-        """Return the weights that minimise the corrected loss of the sample."""
+    def _along(self, before: Evaluated, after: Evaluated) -> Evaluated:
+        """Return the best point on the line through two, its gradient taken for linear between them.
+
+        The derivatives along the line at both, and the secant through them, say where it is. The objective
+        of the point is not known.
+        """
+        features = np.union1d(before.coef.features, after.coef.features)
+        old, new = before.coef.take(features), after.coef.take(features)
+        way = new - old
+        at = np.searchsorted(self._used, features)
+        start = self._slope(before.gradient[at], old, way, 1.0)
+        end = self._slope(after.gradient[at], new, way, -1.0)
+        part = 1.0
+        if start < 0.0 and end > start:
+            part = float(np.clip(start / (start - end), _SHORTEST, _LONGEST))
+        rows = old + part * way
+        used = rows.any(axis=1)
+        gradient = before.gradient + np.float32(part) * (after.gradient - before.gradient)
+        coef = Coefficients(features[used], rows[used])
+        return Evaluated(coef, np.nan, gradient, after.curvature)
+
+    def _slope(
+        self, gradient: NDArray[np.float32], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
+    ) -> float:
+        """Return the derivative of the objective along a line, at its start (sign 1) or its end (-1)."""
+        lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
+        along = sign * np.sqrt(np.einsum("jr,jr->j", way, way))  # of rows that are zero here
+        np.divide(np.einsum("jr,jr->j", rows, way), lengths, where=lengths > 0, out=along)
+        smooth = float(np.einsum("jr,jr->", gradient.astype(np.float64) + self._objective.ridge * rows, way))
+        return smooth + self._problem.alpha * float(along.sum())
+
+    def _improved(self, at: Evaluated) -> Coefficients:
+        """Return the weights that minimise the loss of the sample, corrected at a point."""
         problem, state = self._problem, self.state
         alpha = problem.alpha
+        gradient = at.gradient.astype(np.float64)
+        measured = Measured.of(self._used, gradient, at.coef, alpha, self._objective.ridge)
         chosen = np.flatnonzero(measured.weighted | (measured.norms > _CANDIDATE * alpha))
-        features = found.features[chosen]
-        positions = self._source.holding(features)
+        positions = self._source.holding(self._used[chosen])
         held = [Columns.of(n, block, positions[n]) for n, block in self._source.stream(positions)]
-        problem.rebuild_scores(state.coef, state.intercept, held)
         violation = float(measured.violations.max(initial=0.0))
         target = max(_FRACTION * violation, _TOLERATED * self._tol * alpha)
-        terms = self._terms(held, found, chosen)
-        changes, n_sweeps = self._sweeper.sweep_until(
-            held, state.coef, state.intercept, alpha, target, _MOST_SWEEPS, state.n_iter, terms
-        )
-        state.n_iter += n_sweeps
-        coef = state.coef.updated(changes)
-        if not np.isfinite(coef.rows).all():
-            raise DataError(
-                "the weights are no longer finite", "look for huge or non-finite values in the data"
-            )
-        return coef
+        for _ in range(_TRIES):
+            problem.rebuild_scores(at.coef, state.intercept, held)
+            terms = self._terms(held, at.coef, gradient[chosen], at.curvature[chosen].astype(np.float64))
+            with suppress(DataError):  # the corrected loss of a small sample may have no minimum
+                changes, n_sweeps = self._sweeper.sweep_until(
+                    held, at.coef, state.intercept, alpha, target, _MOST_SWEEPS, state.n_iter, terms
+                )
+                coef = at.coef.updated(changes)
+                if np.isfinite(coef.rows).all():
+                    state.n_iter += n_sweeps
+                    return coef
+            state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
+        raise DataError("the weights are no longer finite", "look for huge or non-finite values in the data")
 
-    def _terms(self, held: list[Columns], found: FullPass, chosen: NDArray[np.int64]) -> list[Terms]:
-        """Return what corrects the loss of the sample, for the columns held."""
+    def _terms(
+        self,
+        held: list[Columns],
+        coef: Coefficients,
+        gradients: NDArray[np.float64],
+        curvatures: NDArray[np.float64],
+    ) -> list[Terms]:
+        """Return what corrects the loss of the sample, for the columns held, from those of all samples."""
         problem = self._problem
         ridge = self._objective.ridge
 
@@ -266,11 +318,10 @@ class CorrectedRounds:
 
         terms, start = [], 0
         for columns, (gradient, curvature) in problem.engine.map(work, held):
-            here = chosen[start : start + len(columns.features)]
-            added = np.maximum(found.curvature[here] - curvature, 0.0)
-            added += self.state.damping * found.curvature[here]
-            rows = self.state.coef.take(columns.features)
-            tilt = found.gradient[here] - gradient - added[:, None] * rows
+            here = slice(start, start + len(columns.features))
+            added = np.maximum(curvatures[here] - curvature, 0.0)
+            added += self.state.damping * curvatures[here]
+            tilt = gradients[here] - gradient - added[:, None] * coef.take(columns.features)
             terms.append(Terms(tilt, ridge + added))
             start += len(columns.features)
         return terms

@@ -20,6 +20,8 @@ SINGLE_PRECISION_TOL = 1e-5
 _SMALL_SCORES = 4 << 20
 #: Share of the memory limit for a sample that is trained on.
 _SAMPLE_MEMORY = 0.75
+#: Shares that are tried: the first, and each in units of the one before.
+_LARGEST_SHARE, _NEXT_SHARE = 0.5, 0.75
 #: Share of samples in memory that training on all of them starts with.
 _START_SHARE = 0.125
 #: With fewer rows a sample says too little.
@@ -167,7 +169,7 @@ class SamplePlan:
     Attributes
     ----------
     share : float
-        Of the samples: a power of a half below 1.
+        Of the samples.
     memory_limit : int
         Bytes for training on them.
     newton_bytes : int
@@ -207,21 +209,23 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, **size
     """
     n_samples, nnz, n_features = size["n_samples"], size["nnz"], size["n_features"]
     width, itemsize = size["width"], size["itemsize"]
-    for_sample = int(_SAMPLE_MEMORY * limit)
-    for_passes = limit - for_sample - (_WORKSPACE if nnz > 1 << 20 else 0)
-    block_bytes = min(_LARGEST_BLOCK, for_passes // 8)
-    block_bytes = max(block_bytes, shard_rows * (2 + itemsize) + 16)  # the longest column
+    workspace = _WORKSPACE if nnz > 1 << 20 else 0
+    block_bytes = shard_rows * (2 + itemsize) + 16  # the longest column
     sums = 8 * n_used * (width + 1)
     # two blocks, the places of the features, and scores, labels and scales of a shard
-    worker = sums + 2 * block_bytes + 8 * n_features + shard_rows * (8 * width + 24)
-    n_workers = min(n_workers, (for_passes - 2 * sums) // worker)
-    share = 0.5
+    worker = sums + 8 * n_features + shard_rows * (8 * width + 24)
+    least = workspace + 4 * sums + worker + 2 * block_bytes
+    for_passes = max(int((1.0 - _SAMPLE_MEMORY) * limit), least)
+    for_sample = limit - for_passes
+    block_bytes = max(block_bytes, min(_LARGEST_BLOCK, (for_passes - least) // 4))
+    n_workers = min(n_workers, (for_passes - workspace - 3 * sums) // (worker + 2 * block_bytes))
+    share = _LARGEST_SHARE
     while n_workers > 0 and n_samples * share >= _SMALLEST_SAMPLE:
-        part = _plan_part(for_sample, share, size)
+        part = _plan_part(for_sample + workspace, share, size)  # that of the passes does for both
         if part is not None:
             columns = max(1, block_bytes // (8 * width))
             return SamplePlan(share, *part, n_workers, block_bytes, columns)
-        share /= 2
+        share *= _NEXT_SHARE
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.passes import FullPass
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,31 @@ class Start:
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     norms: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Weights, and what a pass over all samples found at them.
+
+    Attributes
+    ----------
+    coef : Coefficients
+    objective : float
+    gradient : float32 array of shape (n_used, width)
+        Of the losses, for the features that occur.
+    curvature : float32 array of shape (n_used,)
+        Mean over the classes.
+    """
+
+    coef: Coefficients
+    objective: float
+    gradient: NDArray[np.float32]
+    curvature: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, coef: Coefficients, objective: float, found: FullPass) -> Evaluated:
+        """Keep what a pass found, in single precision: it only guides the next step."""
+        return cls(coef, objective, found.gradient.astype(np.float32), found.curvature.astype(np.float32))
 
 
 @dataclass
@@ -63,9 +88,8 @@ class State:
         The run goes by `bigmc.solvers.sparse.corrected`; the following are for it.
     damping : float
         Share of the curvature of all samples that it adds.
-    anchor : Coefficients
-        Weights of the best objective so far.
-    anchor_objective : float
+    anchor : Evaluated or None
+        The best weights so far.
     """
 
     coef: Coefficients
@@ -81,8 +105,7 @@ class State:
     norms: NDArray[np.float32] | None = None
     corrected: bool = False
     damping: float = 0.0
-    anchor: Coefficients = field(default_factory=lambda: Coefficients.zeros(0))
-    anchor_objective: float = math.inf
+    anchor: Evaluated | None = None
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -106,17 +129,21 @@ class State:
             "history": self.history,
             "corrected": self.corrected,
             "damping": self.damping,
-            # JSON has no infinity
-            "anchor_objective": self.anchor_objective if self.corrected else None,
         }
         n_classes = len(self.intercept)
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "features": self.coef.features,
             "coef": self.coef.rows[:, :n_classes],
             "intercept": self.intercept,
-            "anchor_features": self.anchor.features,
-            "anchor_coef": self.anchor.rows[:, :n_classes],
         }
+        if self.anchor is not None:
+            meta["anchor"] = self.anchor.objective
+            arrays |= {
+                "anchor_features": self.anchor.coef.features,
+                "anchor_coef": self.anchor.coef.rows[:, :n_classes],
+                "anchor_gradient": self.anchor.gradient,
+                "anchor_curvature": self.anchor.curvature,
+            }
         save_run(checkpoint, run, meta, arrays)
 
     @classmethod
@@ -138,11 +165,17 @@ class State:
             rows[:, : coef.shape[1]] = coef
             return Coefficients(np.asarray(features, np.int64), rows)
 
-        if meta["anchor_objective"] is None:
-            meta["anchor_objective"] = math.inf
+        anchor = None
+        if "anchor" in meta:
+            anchor = Evaluated(
+                weights(arrays["anchor_features"], arrays["anchor_coef"]),
+                meta.pop("anchor"),
+                arrays["anchor_gradient"],
+                arrays["anchor_curvature"],
+            )
         return cls(
             weights(arrays["features"], arrays["coef"]),
             np.array(arrays["intercept"], np.float64),
-            anchor=weights(arrays["anchor_features"], arrays["anchor_coef"]),
+            anchor=anchor,
             **meta,
         )
