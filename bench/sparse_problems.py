@@ -126,8 +126,8 @@ PROBLEMS = {
         Problem("digits", 1e-2, _digits),
         Problem("packages", 1e-4, _packages),
         Problem("glosses", 1e-4, _glosses),
-        Problem("synthetic", 1e-4, _synthetic, memory="24MB"),
-        Problem("words", 2e-4, _words, (1e-1, 1e-2, 1e-3), "128MB"),
+        Problem("synthetic", 1e-4, _synthetic, memory="40MB"),
+        Problem("words", 2e-4, _words, (1e-1, 1e-2, 1e-3), "192MB"),
         Problem("fashion", 1e-3, _fashion, (1e-1, 1e-2)),
     )
 }

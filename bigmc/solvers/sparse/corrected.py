@@ -50,6 +50,10 @@ _FRACTION, _TOLERATED = 0.02, 0.1
 _MOST_SWEEPS = 200
 #: The damping after a first step that was too long, and the factor by which it grows after others.
 _LEAST_DAMPING, _DAMPING_FACTOR = 0.02, 3.0
+#: The factor by which it shrinks after a good one.
+_RELAXED = 1.5
+#: From an objective that is larger by more than this factor nothing is interpolated.
+_FAR = 1.1
 #: How often it grows in one round until the descent has an end.
 _TRIES = 8
 #: Bounds of the part of a step that is taken in the end.
@@ -185,7 +189,7 @@ class CorrectedRounds:
             )  # fmt: skip
             state.lower = max(state.lower, bound)
             self._record(measured, upper, max_passes, progress)
-            here = Evaluated.of(state.coef, upper, found)
+            here = Evaluated.of(state.coef, upper, found, self._problem.scores.dtype)
             best = state.anchor
             if best is None or upper <= best.objective:
                 best = here
@@ -193,9 +197,14 @@ class CorrectedRounds:
             if certificate.gap <= self._tol or self._passes >= max_passes:
                 state.coef = best.coef
                 return certificate
+            start = here if state.anchor is None else self._along(state.anchor, here)
             if upper > best.objective * (1.0 + _ROUNDING):
                 state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
-            state.coef = self._improved(here if state.anchor is None else self._along(state.anchor, here))
+                if upper > _FAR * best.objective:
+                    start = best
+            else:
+                state.damping /= _RELAXED
+            state.coef = self._improved(start)
             state.anchor = best
             if checkpoint is not None:
                 state.save(checkpoint, run)
@@ -251,12 +260,12 @@ class CorrectedRounds:
             part = float(np.clip(start / (start - end), _SHORTEST, _LONGEST))
         rows = old + part * way
         used = rows.any(axis=1)
-        gradient = before.gradient + np.float32(part) * (after.gradient - before.gradient)
+        gradient = before.gradient + before.gradient.dtype.type(part) * (after.gradient - before.gradient)
         coef = Coefficients(features[used], rows[used])
         return Evaluated(coef, np.nan, gradient, after.curvature)
 
     def _slope(
-        self, gradient: NDArray[np.float32], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
+        self, gradient: NDArray[Any], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
     ) -> float:
         """Return the derivative of the objective along a line, at its start (sign 1) or its end (-1)."""
         lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))

@@ -41,21 +41,21 @@ class Evaluated:
     ----------
     coef : Coefficients
     objective : float
-    gradient : float32 array of shape (n_used, width)
-        Of the losses, for the features that occur.
-    curvature : float32 array of shape (n_used,)
+    gradient : float array of shape (n_used, width)
+        Of the losses, for the features that occur, in the precision of the scores.
+    curvature : float array of shape (n_used,)
         Mean over the classes.
     """
 
     coef: Coefficients
     objective: float
-    gradient: NDArray[np.float32]
-    curvature: NDArray[np.float32]
+    gradient: NDArray[Any]
+    curvature: NDArray[Any]
 
     @classmethod
-    def of(cls, coef: Coefficients, objective: float, found: FullPass) -> Evaluated:
-        """Keep what a pass found, in single precision: it only guides the next step."""
-        return cls(coef, objective, found.gradient.astype(np.float32), found.curvature.astype(np.float32))
+    def of(cls, coef: Coefficients, objective: float, found: FullPass, dtype: np.dtype[Any]) -> Evaluated:
+        """Keep what a pass found."""
+        return cls(coef, objective, found.gradient.astype(dtype), found.curvature.astype(dtype))
 
 
 @dataclass
