@@ -61,6 +61,8 @@ def bigmc(run: Run, step: str = "line_search", streamed: bool = False) -> Meter:
 
     def note(progress: Progress) -> None:
         facts = progress.facts
+        if progress.stage != "train":
+            return  # on a sample, whose objective is another
         meter.note(
             objective=facts["objective"], gap=facts["gap"], passes=facts["n_passes"],
             decoded_bytes=int(facts["bytes_read"]), bytes_read=train.bytes_read - read_before,
