@@ -8,7 +8,7 @@ import scipy.sparse
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.progress import silent
-from bigmc.solvers import solve
+from bigmc.solvers import Start, solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.corrected import CorrectedRounds
@@ -217,3 +217,20 @@ def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
     assert many.share == plans[1024].share
     assert 1 <= many.n_workers < 64
     assert plan_sample(20 * 10**6, 2, 55_000, 65_536, **size) is None
+
+
+def test_large_data_in_memory_starts_on_a_sample_of_its_own():
+    generator = np.random.default_rng(0)
+    n = 60_000
+    X = scipy.sparse.random(n, 350, 0.1, format="csr", rng=generator)
+    X.data = np.ones(X.nnz, np.int8)
+    y = np.argmax(X[:, :20] @ generator.standard_normal((20, 4)) + generator.gumbel(size=(n, 4)), axis=1)
+    dataset = Dataset.from_arrays(X, y)
+    seen = []
+    begun = solve(dataset, alpha=0.01, tol=1e-5, memory_limit=10**9, progress=seen.append)
+    assert "train on a sample" in {progress.stage for progress in seen}
+    nothing = Start(np.empty(0, np.int64), np.empty((0, 4)), np.zeros(4))
+    alone = solve(dataset, alpha=0.01, tol=1e-5, memory_limit=10**9, start=nothing)
+    assert abs(begun.objective - alone.objective) <= 1e-5 * alone.objective
+    part, _ = draw_rows(dataset, 0.25, 0, ThreadEngine(1))
+    assert draw_rows(part, 0.25, 1, ThreadEngine(1))[0].n_samples < 0.3 * part.n_samples

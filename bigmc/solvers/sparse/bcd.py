@@ -7,6 +7,7 @@ does not fit into memory starts from the weights of a sample that does.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import Objective, objective
@@ -205,8 +207,10 @@ def solve(
         if start is not None:
             state = State.at(start, size["width"], alpha)
         elif sampled and sample:
-            options["memory_limit"] = sampled.memory_limit
-            state = _start_on_sample(run, sample, options, size["width"])
+            # another seed: a sample of the sample by the same hash would be all of it
+            options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1}
+            with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
+                state = _start_on_sample(run, sample, options, size["width"])
         if state and sample and not plan.keep_blocks:
             enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
             state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)

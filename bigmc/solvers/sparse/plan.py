@@ -22,6 +22,8 @@ _SMALL_SCORES = 4 << 20
 _SAMPLE_MEMORY = 0.75
 #: Shares that are tried: the first, and each in units of the one before.
 _LARGEST_SHARE, _NEXT_SHARE = 0.5, 0.75
+#: Room for samples that are drawn beyond the share.
+_SAMPLE_MARGIN = 1.1
 #: Share of samples in memory that training on all of them starts with.
 _START_SHARE = 0.125
 #: With fewer rows a sample says too little.
@@ -247,10 +249,13 @@ def plan_start(free: int, **size: Any) -> SamplePlan | None:
 
 def _plan_part(limit: int, share: float, size: dict[str, Any]) -> tuple[int, int] | None:
     """Return the bytes to train on a share of the samples, and of these for Newton steps; None if too few."""
-    rows, entries = math.ceil(size["n_samples"] * share), math.ceil(size["nnz"] * share)
+    # what is drawn is more or less than its share
+    rows = math.ceil(_SAMPLE_MARGIN * size["n_samples"] * share)
+    entries = math.ceil(_SAMPLE_MARGIN * size["nnz"] * share)
+    # drawn rows of neighbouring shards are put together while they fit into one, which is at least half full
+    n_shards = min(size["n_shards"], 2 * -(-rows // MAX_ROWS))
     part = size | {
-        "n_samples": rows, "nnz": entries, "n_shards": -(-rows // MAX_ROWS),
-        "widest": min(size["widest"], rows),
+        "n_samples": rows, "nnz": entries, "n_shards": n_shards, "widest": min(size["widest"], rows),
     }  # fmt: skip
     room = limit - entries * (2 + size["itemsize"])  # drawn, and once more in blocks for the solver
     with suppress(MemoryLimitError):
