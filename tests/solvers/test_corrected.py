@@ -222,7 +222,7 @@ def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
 def test_large_data_in_memory_starts_on_a_sample_of_its_own():
     generator = np.random.default_rng(0)
     n = 60_000
-    X = scipy.sparse.random(n, 350, 0.1, format="csr", rng=generator)
+    X = scipy.sparse.random(n, 350, 0.25, format="csr", rng=generator)
     X.data = np.ones(X.nnz, np.int8)
     y = np.argmax(X[:, :20] @ generator.standard_normal((20, 4)) + generator.gumbel(size=(n, 4)), axis=1)
     dataset = Dataset.from_arrays(X, y)

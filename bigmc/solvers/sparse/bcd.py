@@ -49,7 +49,7 @@ _SMALL_VISITS = 20_000_000
 #: languages 16 of them brought the objective within 5e-4 in 9 passes, 1000 to a gap of 2e-4 in 2.
 _ROWS_PER_FEATURE = 15
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
-_MANY_ENTRIES = 2_000_000
+_MANY_ENTRIES = 5_000_000
 #: Gap to reach on a sample: the optimum of all samples is further away than that.
 _SAMPLE_TOL = 1e-2
 
