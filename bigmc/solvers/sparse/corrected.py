@@ -172,6 +172,7 @@ class CorrectedRounds:
     ) -> Certificate:
         """Go on from `state` until the gap or the number of passes is reached."""
         self.state = state
+        state.norms = None  # those of a start are of other weights
         while True:
             found = self._pass()
             measured = Measured.of(

@@ -42,7 +42,7 @@ _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: With fewer entries a pass costs nothing: everything is updated at once, and aimed at no further than this.
 _FEW_ENTRIES = 10_000
-#: The penalty goes down by about
+#: Sweeps between two passes, at most.
 _INNER_SWEEPS = 1000
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
