@@ -36,15 +36,15 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 
-#: Sweeps go on until the violation, as far as it makes the gap, is this fraction of the tolerance, which mostly
-#: makes the next pass the last, but between these fractions of what the last pass found: the working set may
-#: miss features. A violation of alpha would make the share of the penalty in the objective, at least this much.
+#: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, so that the next pass
+#: mostly is the last, but between these fractions of what the last pass found: the working set may miss features.
 _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
+#: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
 _SMALLEST_SHARE = 0.1
 #: With fewer entries a pass costs nothing: everything is updated at once, and aimed at no further than this.
 _FEW_ENTRIES = 10_000
-#: Sweeps between two passes, at most, and Newton steps where all data is in memory: a pass costs less than one.
+#: Sweeps between two passes, at most, and Newton steps where all data is in memory: a pass costs less there.
 _INNER_SWEEPS = 1000
 _INNER_STEPS = 2
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
@@ -211,9 +211,10 @@ class Rounds:
         else:
             margins = problem.margins()
         upper = problem.value([state.coef.rows], margins)
-        self._share = max(objective.regulariser(problem.alpha, state.coef.rows) / max(upper, 1e-300), _SMALLEST_SHARE)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
+        penalty = objective.regulariser(problem.alpha, state.coef.rows)
+        self._share = max(penalty, _SMALLEST_SHARE * upper) / upper if upper > 0.0 else 1.0
         used = np.empty((0, problem.n_classes)) if factor is None else factor
         found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz

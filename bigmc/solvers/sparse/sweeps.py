@@ -164,8 +164,8 @@ class Sweeper:
         terms : sequence of Terms, optional
             Of the columns held; by default the ridge of the objective.
         most_steps : int, optional
-            Newton steps at most; the sweep after the last one is followed by some over those columns only that
-            still violate.
+            Newton steps at most; the sweep after the last one is followed by some over those columns that still
+            violate.
         watch : callable, optional
             Called after every Newton step with the number of sweeps, the objective (of which the scores are
             as they have moved along) and the number of features with weights.
