@@ -36,8 +36,9 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 
-#: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, so that the next pass
-#: mostly is the last, but between these fractions of what the last pass found: the working set may miss features.
+#: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, which mostly makes
+#: the next pass the last, but between these fractions of what the last pass found: the working set may miss
+#: features.
 _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.

@@ -164,7 +164,7 @@ class Sweeper:
         terms : sequence of Terms, optional
             Of the columns held; by default the ridge of the objective.
         most_steps : int, optional
-            Newton steps at most; the sweep after the last one is followed by some over those columns that still
+            Newton steps at most; the sweep after the last one is followed by some over columns that still
             violate.
         watch : callable, optional
             Called after every Newton step with the number of sweeps, the objective (of which the scores are
