@@ -91,7 +91,7 @@ class Rounds:
         read_before = self.state.bytes_read - self._source.bytes_read
         if self.state.norms is not None:
             self._rebuild()
-            self._improve(self._expected(self.state.norms), max_passes, progress)
+            self._improve(self._expected(self.state.norms), max_passes, progress, None)
             self._save(checkpoint, run)
         while True:
             self._rebuild()
@@ -102,7 +102,7 @@ class Rounds:
             if certificate.gap <= self._tol or passes >= max_passes:
                 self.state.norms = found.norms
                 return certificate
-            self._improve(found, max_passes, progress)
+            self._improve(found, max_passes, progress, _INNER_STEPS if self._gradual else None)
             self.state.bytes_read = read_before + self._source.bytes_read
             self._save(checkpoint, run)
 
@@ -245,7 +245,9 @@ class Rounds:
         state.history.append(entry)
         progress(_message(entry, max_passes))
 
-    def _improve(self, found: GradientPass, max_passes: float, progress: ProgressCallback) -> None:
+    def _improve(
+        self, found: GradientPass, max_passes: float, progress: ProgressCallback, most_steps: int | None
+    ) -> None:
         """Sweep over the working set: in memory if it fits, else as it streams by."""
         state, source = self.state, self._source
         alpha = self._problem.alpha
@@ -272,7 +274,7 @@ class Rounds:
 
         changes, n_sweeps = self._sweeper.sweep_until(
             held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter,
-            most_steps=_INNER_STEPS if self._gradual else None,
+            most_steps=most_steps,
             watch=watch if progress is not silent and state.history else None,
         )  # fmt: skip
         state.n_iter += n_sweeps
