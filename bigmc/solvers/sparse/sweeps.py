@@ -35,8 +35,9 @@ _SHORT_STEP = 0.25
 _NEWTON_ENTRIES = 10_000
 _SWEEPS_FIRST = 100
 #: Sweeps at the end over the columns that still violate: mostly a few that nearly all samples have, to which
-#: every other step does something, and by which the lower bound goes. They move the objective hardly at all.
-_LAST_SWEEPS = 10
+#: every other step does something, and by which the lower bound goes. They move the objective hardly at all,
+#: so that together they look at no more than twice the entries of all columns.
+_LAST_SWEEPS, _LAST_VISITS = 10, 2
 
 
 class Sweeper:
@@ -211,7 +212,9 @@ class Sweeper:
                 continue
             if n_steps == most_steps:
                 worst = [c[v[c] > target] for c, v in zip(active, violations, strict=True)]
-                for _ in range(_LAST_SWEEPS):
+                nnz = sum(columns.nnz_of(w) for columns, w in zip(held, worst, strict=True))
+                entries = _LAST_VISITS * sum(columns.nnz for columns in held)
+                for _ in range(min(_LAST_SWEEPS, entries // max(nnz, 1))):
                     if sweep(worst) <= target:
                         break
                 break
