@@ -199,7 +199,7 @@ def solve(
     if block_bytes is None and not plan.keep_blocks:
         n_used = int(np.count_nonzero(column_nnz))
         shard_rows = max(shard.n_rows for shard in dataset.shards)
-        sampled = plan_sample(memory_limit, run.engine.n_workers, n_used, shard_rows, **size)
+        sampled = plan_sample(memory_limit, run.engine.n_threads, n_used, shard_rows, **size)
     elif block_bytes is None and dataset.nnz >= _MANY_ENTRIES:
         sampled = plan_start(plan.memory.free, **size)
     state = State.load(checkpoint, record, size["width"]) if checkpoint else None
@@ -323,9 +323,7 @@ def _correct(
     sweeper = run.sweeper(
         problem, max(_SMALL_VISITS, _VISITS_PER_PASS * sample.dataset.nnz), plan.newton_bytes
     )
-    engine = run.engine
-    if isinstance(engine, ThreadEngine):
-        engine = ThreadEngine(plan.n_workers)
+    engine = run.engine.at_most(plan.n_workers)
     rounds = CorrectedRounds(
         run.dataset, run.sample_weight, problem, source, sweeper, run.tol, engine, plan.block_bytes,
         plan.block_columns,
