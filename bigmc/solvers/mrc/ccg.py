@@ -24,7 +24,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.mrc.bounds import upper_bound
 from bigmc.solvers.mrc.expectations import expectations
-from bigmc.solvers.mrc.loop import Loop
+from bigmc.solvers.mrc.loop import Loop, Stop
 from bigmc.solvers.mrc.plan import MinimaxPlan, plan_memory
 from bigmc.solvers.mrc.scan import Weights, is_dense
 from bigmc.solvers.mrc.state import State
@@ -50,6 +50,8 @@ class MinimaxSolution:
         ``n_iter, n_scans, upper, lower, gap, n_rows, n_constraints, n_components`` of every iteration.
     converged : bool
         The gap reached the tolerance.
+    stopped : {"tol", "k_max", "time_limit", "rounding"}
+        Why the iterations ended.
     classes : int64 array
         Codes of the classes that occur; columns of the weights.
     plan : MinimaxPlan
@@ -62,6 +64,7 @@ class MinimaxSolution:
     n_scans: int
     history: list[dict[str, float]]
     converged: bool
+    stopped: Stop
     classes: NDArray[np.int64]
     plan: MinimaxPlan
 
@@ -153,11 +156,11 @@ def solve_minimax(
         loop = Loop(dataset, expected, lambda0 * expected.deviation, plan, engine, run)
         state = State.load(checkpoint, run, len(classes)) if checkpoint else None
         loop.start(state)
-        loop.run_to(tol, k_max, end, checkpoint, progress)
+        stopped = loop.run_to(tol, k_max, end, checkpoint, progress)
         state = loop.state
         phi = state.upper - upper_bound(expected, loop.lam, state.coef, 0.0)
     certificate = Certificate(state.lower, state.upper, max(0.0, state.upper - state.lower))
     return MinimaxSolution(
         Weights.of(expected, state.coef), phi, certificate, state.n_iter, state.n_scans, state.history,
-        certificate.gap <= tol, classes.astype(np.int64), plan,
+        certificate.gap <= tol, stopped, classes.astype(np.int64), plan,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,17 @@ _PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 1.2e-9, 6e-11, 2e-4
 _PROGRAMS = 6.0
 #: A linear program of so few seconds is tried without waiting for good working sets.
 _QUICK = 0.05
+#: The linear programs may take this many times what was expected of them, and so many seconds in any case;
+#: then the first-order steps go on, and expectations are doubled.
+_PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
 #: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
 _TIGHTEN = 10.0
 #: Below these thresholds there is nothing left to find.
 _LEAST_THRESHOLD = 1e-10
+
+
+Stop = Literal["tol", "k_max", "time_limit", "rounding"]
+"""Why the iterations ended: the bounds met, a limit, or nothing left to find in double precision."""
 
 
 class Loop:
@@ -69,6 +76,7 @@ class Loop:
         self._engine = engine
         self._run = run
         self._n_classes = len(expected.shares)
+        self._absent = expected.absent
         self._saddle = SaddleProblem.of(expected.tau, lam, expected.deviation, expected.intercept)
         row_scale = dataset.row_scale(dataset.column_scale())
         self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine)
@@ -128,21 +136,27 @@ class Loop:
 
     def run_to(
         self, tol: float, k_max: int, end: float, checkpoint: Checkpoint | None, progress: ProgressCallback
-    ) -> None:
-        """Iterate until the bounds meet or a limit is reached."""
+    ) -> Stop:
+        """Iterate until the bounds meet, a limit is reached or rounding hides what is left; return which."""
         state = self.state
-        while state.upper - state.lower > tol and state.n_iter < k_max and time.monotonic() < end:
-            more = self._linear_iteration(end) if state.linear else self._first_order_iteration(end)
+        while state.upper - state.lower > tol:
+            if state.n_iter >= k_max:
+                return "k_max"
+            if time.monotonic() >= end:
+                return "time_limit"
+            exact = state.linear and not self._linear_iteration(end)
+            if not state.linear:
+                self._first_order_iteration(end)
             state.n_iter += 1
             self._record(progress)
-            if not more:
-                return
-            if not state.linear:
-                state.linear = self._program_is_cheaper(tol)
+            if exact:
+                return "rounding"
+            self._choose_method(tol)
             if checkpoint is not None:
                 state.save(checkpoint, self._run)
+        return "tol"
 
-    def _first_order_iteration(self, end: float) -> bool:
+    def _first_order_iteration(self, end: float) -> None:
         """Make first-order steps on the working sets, then price all constraints and components."""
         state, rows = self.state, self._rows
         everything = len(state.features) == len(self._expected.tau)
@@ -150,8 +164,8 @@ class Loop:
         solver = SaddleSolver(self._saddle.of_features(state.features), matrix.astype(self._dtype))
         last, average = solver.run(state.iterate, self._n_steps(), end)
         del solver, matrix  # their memory is for the rows to come
-        best = max((last, average), key=lambda c: c.lower)
-        moments = self._bound_below(best.dual)
+        moments = self._bound_below(min((last, average), key=lambda c: c.lower).dual)
+        moments = self._bound_below(max((last, average), key=lambda c: c.lower).dual)
         chosen: Candidate = min((last, average), key=lambda c: c.upper)
         active = (last.dual > 0).any(axis=1) | (average.dual > 0).any(axis=1)
         n_active = int(active.sum())
@@ -166,7 +180,6 @@ class Loop:
             features = np.union1d(state.features, self._most_violated(moments, self._run["m_max"]))
             state.iterate.move_features(np.searchsorted(features, state.features), len(features))
             state.features = features
-        return True
 
     def _coef(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return μ of all features from its scaled form on the working features."""
@@ -175,32 +188,35 @@ class Loop:
         return whole
 
     def _linear_iteration(self, end: float) -> bool:
-        """Solve the linear program, then price constraints and components; False if it cannot go on."""
+        """Solve the linear program, then price constraints and components; False if there are no more."""
         state, rows, sets = self.state, self._rows, self.state.sets
         if not len(sets):
             self._seed()
         tol = min(1e-7, 1e-2 * self._run["tol"])
         found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
-        if found is None:
-            return False
+        if found is None:  # the time is over
+            return True
+        state.spent += self._program_seconds(len(sets), len(sets.components))
         moments = self._bound_below(found.dual)
         priced = self._scan(found.coef, self._run["n_max"])
         excess = violations(self._expected, self.lam, moments).ravel()
         order = np.argsort(-excess, kind="stable")[: self._run["m_max"]]
         violation = priced.values - (found.nu - 1.0)
         while True:
-            rows.set(np.union1d(rows.samples[rows.samples >= 0], priced.samples[violation >= state.eps1]))
+            places = rows.set(
+                np.union1d(rows.samples[rows.samples >= 0], priced.samples[violation >= state.eps1])
+            )
+            state.iterate.move_rows(places, len(rows))
             state.samples = rows.samples
             n_new = sets.add_constraints(
                 priced.samples[violation >= state.eps1], priced.masks[violation >= state.eps1]
             )
             n_new += sets.add_components(order[excess[order] >= state.eps2])
             if n_new:
-                break
+                return True
             if max(state.eps1, state.eps2) < _LEAST_THRESHOLD:
                 return False
             state.eps1, state.eps2 = state.eps1 / _TIGHTEN, state.eps2 / _TIGHTEN
-        return sets.nbytes() <= self._plan.program_bytes
 
     def _seed(self) -> None:
         """Make the working sets from where the first-order steps are."""
@@ -220,6 +236,15 @@ class Loop:
         """Improve the lower bound by a distribution over the working rows; return its expectations."""
         moments = self._rows.moments(dual)
         lower = lower_bound(self._expected, self.lam, dual, moments)
+        if self._absent.any():
+            # A feature that no sample of a class has leaves no slack: however little mass the steps have left
+            # there, it would take the whole bound. Without it the rest is as good as before.
+            rest = np.where(self._rows.having(self._absent), 0.0, dual)
+            mass = rest.sum()
+            if mass > 0:
+                rest /= mass
+                rest_bound = lower_bound(self._expected, self.lam, rest, self._rows.moments(rest))
+                lower = max(lower, rest_bound)
         self.state.lower = max(self.state.lower, lower)
         return moments
 
@@ -241,23 +266,43 @@ class Loop:
         size = self._dataset.nnz / max(1, 2 * self._rows.matrix.size)
         return int(np.clip(size, _STEPS, _MOST_STEPS))
 
-    def _program_is_cheaper(self, tol: float) -> bool:
-        """Return whether the linear program is expected to reach the tolerance before more steps do."""
+    def _choose_method(self, tol: float) -> None:
+        """Hand over to the linear program where it is expected to be cheaper, and back if it is not.
+
+        Each hand-over back doubles what the program is expected to cost, so that of two methods of which
+        one does not come to an end the other has its turn.
+        """
+        state, sets = self.state, self.state.sets
+        if state.linear:
+            if state.spent > state.allowance or sets.nbytes() > self._plan.program_bytes:
+                state.linear, state.sets = False, WorkingSets(self._n_classes)
+                state.setbacks += 1
+            return
+        ready = state.upper - state.lower <= _SEED_GAP
+        # Before the steps have come that far, their working sets do not tell how large the program will be.
+        n_constraints = int(np.count_nonzero(state.iterate.dual.any(axis=1))) if ready else len(self._rows)
+        n_components = int(np.count_nonzero(state.iterate.coef)) if ready else self._expected.tau.size
+        size = int(1.5 * n_constraints) + self._n_classes, max(n_components, 1)
+        if ENTRY_BYTES * size[0] * size[1] > self._plan.program_bytes:
+            return
+        programs = _PROGRAMS * 2.0**state.setbacks * self._program_seconds(*size)
+        if programs <= _QUICK or (ready and self._steps_seconds(tol) > programs):
+            state.linear, state.spent = True, 0.0
+            state.allowance = max(_PATIENCE * programs, _LEAST_ALLOWANCE)
+
+    def _program_seconds(self, n_constraints: int, n_components: int) -> float:
+        """Return what a linear program is expected to cost."""
+        return _PROGRAM_COST * n_constraints * n_components * min(n_constraints, n_components)
+
+    def _steps_seconds(self, tol: float) -> float:
+        """Return what the first-order steps are expected to cost until the bounds meet."""
         history = self.state.history
-        dual, coef = self.state.iterate.dual, self.state.iterate.coef
-        n_constraints = 1.5 * int(np.count_nonzero(dual.any(axis=1))) + self._n_classes
-        n_components = max(int(np.count_nonzero(coef)), 1)
-        if ENTRY_BYTES * n_constraints * n_components > self._plan.program_bytes:
-            return False
-        program = _PROGRAMS * _PROGRAM_COST * n_constraints * n_components * min(n_constraints, n_components)
-        if program <= _QUICK:
-            return True
-        if len(history) <= _JUDGE or history[-1]["gap"] > _SEED_GAP:
-            return False
+        if len(history) <= _JUDGE:
+            return 0.0
         fall = np.log(history[-1 - _JUDGE]["gap"] / history[-1]["gap"]) / _JUDGE
         missing = np.log(history[-1]["gap"] / tol) / max(fall, _LEAST_FALL)
         step = _STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD
-        return bool(missing * self._n_steps() * step > program)
+        return float(missing * self._n_steps() * step)
 
     def _record(self, progress: ProgressCallback) -> None:
         state = self.state

@@ -94,6 +94,17 @@ class WorkingRows:
         self.samples = wanted
         return places
 
+    def having(self, components: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which rows have one of the features chosen for a class, shape (n_rows, n_classes).
+
+        Parameters
+        ----------
+        components : bool array of shape (n_psi, n_classes)
+        """
+        features = np.flatnonzero(components.any(axis=1))
+        found: NDArray[np.bool_] = (abs(self.matrix[:, features]) @ components[features].astype(float)) > 0
+        return found
+
     def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Fᵀα in the form ``Σ_x p_xy ψ(x)``, shape (n_psi, n_classes), for p over the rows."""
         return np.asarray(self.matrix.T @ dual)
