@@ -35,9 +35,9 @@ _SINGLE_PRECISION_TOL = 1e-5
 _JUDGE, _LEAST_FALL = 8, 0.01
 #: Gap from which the working sets are good enough to seed a linear program.
 _SEED_GAP = 0.05
-#: Seconds of the interior point method for every constraint, component and smaller number of the two, and
+#: Seconds of the interior point method for every entry and smaller number of constraints and components, and
 #: of a first-order step for every value of its rows and class: measured, only their ratio matters.
-_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 1.2e-9, 6e-11, 2e-4
+_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
 #: Linear programs that are usually solved before the bounds meet, in units of the first one.
 _PROGRAMS = 6.0
 #: A linear program of so few seconds is tried without waiting for good working sets.
@@ -196,7 +196,7 @@ class Loop:
         found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
         if found is None:  # the time is over
             return True
-        state.spent += self._program_seconds(len(sets), len(sets.components))
+        state.spent += self._program_seconds(len(sets), len(sets.components), sets.share())
         moments = self._bound_below(found.dual)
         priced = self._scan(found.coef, self._run["n_max"])
         excess = violations(self._expected, self.lam, moments).ravel()
@@ -237,14 +237,10 @@ class Loop:
         moments = self._rows.moments(dual)
         lower = lower_bound(self._expected, self.lam, dual, moments)
         if self._absent.any():
-            # A feature that no sample of a class has leaves no slack: however little mass the steps have left
-            # there, it would take the whole bound. Without it the rest is as good as before.
-            rest = np.where(self._rows.having(self._absent), 0.0, dual)
-            mass = rest.sum()
-            if mass > 0:
-                rest /= mass
-                rest_bound = lower_bound(self._expected, self.lam, rest, self._rows.moments(rest))
-                lower = max(lower, rest_bound)
+            # A feature that no sample of a class has leaves no slack: however little is wrong there after the
+            # first-order steps, it would take the whole bound.
+            rest = self._rows.balanced(dual, self._absent)
+            lower = max(lower, lower_bound(self._expected, self.lam, rest, self._rows.moments(rest)))
         self.state.lower = max(self.state.lower, lower)
         return moments
 
@@ -280,19 +276,22 @@ class Loop:
             return
         ready = state.upper - state.lower <= _SEED_GAP
         # Before the steps have come that far, their working sets do not tell how large the program will be.
-        n_constraints = int(np.count_nonzero(state.iterate.dual.any(axis=1))) if ready else len(self._rows)
-        n_components = int(np.count_nonzero(state.iterate.coef)) if ready else self._expected.tau.size
-        size = int(1.5 * n_constraints) + self._n_classes, max(n_components, 1)
-        if ENTRY_BYTES * size[0] * size[1] > self._plan.program_bytes:
+        dual, coef = state.iterate.dual, state.iterate.coef
+        n_rows = int(np.count_nonzero(dual.any(axis=1))) if ready else len(self._rows)
+        n_components = int(np.count_nonzero(coef)) if ready else self._expected.tau.size
+        share = np.count_nonzero(dual) / (max(n_rows, 1) * self._n_classes) if ready else 1.0
+        n_constraints, n_components = int(1.5 * n_rows) + self._n_classes, max(n_components, 1)
+        if ENTRY_BYTES * share * n_constraints * n_components > self._plan.program_bytes:
             return
-        programs = _PROGRAMS * 2.0**state.setbacks * self._program_seconds(*size)
+        program = self._program_seconds(n_constraints, n_components, share)
+        programs = _PROGRAMS * 2.0**state.setbacks * program
         if programs <= _QUICK or (ready and self._steps_seconds(tol) > programs):
             state.linear, state.spent = True, 0.0
             state.allowance = max(_PATIENCE * programs, _LEAST_ALLOWANCE)
 
-    def _program_seconds(self, n_constraints: int, n_components: int) -> float:
-        """Return what a linear program is expected to cost."""
-        return _PROGRAM_COST * n_constraints * n_components * min(n_constraints, n_components)
+    def _program_seconds(self, n_constraints: int, n_components: int, share: float) -> float:
+        """Return what a linear program with this share of its entries filled is expected to cost."""
+        return _PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)
 
     def _steps_seconds(self, tol: float) -> float:
         """Return what the first-order steps are expected to cost until the bounds meet."""

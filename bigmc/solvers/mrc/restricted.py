@@ -96,11 +96,13 @@ class WorkingSets:
             member[k, order[r, : s + 1]] = 1
         self.add_constraints(rows.samples[row], np.packbits(member, axis=1, bitorder="little"))
 
-    def nbytes(self, n_new: int = 0) -> int:
-        """Return the bytes its linear program takes, with `n_new` further constraints."""
-        sizes = self._members().sum(axis=1)
-        share = float(sizes.mean()) / self._n_classes if len(sizes) else 1.0
-        return int(ENTRY_BYTES * share * (len(self) + n_new) * len(self.components))
+    def share(self) -> float:
+        """Return which part of the classes a label subset has, on average."""
+        return float(self._members().mean()) if len(self) else 1.0
+
+    def nbytes(self) -> int:
+        """Return the bytes its linear program takes."""
+        return int(ENTRY_BYTES * self.share() * len(self) * len(self.components))
 
     def solve(
         self,

@@ -7,9 +7,13 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.solvers.mrc.bounds import ROUNDING
 from bigmc.solvers.mrc.expectations import Expectations
 from bigmc.solvers.mrc.scan import gather_samples, is_dense, stack_rows, with_constant
 from bigmc.store.dataset import Dataset
+
+#: Times that mass is balanced at most, and a share of it that stands for none.
+_BALANCINGS, _NOTHING = 30, 1e-300
 
 
 class WorkingRows:
@@ -94,16 +98,35 @@ class WorkingRows:
         self.samples = wanted
         return places
 
-    def having(self, components: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which rows have one of the features chosen for a class, shape (n_rows, n_classes).
+    def balanced(self, dual: NDArray[np.float64], components: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return p without the mass that keeps the expectations of some components from zero.
+
+        Rows where the feature has the sign that weighs more keep the share that the other sign balances, none
+        if all have that sign. A row may have several such features, so this is done again until it settles.
 
         Parameters
         ----------
+        dual : float64 array of shape (n_rows, n_classes)
         components : bool array of shape (n_psi, n_classes)
         """
         features = np.flatnonzero(components.any(axis=1))
-        found: NDArray[np.bool_] = (abs(self.matrix[:, features]) @ components[features].astype(float)) > 0
-        return found
+        chosen, part = components[features], self.matrix[:, features]
+        tolerance = ROUNDING / 10 * self._expectations.rms[features, np.newaxis]
+        sides = (abs(part) + part) / 2, (abs(part) - part) / 2
+        signs = [(side > 0).astype(np.float64) for side in sides]
+        dual = dual.copy()
+        for _ in range(_BALANCINGS):
+            weights = [side.T @ dual for side in sides]
+            off = chosen & (abs(weights[0] - weights[1]) > tolerance)
+            if not off.any():
+                break
+            share = np.minimum(*weights)[off] / np.maximum(*weights)[off]
+            kept = np.zeros(off.shape)
+            kept[off] = np.log(np.maximum(share, _NOTHING))
+            for weight, other, sign in zip(weights, weights[::-1], signs, strict=True):
+                dual *= np.exp(sign @ np.where(weight > other, kept, 0.0))
+        total = dual.sum()
+        return dual / total if total > 0 else dual
 
     def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Fᵀα in the form ``Σ_x p_xy ψ(x)``, shape (n_psi, n_classes), for p over the rows."""
