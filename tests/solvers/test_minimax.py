@@ -98,7 +98,7 @@ def test_sparse_and_dense_data_have_the_same_optimum():
 
 
 def hashed_texts(n_samples, n_features, n_classes, vocabulary=32, own=4, noise=5):
-    """Return counts of signed hashed words, some of each class's own and some of any; classes lack features."""
+    """Return counts of signed hashed words, some of each class's own."""
     rng = np.random.default_rng(0)
     slot = rng.integers(n_features, size=(n_classes, vocabulary))
     sign = rng.choice([-1.0, 1.0], size=slot.shape)

@@ -28,6 +28,8 @@ _STEPS, _MOST_STEPS = 200, 1000
 _FIRST_ROWS, _FIRST_COMPONENTS = 4000, 100_000
 #: Rows of the working set beyond those with mass: this part of them and so many more.
 _SPARE, _SPARE_ROWS = 0.5, 200
+#: Part of the working set that is free for new rows where its size is at the limit.
+_RENEWED = 0.25
 #: Below this tolerance single precision is too coarse for the first-order steps.
 _SINGLE_PRECISION_TOL = 1e-5
 #: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
@@ -79,15 +81,15 @@ class Loop:
         self._absent = expected.absent
         self._saddle = SaddleProblem.of(expected.tau, lam, expected.deviation, expected.intercept)
         row_scale = dataset.row_scale(dataset.column_scale())
-        self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine)
-        self._dtype = np.float32 if run["tol"] >= _SINGLE_PRECISION_TOL else np.float64
+        self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
+        self._dtype = step_type(run["tol"])
 
     def start(self, state: State | None) -> None:
         """Go on from a saved state, or begin: μ = 0, and the shares of the classes on their centroids."""
         if state is None:
             # An optimal basis has no more constraints than components, and mostly far fewer.
             wanted = min(self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
-            count = min(wanted, self._plan.max_rows, self._dataset.n_samples)
+            count = min(wanted, self._plan.max_rows - self._n_classes, self._dataset.n_samples)
             self._rows.set(sample_by_hash(self._dataset.n_samples, count, self._run["seed"]))
             dual = np.zeros((len(self._rows), self._n_classes))
             dual[: self._n_classes] = np.diag(self._expected.shares)
@@ -161,19 +163,22 @@ class Loop:
         state, rows = self.state, self._rows
         everything = len(state.features) == len(self._expected.tau)
         matrix = rows.matrix if everything else rows.matrix[:, state.features]
-        solver = SaddleSolver(self._saddle.of_features(state.features), matrix.astype(self._dtype))
+        solver = SaddleSolver(
+            self._saddle.of_features(state.features), matrix.astype(self._dtype, copy=False)
+        )
         last, average = solver.run(state.iterate, self._n_steps(), end)
         del solver, matrix  # their memory is for the rows to come
         moments = self._bound_below(min((last, average), key=lambda c: c.lower).dual)
         moments = self._bound_below(max((last, average), key=lambda c: c.lower).dual)
         chosen: Candidate = min((last, average), key=lambda c: c.upper)
-        active = (last.dual > 0).any(axis=1) | (average.dual > 0).any(axis=1)
-        n_active = int(active.sum())
-        wanted = min(n_active + int(_SPARE * n_active) + _SPARE_ROWS, self._plan.max_rows)
-        priced = self._scan(self._coef(chosen.coef), wanted)
-        kept = rows.samples[active & (rows.samples >= 0)]
+        most = self._plan.max_rows - self._n_classes
+        mass = np.maximum(last.dual, average.dual).sum(axis=1)
+        heaviest = np.argsort(-mass, kind="stable")[: int((1 - _RENEWED) * most)]
+        kept = np.sort(rows.samples[heaviest[(mass[heaviest] > 0) & (rows.samples[heaviest] >= 0)]])
+        n_active = int(np.count_nonzero(mass))
+        priced = self._scan(self._coef(chosen.coef), min(int((1 + _SPARE) * n_active) + _SPARE_ROWS, most))
         new = priced.samples[~np.isin(priced.samples, kept)]
-        places = rows.set(np.union1d(kept, new[: max(0, self._plan.max_rows - len(kept))]))
+        places = rows.set(np.union1d(kept, new[: most - len(kept)]))
         state.iterate.move_rows(places, len(rows))
         state.samples = rows.samples
         if not everything:
@@ -203,20 +208,29 @@ class Loop:
         order = np.argsort(-excess, kind="stable")[: self._run["m_max"]]
         violation = priced.values - (found.nu - 1.0)
         while True:
-            places = rows.set(
-                np.union1d(rows.samples[rows.samples >= 0], priced.samples[violation >= state.eps1])
-            )
-            state.iterate.move_rows(places, len(rows))
-            state.samples = rows.samples
-            n_new = sets.add_constraints(
-                priced.samples[violation >= state.eps1], priced.masks[violation >= state.eps1]
-            )
+            violated = violation >= state.eps1
+            state.outgrown = not self._take_rows(priced.samples[violated])
+            if state.outgrown:
+                return True
+            n_new = sets.add_constraints(priced.samples[violated], priced.masks[violated])
             n_new += sets.add_components(order[excess[order] >= state.eps2])
             if n_new:
                 return True
             if max(state.eps1, state.eps2) < _LEAST_THRESHOLD:
                 return False
             state.eps1, state.eps2 = state.eps1 / _TIGHTEN, state.eps2 / _TIGHTEN
+
+    def _take_rows(self, new: NDArray[np.int64]) -> bool:
+        """Take samples into the working set, for which those of no constraint may have to go, if they fit."""
+        state, rows = self.state, self._rows
+        wanted = np.union1d(rows.samples, new)
+        if len(wanted) > self._plan.max_rows:
+            wanted = np.union1d(state.sets.samples, new)
+        if len(np.union1d(wanted, rows.samples[: self._n_classes])) > self._plan.max_rows:
+            return False
+        state.iterate.move_rows(rows.set(wanted), len(rows))
+        state.samples = rows.samples
+        return True
 
     def _seed(self) -> None:
         """Make the working sets from where the first-order steps are."""
@@ -270,7 +284,9 @@ class Loop:
         """
         state, sets = self.state, self.state.sets
         if state.linear:
-            if state.spent > state.allowance or sets.nbytes() > self._plan.program_bytes:
+            too_large = state.outgrown or sets.nbytes() > self._plan.program_bytes
+            if too_large or state.spent > state.allowance:
+                state.outgrown = False
                 state.linear, state.sets = False, WorkingSets(self._n_classes)
                 state.setbacks += 1
             return
@@ -318,6 +334,11 @@ class Loop:
         }
         state.history.append(entry)
         progress(Progress(f"iteration {state.n_iter}", state.n_iter, 0, "iterations", entry))
+
+
+def step_type(tol: float) -> np.dtype[Any]:
+    """Return the precision of the first-order steps."""
+    return np.dtype(np.float32 if tol >= _SINGLE_PRECISION_TOL else np.float64)
 
 
 def sample_by_hash(n_samples: int, count: int, seed: int) -> NDArray[np.int64]:
