@@ -151,7 +151,7 @@ class Loop:
                 self._first_order_iteration(end)
             state.n_iter += 1
             self._record(progress)
-            if exact:
+            if exact and state.upper - state.lower > tol:
                 return "rounding"
             self._choose_method(tol)
             if checkpoint is not None:
