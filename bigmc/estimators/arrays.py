@@ -99,6 +99,7 @@ def combined_weights(
     class_weight: Mapping[Any, float] | str | None,
     labels: NDArray[np.int32],
     classes: NDArray[Any],
+    sets: bool,
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample times that of its class, None if all are 1.
 
@@ -107,14 +108,17 @@ def combined_weights(
     sample_weight : float, array-like of shape (n_samples,) or None
     class_weight : dict from label to weight, "balanced" or None
         Balanced is the sum of weights over the number of classes and the class's own sum.
-    labels : int32 array of shape (n_samples,)
-        Class codes.
+    labels : int32 array of shape (n_samples, most labels)
+        Class codes, -1 after the last of a sample.
     classes : array of shape (n_classes,)
+    sets : bool
+        Labels are sets.
 
     Raises
     ------
     DataError
-        If weights are negative, not finite or all zero, or fewer than 2 classes have any.
+        If weights are negative, not finite or all zero, or fewer than 2 classes have any; with sets, if
+        there are weights of classes, or no sample with weight has a label and lacks another.
     """
     weights = np.ones(len(labels))
     if sample_weight is not None:
@@ -128,6 +132,17 @@ def combined_weights(
             )
         if len(weights) and not weights.any():
             raise DataError("every sample_weight is zero", "give some samples a weight above 0")
+    if sets:
+        if class_weight is not None:
+            raise DataError("class_weight is for one label per sample", "give sample_weight instead")
+        sizes = (labels >= 0).sum(axis=1)
+        if not weights[(sizes > 0) & (sizes < len(classes))].any():
+            raise DataError(
+                "no sample with weight has a label and lacks another, so there is nothing to learn",
+                "check the labels",
+            )
+        return None if sample_weight is None else weights
+    labels = labels[:, 0]
     if class_weight is not None:
         sums = np.bincount(labels, weights, minlength=len(classes)).astype(np.float64)
         weights *= _class_weights(class_weight, sums, classes)[labels]

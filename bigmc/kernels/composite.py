@@ -718,9 +718,10 @@ def sweep(
     equation (7) holds: the model has the exact Hessian of the column where that is diagonal (multitask
     squared hinge) or the classes are few for the entries, else twice its diagonal. Otherwise the curvature
     is a constant that bounds the Hessian: ``2 / n (S + (m - 1) s_1 + s_2)`` of the sums of squares per
-    label, S their sum and s_1, s_2 the largest, for the squared hinge; of the sum S of all squares ``2 S / n``
-    for the multitask one, ``S / (2n)`` for the log loss. (Across 1 the Laplacian of the pairs of a set of
-    ``a`` labels is at most ``a ||v||² + m sum over p in Y of v_p²``, with equality for ``a = 1``.) Columns that are zero and stay zero cost one gradient.
+    label, S their sum and s_1, s_2 the largest, for the squared hinge; of the sum S of all squares
+    ``2 S / n`` for the multitask one, ``S / (2n)`` for the log loss. (For v that adds up to 0 the pairs of a
+    set of ``a`` labels bend by at most ``a ||v||² + m sum over p in Y of v_p²``, and for ``a = 1`` by that.)
+    Columns that are zero and stay zero cost one gradient.
 
     Parameters
     ----------
@@ -855,8 +856,8 @@ def class_sums(loss, scores, labels, weights, slopes, values, curvatures):
     slopes, values, curvatures : float64 arrays of shape (n_classes, n_classes)
         Added to, by own class (row) and other class (column). Hinges: the positive margins, their squares,
         and their number; the multitask one has those of labels on the diagonal, and those of a class that is
-        no label in the row after its own, since they have no other class. Log loss: the probabilities of other
-        classes; the loss, on the diagonal; and the sums of ``p p'`` over all samples.
+        no label in the row after its own, since they have no other class. Log loss: the probabilities of
+        other classes; the loss, on the diagonal; and the sums of ``p p'`` over all samples.
     """
     n_classes = slopes.shape[0]
     none = np.empty((0, 0), scores.dtype)

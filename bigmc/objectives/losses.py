@@ -146,9 +146,8 @@ class MultilabelRanking(SquaredHinge):
 
     The samples' mean of the sum over all pairs of a label and a class that is none, as printed there: a
     sample with many such pairs counts for more, and one without any, since it has no labels or all of them,
-    adds nothing. With one label per sample it is the squared hinge (2), whose dual, bounds on the curvature and
-    steps of the intercept hold for pairs (p, r) as they do for (y, r). O(K log K) by sorting the scores was
-    not needed: label sets are small, and ``O(|Y| K)`` runs in vectors.
+    adds nothing. With one label per sample it is the squared hinge (2), whose dual, bounds on the curvature
+    and steps of the intercept hold for pairs (p, r) as they do for (y, r).
     """
 
     name = "multilabel_ranking"

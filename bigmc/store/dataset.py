@@ -142,7 +142,7 @@ class Dataset:
         classes: NDArray[Any] = np.empty(0, np.int64)
         labels: Any = np.full(n_samples, -1, np.int32)
         if y is not None:
-            given = y if hasattr(y, "tocsr") else np.asarray(y)
+            given: Any = y if hasattr(y, "tocsr") else np.asarray(y)
             if given.ndim == 2 and given.shape[0] == n_samples and given.shape[1] > 0:
                 classes, labels = np.arange(given.shape[1]), column_of_indicator(given)
             elif given.shape != (n_samples,):
@@ -365,7 +365,10 @@ class Dataset:
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
     def info(self) -> dict[str, Any]:
-        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""
+        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays.
+
+        ``label_sets`` is there only where labels are sets.
+        """
         stored = sum(shard.nbytes for shard in self.shards)
         n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
         if self._stored and self.n_shards == n_all:
@@ -378,7 +381,7 @@ class Dataset:
             "n_shards": self.n_shards,
             "splits": self.splits,
             "bytes": stored,
-        }
+        } | ({"label_sets": True} if self.has_sets else {})
 
 
 @lru_cache(maxsize=4)

@@ -22,35 +22,35 @@ SETS = pa.list_(pa.int32())
 
 def is_sets(column_type: pa.DataType) -> bool:
     """Return whether a column of this type holds sets."""
-    return bool(pa.types.is_list(column_type) or pa.types.is_large_list(column_type))
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(column_type) for is_kind in kinds)
 
 
-def set_column(starts: NDArray[np.integer], codes: NDArray[np.integer]) -> pa.ListArray:
-    """Return the column whose row ``i`` has ``codes[starts[i]:starts[i + 1]]``, sorted, each code once.
+def set_column(rows: NDArray[np.integer], codes: NDArray[np.integer], n_rows: int) -> pa.ListArray:
+    """Return the column in which row ``rows[k]`` has the code ``codes[k]``: sorted, each code once.
 
     Parameters
     ----------
-    starts : integer array of shape (n_samples + 1,)
-    codes : integer array of shape (n_codes,)
+    rows, codes : integer arrays of shape (n_codes,)
+        In any order.
+    n_rows : int
     """
-    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    matrix = scipy.sparse.csr_array(  # equal codes of a row become one
-        (np.ones(len(codes), np.int64), (rows, codes)),
-        shape=(len(starts) - 1, int(codes.max(initial=-1)) + 1),
-    )
-    matrix.sort_indices()
-    indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(indptr), pa.array(indices))
+    pairs = np.unique(rows.astype(np.int64) << 32 | codes)
+    starts = np.searchsorted(pairs >> 32, np.arange(n_rows + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(starts), pa.array((pairs & 0xFFFFFFFF).astype(np.int32)))
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return offsets and codes of a column of sets, the inverse of `set_column`."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # of no chunk, or of more than one array can hold
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], SETS)
-    lengths = np.asarray(array.value_lengths().fill_null(0), np.int64)
-    codes = np.asarray(array.flatten().to_numpy(zero_copy_only=False), np.int32)
-    return np.concatenate([[0], np.cumsum(lengths)]), codes
+    """Return offsets, from 0 on, and codes of a column of sets."""
+    array = pa.concat_arrays([pa.array([], SETS), *column.chunks]) if hasattr(column, "chunks") else column
+    lengths = np.asarray(array.value_lengths(), np.int64)
+    return np.concatenate([[0], np.cumsum(lengths)]), np.asarray(array.flatten(), np.int32)
+
+
+def pairs_of(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return row and code of every label in a column of sets."""
+    starts, codes = codes_of(column)
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts)), codes
 
 
 def longest(columns: Iterable[pa.ChunkedArray]) -> int:
@@ -60,19 +60,9 @@ def longest(columns: Iterable[pa.ChunkedArray]) -> int:
 
 def fill_rows(column: pa.ChunkedArray, out: NDArray[np.int32]) -> None:
     """Write the codes of every row of a column into a row of `out`, and -1 after the last."""
-    starts, codes = codes_of(column)
-    lengths = np.diff(starts)
+    rows, codes = pairs_of(column)
     out[:] = -1
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    out[rows, np.arange(len(codes)) - starts[rows]] = codes
-
-
-def indicator_of(labels: NDArray[np.int32], n_classes: int) -> NDArray[np.int64]:
-    """Return ones where a row of codes names a class, of shape (n_samples, n_classes)."""
-    out = np.zeros((len(labels), n_classes), np.int64)
-    rows, places = np.nonzero(labels >= 0)
-    out[rows, labels[rows, places]] = 1
-    return out
+    out[rows, np.arange(len(codes)) - np.searchsorted(rows, rows)] = codes
 
 
 def column_of_indicator(indicator: Any) -> pa.ListArray:
@@ -88,10 +78,10 @@ def column_of_indicator(indicator: Any) -> pa.ListArray:
     DataError
         If there is anything but zeros and ones.
     """
-    matrix = indicator.tocsr() if scipy.sparse.issparse(indicator) else np.asarray(indicator)
-    values = matrix.data if scipy.sparse.issparse(indicator) else matrix
+    sparse = scipy.sparse.issparse(indicator)
+    matrix: Any = indicator.tocoo() if sparse else np.asarray(indicator)
+    values = matrix.data if sparse else matrix
     if values.dtype.kind not in "buif" or not np.isin(values, (0, 1)).all():
         raise DataError("an indicator of labels has values besides 0 and 1", "give 1 where a label applies")
-    rows = scipy.sparse.csr_array(matrix, copy=True)
-    rows.eliminate_zeros()
-    return set_column(rows.indptr, rows.indices)
+    rows, codes = matrix.nonzero()
+    return set_column(rows, codes, matrix.shape[0])

@@ -39,7 +39,19 @@ def test_gradient_and_hessian_are_finite_differences(loss):
     others, slope, bend = np.empty((3, m))
     sums, diagonal, squares = np.empty((3, m))
     hessian = np.empty((m, m))
-    arguments = (scores, labels, row_scale, row_scale * weights, none, others, slope, bend, sums, diagonal, squares)
+    arguments = (
+        scores,
+        labels,
+        row_scale,
+        row_scale * weights,
+        none,
+        others,
+        slope,
+        bend,
+        sums,
+        diagonal,
+        squares,
+    )
     composite._curvature(code, *block, *arguments, hessian)
     again, wide = np.empty(m), np.empty((2, 8))
     composite._gradient(code, *block, scores, labels, row_scale * weights, none, others, slope, wide, again)
@@ -71,7 +83,9 @@ def test_gradient_and_hessian_are_finite_differences(loss):
         np.testing.assert_allclose(expected, (up[1] - down[1]) / (2 * small), rtol=1e-5, atol=1e-7)
         assert 2 / n * diagonal[r] == pytest.approx(((up[1] - down[1]) / (2 * small))[r], rel=1e-5)
     move = np.array([0.3, -0.7, 0.0, 1.1])
-    change = composite._loss_change(code, *block, scores, labels, row_scale, row_scale * weights, others, move) / n
+    change = (
+        composite._loss_change(code, *block, scores, labels, row_scale, row_scale * weights, others, move) / n
+    )
     assert change == pytest.approx(by_definition(move)[0] - by_definition(0 * move)[0], rel=1e-12)
 
 

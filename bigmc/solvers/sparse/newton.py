@@ -284,7 +284,7 @@ class Support:
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
             gradient_rows(
-                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels[:, 0],
+                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.label,
                 problem.weights, problem.row_scale, problem.gain, self._active, self._constant, *sums,
             )  # fmt: skip
             return sums
@@ -303,7 +303,7 @@ class Support:
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros(scaled.shape, scaled.dtype)
             hessian_rows(
-                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels[:, 0],
+                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.label,
                 problem.weights, problem.row_scale, problem.gain, self._active, self._constant, scaled, sums,
             )  # fmt: skip
             return sums
@@ -318,7 +318,7 @@ class Support:
 
         def work(rows: tuple[int, int]) -> float:
             return losses_along(  # type: ignore[no-any-return]
-                self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels[:, 0],
+                self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, problem.label,
                 problem.weights, problem.row_scale, problem.gain, self._constant, scaled, part,
             )  # fmt: skip
 

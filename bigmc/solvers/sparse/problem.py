@@ -63,6 +63,8 @@ class Problem:
         Product of samples and weights plus intercept; pads hold the loss's pad score.
     labels : int32 array of shape (n_samples, most labels)
         Of each sample, increasing, -1 after the last.
+    label : int32 array of shape (n_samples,)
+        The first of them, where samples have one.
     row_scale, gain : arrays of shape (n_samples,)
         Factor of a row's values, and the same times the sample weight.
     column_scale : float32 array of shape (n_features,) or None
@@ -87,6 +89,7 @@ class Problem:
         self.engine = engine
         self.n_samples, self.n_classes = dataset.n_samples, dataset.n_classes
         self.labels = dataset.label_sets()
+        self.label = self.labels[:, 0]
         unlabelled = not dataset.has_sets and self.labels.min() < 0
         if unlabelled or self.labels.max() >= self.n_classes:
             raise DataError("some samples have no label", "train on labelled samples only")
