@@ -18,6 +18,9 @@ from bigmc.store.dataset import Dataset
 ROW_COST = 48
 """Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
 
+SET_COST = 192
+"""Bytes of a row's sets of labels: some four each of truth and prediction, as pairs, sorted and merged."""
+
 
 def evaluate(
     model: Model,
@@ -88,17 +91,19 @@ def evaluate(
     rows = max(shard.n_rows for shard in dataset.shards)
     # A process of its own keeps the model as it came beside the model.
     limit = memory_limit - (0 if engine.shares_memory else model.nbytes)
-    n_threads, room = divide(model, limit, engine.n_threads, ROW_COST * rows, "evaluation")
+    cost = ROW_COST + (SET_COST if sets else 0)
+    n_threads, room = divide(model, limit, engine.n_threads, cost * rows, "evaluation")
     engine = engine.at_most(n_threads)
     if sets:
         places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
         for shard, here in engine.map(count_shard, range(dataset.n_shards), model, dataset, places, room):
             total.add(here)
             progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
-        figures = total.figures(dataset.n_samples)
-        by_label = _by_label(labels, of_model, total.right, total.support, total.predicted, per_class)
-        return figures | {"n_samples": dataset.n_samples} | by_label
-    result: dict[str, Any]
+        return {
+            **total.figures(dataset.n_samples),
+            "n_samples": dataset.n_samples,
+            **_by_label(labels, of_model, total.right, total.support, total.predicted, per_class),
+        }
     matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
     for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
         truth, predicted, counts = found
@@ -108,8 +113,11 @@ def evaluate(
 
     right = matrix.diagonal()
     support, predictions = matrix.sum(axis=1), matrix.sum(axis=0)
-    result = {"accuracy": float(right.sum() / dataset.n_samples), "n_samples": dataset.n_samples}
-    result |= _by_label(labels, of_model, right, support, predictions, per_class)
+    result = {
+        "accuracy": float(right.sum() / dataset.n_samples),
+        "n_samples": dataset.n_samples,
+        **_by_label(labels, of_model, right, support, predictions, per_class),
+    }
     if confusion:
         occurring = np.flatnonzero(support + predictions)
         result["confusion"] = {

@@ -33,7 +33,7 @@ from bigmc.store.rows import Rows
 ROW_COST = 64
 """Bytes of a row beside its scores: id, label, place of the best score, their copies as a table."""
 
-LABEL_COST, MOST_LABELS = 32, 16
+LABEL_COST, MOST_LABELS = 32, 4
 """Bytes of a label of a set: as a pair, sorted, as a code, as a text; and how many a row has on average, if
 the classes are as many."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
@@ -41,15 +42,15 @@ def row_chunks(X: Any) -> Iterator[Any]:
             yield chunk
 
 
-def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32]) -> Iterator[MemoryShard]:
+def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray) -> Iterator[MemoryShard]:
     """Cut chunks of samples into the shards that the whole matrix would be cut into.
 
     Parameters
     ----------
     chunks : iterable of array or scipy sparse matrix
         Together as many rows as there are `codes`; zeros of dense chunks are dropped.
-    codes : int32 array of shape (n_samples,)
-        Class of each sample.
+    codes : int32 array of shape (n_samples,), or such a column of sets
+        Class or classes of each sample.
     """
     done = 0
     waiting: list[Any] = []

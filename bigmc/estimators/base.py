@@ -29,7 +29,7 @@ from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.sets import SETS, pairs_of
+from bigmc.store.sets import SETS, column_of_indicator, pairs_of
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
@@ -366,14 +366,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, y = validate_data(self, X, y, **self._accepted(), multi_output=sets)
             check_classification_targets(y)
             return Dataset.from_arrays(X, y, features=self._columns())
+        codes: Any
         if sets:
-            raise DataError(
-                "a dask array of samples with sets of labels", "give arrays in memory, or ingest the data"
-            )
-        labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
-        check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
-        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes.astype(np.int32)))
+            classes, codes = np.arange(np.shape(y)[1]), column_of_indicator(y)
+        else:
+            labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
+            check_classification_targets(labels)
+            classes, numbers = np.unique(labels, return_inverse=True)
+            codes = numbers.astype(np.int32)
+        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes))
         return Dataset(shards, classes, self.n_features_in_, Weighting(), self._columns())
 
     def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:

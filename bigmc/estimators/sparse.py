@@ -180,7 +180,8 @@ default="squared_hinge"
         if LOSSES[self.loss].takes_labels:  # every class against the rest: its margin is measured from 0
             return replace(model, label_threshold=0.0)
         engine = run.engine if dataset.path else ThreadEngine()
-        return replace(model, label_threshold=best_threshold(model, dataset, run.weights, engine))
+        threshold = best_threshold(model, dataset, run.weights, engine, run.memory_limit)
+        return replace(model, label_threshold=threshold)
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that the loss is not for; see `Classifier.check_labels`."""

@@ -24,14 +24,15 @@ from bigmc.store.sets import pairs_of
 
 #: Leading bits of a float32 that count: sign, exponent and 9 of the mantissa.
 _BITS = 18
-#: Bytes for the scores of a part, of which there are several copies.
-_ROOM = 8 << 20
+#: Share of the memory limit for scores, which the solver has left again, and bounds on what a worker takes.
+_SHARE = 0.25
+_LEAST, _MOST = 8 << 20, 256 << 20
 
 Part = tuple[int, NDArray[np.float64] | None]
 
 
 def best_threshold(
-    model: Model, dataset: Dataset, weights: NDArray[np.float64] | None, engine: Engine
+    model: Model, dataset: Dataset, weights: NDArray[np.float64] | None, engine: Engine, memory_limit: int
 ) -> float:
     """Return the threshold with the best micro-averaged F1, the largest on a tie; one pass.
 
@@ -43,9 +44,12 @@ def best_threshold(
     weights : float64 array of shape (n_samples,) or None
         Of the samples.
     engine : Engine
+    memory_limit : int
+        Bytes; where the scores of all classes do not fit, columns are read again for every so many classes.
     """
+    room = int(np.clip(_SHARE * memory_limit / engine.n_threads, _LEAST, _MOST))
     everything, wanted = np.zeros((2, 1 << _BITS))
-    for _, found in engine.map(_count, list(_parts(dataset, weights)), model, dataset):
+    for _, found in engine.map(_count, list(_parts(dataset, weights)), model, dataset, room):
         everything += found[0]
         wanted += found[1]
     return _choose(everything, wanted)
@@ -56,14 +60,14 @@ def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> Iterator[Pa
         yield s, None if weights is None else weights[lo:hi]
 
 
-def _count(part: Part, model: Model, dataset: Dataset) -> NDArray[np.float64]:
+def _count(part: Part, model: Model, dataset: Dataset, room: int) -> NDArray[np.float64]:
     """Return how often each score occurs in a shard, at all and for labels, weighted."""
     shard, weights = part
     counts = np.zeros((2, 1 << _BITS))
     rows, codes = pairs_of(dataset.shards[shard].table(["label"]).column("label"))
     if weights is None:
         weights = np.ones(dataset.shards[shard].n_rows)
-    for lo, scores in model.shard_tiles(dataset, shard, _ROOM):
+    for lo, scores in model.shard_tiles(dataset, shard, room):
         keys = _keys(scores)
         here = (codes >= lo) & (codes < lo + scores.shape[1])
         of_labels = keys[rows[here], codes[here] - lo]
