@@ -44,7 +44,7 @@ class Objective:
     @property
     def newton(self) -> bool:
         """Whether there are Newton steps over the features with weights, for squared hinges with l1/l2."""
-        return not isinstance(self.loss, LogLoss) and not self.sets and self.penalty == GROUP_LASSO
+        return not isinstance(self.loss, LogLoss) and self.penalty == GROUP_LASSO
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""

@@ -17,6 +17,10 @@ from bigmc.kernels import composite
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers import solve
 from bigmc.solvers.sparse.bcd import largest_alpha
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.newton import Support
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.dataset import Dataset
 from bigmc.store.sets import fill_rows, set_column
 
@@ -133,6 +137,50 @@ def test_sums_by_class_give_the_loss_and_the_derivatives_by_the_intercept(loss):
     for step, row in zip(1e-6 * np.eye(m), 2 / n * one.intercept_curvature(curvatures), strict=True):
         difference = (slope_at(step)[2] - slope_at(-step)[2]) / 2e-6
         np.testing.assert_allclose(row, difference, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", SET_LOSSES)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_newton_steps_have_the_derivatives_of_the_definition(loss, intercept):
+    generator = np.random.default_rng(7)
+    n, m = 90, 11
+    X = generator.integers(-2, 3, (n, 12)) * (generator.random((n, 12)) < 0.5)
+    Y = (generator.random((n, m)) < 0.3).astype(int)
+    Y[0], Y[1] = 0, 1
+    weights = generator.integers(0, 3, n).astype(float)
+    dataset = Dataset.from_arrays(X.astype(float), Y)
+    both = objective(loss, "l1/l2", sets=True)
+    problem = Problem(dataset, both, 1e-3, weights, np.dtype(np.float64), ThreadEngine(1))
+    (_, block), *_ = BlockSource(dataset, [(0, 12)], keep=True).stream([0])
+    held = [Columns.of(0, block, np.arange(12))]
+    features, b = np.array([1, 3, 4, 9]), generator.standard_normal(m) * intercept
+    W = np.zeros((12, m))
+    W[features] = 0.3 * generator.standard_normal((4, m))
+    rows = np.pad(W[features], ((0, 0), (0, problem.width - m)))
+    problem.rebuild_scores(Coefficients(features, rows), b, held)
+    support = Support(problem, held, [features], intercept)
+
+    def at(step):
+        moved = W.copy()
+        moved[features] += step[:4, :m]
+        constant = b + (step[4, :m] if intercept else 0)
+        value, G, g = loss_and_gradient(loss, X, Y, moved, constant, weights)
+        return value, np.vstack([G[features], g[None]]) if intercept else G[features]
+
+    gradient, diagonal = support._gradient()
+    shape = gradient.shape
+    np.testing.assert_allclose(gradient[:, :m], at(np.zeros(shape))[1], rtol=1e-10, atol=1e-13)
+    direction = np.zeros(shape)
+    direction[:, :m] = generator.standard_normal((shape[0], m))
+    product = problem.two_over_n * support._product(direction)
+    small = 1e-6
+    difference = (at(small * direction)[1] - at(-small * direction)[1]) / (2 * small)
+    np.testing.assert_allclose(product[:, :m], difference, rtol=1e-5, atol=1e-7)
+    unit = np.zeros(shape)
+    unit[2, 5] = 1.0
+    assert (problem.two_over_n * support._product(unit))[2, 5] == pytest.approx(diagonal[2, 5])
+    change = support._loss_change(direction, 0.4)
+    assert change == pytest.approx(at(0.4 * direction)[0] - at(0 * direction)[0], rel=1e-9)
 
 
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
