@@ -6,6 +6,7 @@ that is none; they agree with `dense.fista` to 1e-9.
 
 import numpy as np
 import pytest
+import scipy.sparse
 from dense import fista, loss_and_gradient, objective_value
 from instances import instance, label_sets
 from test_pair_kernels import RATIO, column
@@ -293,3 +294,24 @@ def test_losses_that_are_not_for_the_labels_are_refused_with_those_that_are(loss
         solve(
             Dataset.from_arrays(X, label_sets("iris") if sets else y), loss=loss, alpha=1, memory_limit=LIMIT
         )
+
+
+@pytest.mark.parametrize("loss", SET_LOSSES)
+def test_a_corrected_sample_out_of_core_reaches_the_optimum_of_all_samples(loss):
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random(60_000, 60, 0.15, format="csr", rng=generator)
+    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
+    Y = X @ generator.standard_normal((60, 5)) + 4 * generator.gumbel(size=(60_000, 5)) > 6
+    dataset = Dataset.from_arrays(X, Y, shard_rows=4000)
+    options = {"loss": loss, "alpha": 0.02, "tol": 1e-3}
+    seen = []
+    streamed = solve(dataset, memory_limit=4_000_000, progress=seen.append, **options)
+    assert any(step.stage == "train on a sample" for step in seen)
+    assert not streamed.plan.keep_blocks
+    assert streamed.certificate.gap <= 1e-3
+    assert streamed.n_passes <= 10
+    whole = solve(dataset, memory_limit=10**9, alpha=0.02, loss=loss, tol=1e-6)
+    assert streamed.objective == pytest.approx(whole.objective, rel=1e-3)
+    assert streamed.certificate.lower <= whole.objective * (1 + 1e-6)
+    other = solve(dataset, memory_limit=4_000_000, engine=ThreadEngine(1), **options)
+    assert bits(other) == bits(streamed)

@@ -218,7 +218,7 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, **size
     block_bytes = shard_rows * (2 + itemsize) + 16  # the longest column
     sums = 8 * n_used * (width + 1)
     # two blocks, the places of the features, and scores, labels and scales of a shard
-    worker = sums + 8 * n_features + shard_rows * (8 * width + 20 + 4 * size["most_labels"])
+    worker = sums + 8 * n_features + shard_rows * (8 * width + 20 + 4 * size.get("most_labels", 1))
     least = workspace + 4 * sums + worker + 2 * block_bytes
     for_passes = max(int((1.0 - _SAMPLE_MEMORY) * limit), least)
     for_sample = limit - for_passes
