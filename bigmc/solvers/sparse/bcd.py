@@ -170,7 +170,7 @@ def solve(
     DataError
         If the data lead to numbers that are not finite.
     """
-    minimised = objective(loss, penalty, l1_ratio, ridge)
+    minimised = objective(loss, penalty, l1_ratio, ridge, sets=dataset.has_sets)
     _check(dataset, alpha, ridge, tol, step)
     lanes = minimised.loss.lanes
     column_nnz = dataset.column_nnz()
@@ -179,7 +179,7 @@ def solve(
         "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
         "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
-        "column_scaled": dataset.weighting.idf,
+        "column_scaled": dataset.weighting.idf, "most_labels": dataset.most_labels(),
     }  # fmt: skip
     plan = plan_memory(limit=memory_limit, block_bytes=block_bytes, **size)
     options: dict[str, Any] = {
