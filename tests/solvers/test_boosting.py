@@ -14,6 +14,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers.boosting import solve
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.growing import TreeGrower
 from bigmc.solvers.boosting.master import Master
 from bigmc.solvers.boosting.responses import BitResponses, RowResponses
 from bigmc.solvers.boosting.search import CutSearch
@@ -259,11 +260,12 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
     u[np.arange(250), y] = -(u.sum(axis=1) - u[np.arange(250), y])
     cuts = np.concatenate([all_cuts(X, False), np.ones((250, 1))], axis=1)
     answers = {}
-    for ranges in ([(0, 7)], [(0, 2), (2, 7)]):
+    # With the histograms of all trees kept, those of a few at a time, and none.
+    for ranges, room in (([(0, 7)], 10**7), ([(0, 2), (2, 7)], 20_000), ([(0, 7)], 0)):
         source = BinnedSource(dataset, ranges, True, 255, np.ones(250, bool), engine)
-        search = TreeSearch(source, responses, 4, 2, engine)
+        search = TreeSearch(TreeGrower(source, 250, 2, room, engine), responses, 4, 2, engine)
         found = search.run(u, 1.0, 5)
-        answers[len(ranges)] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
+        answers[room] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
         again = search.answers(found.learners)
         for one, other in zip(again, found.answers, strict=True):
             assert (as_column(one, 250, False) == as_column(other, 250, False)).all()
@@ -279,7 +281,7 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
                 above = (x > edge) | (np.isnan(x) & ~tree.missing_below[0])
             best = sum(np.abs(cuts[side].T @ u[side, c]).max() for side in (above, ~above) if side.any())
             assert answer @ u[:, c] == pytest.approx(best, rel=1e-9)
-    assert answers[1] == answers[2]
+    assert answers[0] == answers[20_000] == answers[10**7]
 
 
 class Memory:

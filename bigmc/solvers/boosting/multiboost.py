@@ -21,12 +21,14 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.growing import TreeGrower
 from bigmc.solvers.boosting.master import Master
 from bigmc.solvers.boosting.plan import BoostingPlan, plan_memory
 from bigmc.solvers.boosting.responses import BitResponses, Responses, RowResponses
 from bigmc.solvers.boosting.rounds import Rounds, Source, Stop
 from bigmc.solvers.boosting.search import CutSearch, Search
-from bigmc.solvers.boosting.spread import SpreadCutSearch, columns_of
+from bigmc.solvers.boosting.spread import SpreadCutSearch, columns_of, cut_ranges
+from bigmc.solvers.boosting.spread_trees import SpreadTreeGrower, TreePlan
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.boosting.trees import TreeSearch
 from bigmc.solvers.certificate import Certificate
@@ -139,8 +141,8 @@ def solve(
         Of the order of visits and of the samples held out.
     sample_weight : float64 array of shape (n_samples,), optional
     engine : Engine, optional
-        Prices the columns; see `bigmc.solvers.boosting.spread` for what a cluster's workers do. Any engine
-        and any number of workers give the same bits.
+        Prices the columns; see `bigmc.solvers.boosting.spread`, and `spread_trees` beside it, for what a
+        cluster's workers do. Any engine and any number of workers give the same bits.
     checkpoint : Checkpoint, optional
         Where the state is saved after every round, and read from at the start; going on from there gives
         the same bits as an uninterrupted run with the same memory limit.
@@ -156,15 +158,10 @@ def solve(
     MemoryLimitError
         If the limit cannot work.
     BigmcError
-        If a parameter cannot be used, or the engine cannot search for such learners.
+        If a parameter cannot be used.
     """
     _check(dataset, C, tol, max_depth, family)
     engine = engine or ThreadEngine()
-    if max_depth > 1 and not engine.shares_memory:
-        raise BigmcError(
-            "trees of several levels are grown by the threads of one process, which share the samples' nodes",
-            "leave the scheduler out, or give max_depth=1",
-        )
     sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
     rays = max_depth == 1 and (family == "ray" or (family == "auto" and sparse))
     plan = plan_memory(
@@ -254,19 +251,22 @@ def _searching(
     scratch: Path | None,
 ) -> Iterator[tuple[Source, Search]]:
     """Yield the columns and the search over them: here, or where the engine's workers are."""
-    n_classes, keep = dataset.n_classes, plan.keep_blocks
+    n_classes, keep, trees = dataset.n_classes, plan.keep_blocks, max_depth > 1
+    room, n_threads = plan.histogram_bytes, min(engine.n_threads, plan.n_threads)
     if not engine.shares_memory:
-        workers = engine.at_most(plan.parts_at_once)
-        n_workers = workers.n_workers
-        with columns_of(
-            dataset, plan.ranges, keep, max_bins, counted, responses.labels, rays, n_workers, scratch
-        ) as columns:
-            spread = SpreadCutSearch(columns, responses, n_classes, workers, local)
-            yield spread, spread
+        workers = engine.at_most(1 if trees else plan.parts_at_once)
+        ranges = plan.ranges if trees else cut_ranges(dataset, plan.ranges, workers.n_workers)
+        with columns_of(dataset, ranges, keep, max_bins, counted, rays, scratch) as columns:
+            if trees:
+                far = SpreadTreeGrower(columns, TreePlan(max_depth, room, n_threads), workers)
+                yield far, TreeSearch(far, responses, n_classes, max_depth, local)
+            else:
+                spread = SpreadCutSearch(columns, responses, n_classes, workers, local)
+                yield spread, spread
         return
     source = BinnedSource(dataset, plan.ranges, keep, max_bins, counted, local)
-    if max_depth == 1:
-        yield source, CutSearch(source, responses, n_classes, rays, local)
+    if trees:
+        grower = TreeGrower(source, dataset.n_samples, max_depth, room, local)
+        yield source, TreeSearch(grower, responses, n_classes, max_depth, local)
     else:
-        assert isinstance(responses, BitResponses)
-        yield source, TreeSearch(source, responses, n_classes, max_depth, local)
+        yield source, CutSearch(source, responses, n_classes, rays, local)

@@ -85,7 +85,7 @@ class Rounds:
     ) -> None:
         self._source, self._search, self._master = source, search, master
         self._plan, self._engine = plan, engine
-        self._learners: dict[bytes, Learners] = {}
+        self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
         self.state = State(Stages(depth))
 
@@ -205,12 +205,17 @@ class Rounds:
         for k, (key, answer) in enumerate(zip(learners.keys(), answers, strict=True)):
             known = responses.find(key)
             slots[k] = responses.add(key, answer) if known is None else known
-            self._learners[key] = learners.take([k])
+            self._learners[key] = learners, k
         return slots
 
     def _append_stage(self) -> None:
         """Keep the weights as they are as a stage, and of the learners only those in it."""
         slots, signs, classes, weights = self._master.weighted()
         keys = self._master.responses.keys_of(slots)
-        self.state.stages.append(keys, self._learners, classes, signs, weights)
+        for key in set(keys):
+            table, k = self._learners[key]
+            if len(table.feature) > 1:  # found in this round
+                self._learners[key] = table.take([k]), 0
         self._learners = {key: self._learners[key] for key in keys}
+        learners = {key: learner for key, (learner, _) in self._learners.items()}
+        self.state.stages.append(keys, learners, classes, signs, weights)

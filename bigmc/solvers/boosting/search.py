@@ -125,13 +125,11 @@ def sums_of(u: NDArray[Any], labels: NDArray[np.int32], engine: Engine) -> NDArr
 def scan_cuts(
     block: CodedBlock,
     u: NDArray[Any],
-    labels: NDArray[np.int32],
     totals: NDArray[np.float64],
     shape: tuple[int, int],
     engine: Engine,
     *,
-    rays: bool = False,
-    gini: bool = False,
+    rays: bool,
 ) -> Best:
     """Return the best cuts of a block's columns for every class.
 
@@ -139,15 +137,12 @@ def scan_cuts(
     ----------
     block : CodedBlock
     u : array of shape (n_samples, width)
-    labels : int32 array of shape (n_samples,)
     totals : float64 array of shape (2, width)
         See `sums_of`.
     shape : (n_classes, n_best)
     engine : Engine
     rays : bool
         Rays instead of stumps.
-    gini : bool
-        See `bigmc.kernels.boosting_cuts.find_cuts`.
     """
     bins = block.bins
     most = max(1, _HISTOGRAM // u.shape[1])
@@ -163,17 +158,14 @@ def scan_cuts(
             here = ends[lo - part[0] : hi - part[0]]
             firsts = here - bins.n_bins[columns] - done
             hist = np.zeros((int(here[-1]) - done, u.shape[1]))
-            own = np.zeros_like(hist) if gini else hist[:0]
-            add_histograms(
-                columns, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
-            )
+            add_histograms(columns, block.indptr, block.rows, block.codes, block.base, u, firsts, hist)
             kept = best.values, best.scores, best.places
             if rays:
                 find_rays(columns, block.lo, bins.n_bins, bins.zero, bins.missing, firsts, hist, *kept)
             else:
                 find_cuts(
                     columns, block.lo, bins.n_bins, bins.zero, bins.missing, bins.has_zeros, firsts,
-                    totals[0], totals[1], shape[0], gini, hist, own, *kept,
+                    totals[0], shape[0], hist, *kept,
                 )  # fmt: skip
             done = int(here[-1])
             lo = hi
@@ -303,10 +295,10 @@ class CutSearch(ExactSearch):
         return answers
 
     def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        labels, shape = self._responses.labels, best.values.shape
+        shape = best.values.shape
         answers: dict[Place, NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
         for block in self._source.stream():
-            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays))
+            best.merge(scan_cuts(block, u, totals, shape, self._engine, rays=self._rays))
             answers = self._answers(block, best, answers)
         return answers
 

@@ -110,6 +110,15 @@ class Columns:
         yield from _sources(self.folder, part, self).stream()
 
 
+def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: int) -> list[tuple[int, int]]:
+    """Return the ranges of features cut into parts of about equal work, several for each worker."""
+    nnz = dataset.column_nnz()
+    pieces = -(-_PARTS_EACH * n_workers // max(len(ranges), 1))
+    return [
+        (lo + first, lo + stop) for lo, hi in ranges for first, stop in equal_parts(nnz[lo:hi] + 1, pieces)
+    ]
+
+
 @contextmanager
 def columns_of(
     dataset: Dataset,
@@ -117,25 +126,17 @@ def columns_of(
     keep: bool,
     max_bins: int,
     counted: NDArray[np.bool_],
-    labels: NDArray[np.int32],
     rays: bool,
-    n_workers: int,
     scratch: Path | None,
 ) -> Iterator[Columns]:
-    """Yield the columns of a dataset, cut for so many workers, with a folder of their own in `scratch`."""
-    nnz = dataset.column_nnz()
-    pieces = -(-_PARTS_EACH * n_workers // max(len(ranges), 1))
-    cut = tuple(
-        (lo + first, lo + stop) for lo, hi in ranges for first, stop in equal_parts(nnz[lo:hi] + 1, pieces)
-    )
+    """Yield the columns of a dataset with a folder of their own in `scratch`."""
     for leftover in [] if scratch is None else scratch.glob(f"{_FOLDER}*"):
         shutil.rmtree(leftover, ignore_errors=True)  # of a killed run
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     folder = str(Path(tempfile.mkdtemp(prefix=_FOLDER, dir=scratch)).resolve())
-    columns = Columns(folder, dataset, cut, keep, max_bins, rays)
+    columns = Columns(folder, dataset, tuple(ranges), keep, max_bins, rays)
     try:
-        columns.write("labels", labels)
         columns.write("counted", counted)
         yield columns
     finally:
@@ -227,9 +228,9 @@ def _price_part(
     """Return the best cuts of the columns of a part, and the bytes read."""
     before = _sources(columns.folder, part, columns).bytes_read
     best = Best.none(*shape)
-    u, labels = columns.array(name), columns.array("labels")
+    u = columns.array(name)
     for block in columns.blocks(part):
-        best.merge(scan_cuts(block, u, labels, totals, shape, ThreadEngine(1), rays=columns.rays))
+        best.merge(scan_cuts(block, u, totals, shape, ThreadEngine(1), rays=columns.rays))
     return best, _sources(columns.folder, part, columns).bytes_read - before
 
 
