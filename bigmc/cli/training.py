@@ -122,7 +122,10 @@ def train_boost(
     rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
     max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
-    pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    pool: Annotated[
+        int | None,
+        typer.Option(help="Learners of every class that a pass brings; by default 40, for trees 10."),
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Part of an update's way that it goes; by default 1, for trees 0.3.")
     ] = None,

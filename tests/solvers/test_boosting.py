@@ -1,6 +1,5 @@
 """MultiBoost^cw against reference values, L-BFGS-B, brute force, and itself cut into other blocks."""
 
-import copy
 import itertools
 
 import numpy as np
@@ -284,6 +283,29 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
     assert answers[0] == answers[20_000] == answers[10**7]
 
 
+def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
+    X, y = random_problem(8, n=600)
+    dataset, engine = Dataset.from_arrays(X, y, shard_rows=256), ThreadEngine(2)
+    responses = BitResponses(dataset.labels(), 4)
+    u = np.zeros((600, 8))
+    u[:, :4] = -(np.random.default_rng(0).exponential(size=(600, 4)) ** 4)
+    u[np.arange(600), y] = -(u.sum(axis=1) - u[np.arange(600), y])
+    found = []
+    for room in (10**8, 10**5, 0):
+        source = BinnedSource(dataset, [(0, 7)], True, 255, np.ones(600, bool), engine)
+        search = TreeSearch(TreeGrower(source, 600, 4, room, engine), responses, 4, 4, engine)
+        found.append(search.run(u, 1.0, 12))
+    for other in found[1:]:
+        assert other.learners.keys() == found[0].learners.keys()
+        assert other.sigma == found[0].sigma
+    one = found[0]
+    for c, place, sign in zip(one.classes, one.places, one.signs, strict=True):
+        answer = sign * as_column(one.answers[place], 600, False)
+        assert answer @ u[:, c] <= one.sigma * (1 + 1e-6)
+    scores = [s * as_column(one.answers[p], 600, False) @ u[:, c] for c, p, s in zip(*one[2:5], strict=True)]
+    assert max(scores) == pytest.approx(one.sigma, rel=1e-6)
+
+
 class Memory:
     """A checkpoint in memory that stops the run after so many saves."""
 
@@ -370,14 +392,51 @@ def test_shallow_data_is_certified_at_once():
     assert perfect.objective == pytest.approx(np.log(10.0) + 1, rel=1e-3)
 
 
-class Elsewhere:
-    """Workers in other processes get copies of what is shared."""
+def tree_columns(solution, X, n_classes):
+    """The answers of the trees of the last stage, class by class, one sample and node at a time."""
+    stages = solution.stages
+    members, _ = stages.stage(len(stages) - 1)
+    columns = [[] for _ in range(n_classes)]
+    for k in members:
+        tree, n_nodes = stages.learners.take(k), stages.learners.feature.shape[1]
+        answers = []
+        for x in X:
+            node = 0
+            while node < n_nodes:
+                value = x[tree.feature[node]]
+                above = (
+                    not tree.missing_below[node] if np.isnan(value) else value > solution.thresholds[k][node]
+                )
+                node = 2 * node + 1 + (above and tree.feature[node] >= 0)
+            answers.append(stages.signs[k] * tree.leaf[node - n_nodes])
+        columns[stages.classes[k]].append(answers)
+    return [np.array(own, float).reshape(-1, len(X)).T for own in columns]
 
-    shares_memory = False
 
-    def map(self, fn, parts, *shared):
-        for part in parts:
-            yield part, fn(part, *copy.deepcopy(shared))
+def test_over_the_trees_found_the_bounds_hold_and_meet():
+    X, y = random_problem(9, n=120)
+    data = Dataset.from_arrays(X, y)
+    options = {"C": 30.0, "max_depth": 2, "memory_limit": LIMIT, "pool": 10}
+    shrunk = solve(data, n_rounds=4, max_sweeps=1, inner_rounds=3, learning_rate=0.3, **options)
+    optimised = solve(data, n_rounds=30, tol=1e-6, inner_rounds=300, **options)
+    for solution in (shrunk, optimised):
+        assert solution.certificate.gap == np.inf
+        last = solution.history[-1]
+        best = lbfgs(tree_columns(solution, X, 4), y, 30.0)
+        assert last["restricted_lower"] <= best + 1e-7
+        assert best <= last["objective"] + 1e-7
+        assert 1 - last["restricted_lower"] / last["objective"] == pytest.approx(last["restricted_gap"])
+    assert shrunk.history[-1]["restricted_gap"] > 0.1
+    assert optimised.history[-1]["restricted_gap"] < 1e-5
+
+
+def test_trees_end_when_none_found_is_worth_a_weight():
+    X, y = load_iris(return_X_y=True)
+    options = {"C": 1e3, "max_depth": 3, "memory_limit": LIMIT, "pool": 4, "max_sweeps": 1, "inner_rounds": 5}
+    found = solve(Dataset.from_arrays(X, y), n_rounds=200, tol=1e-2, learning_rate=0.3, **options)
+    assert found.n_iter < 100
+    violations = [entry["sigma"] - 1 for entry in found.history]
+    assert violations[-1] <= 1e-2 < min(violations[:-1])
 
 
 def test_what_cannot_work_is_refused():
@@ -393,7 +452,5 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)
-    with pytest.raises(BigmcError, match="trees of several levels are grown by the threads of one process"):
-        solve(dataset, C=1.0, max_depth=2, memory_limit=LIMIT, engine=Elsewhere())
     with pytest.raises(MemoryLimitError, match="training the boosted learner needs"):
         solve(dataset, C=1.0, memory_limit=10**6)

@@ -231,6 +231,22 @@ class Master:
             learners.weights[learners.weights > 0] = moved
         self.rebuild(engine)
 
+    def largest_score(self) -> float:
+        """Return the largest score of the learners with weight, and what the rounding of u may hide of it.
+
+        With `Point.lower_bound` it bounds the optimum over these learners.
+        """
+        largest, rounding = 0.0, 0.5 * float(np.finfo(self.u.dtype).eps)
+        for c, learners in enumerate(self.classes):
+            used = np.flatnonzero(learners.weights)
+            if len(used):
+                gather(c, self.u, self.labels, self._t, self._before)
+                slots, signs = learners.slots[used], learners.signs[used]
+                scores = self.responses.scores(c, slots, signs, self.r, self._t)
+                hidden = self.r * rounding * float(self._t.sum(dtype=np.float64))
+                largest = max(largest, float(scores.max()) + hidden)
+        return largest
+
     def _all_weights(self) -> NDArray[np.float64]:
         """Return the weights of all learners, class after class."""
         return np.concatenate([x.weights for x in self.classes])

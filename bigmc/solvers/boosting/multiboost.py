@@ -62,7 +62,8 @@ class Solution:
         Rounds, passes over the data, and decoded bytes read from the shards.
     history : list of dict
         ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` at every round, and
-        ``held_loss, held_error`` of the samples held out.
+        ``held_loss, held_error`` of the samples held out; without an exact search ``restricted_lower`` and
+        ``restricted_gap``, the certificate over the learners that have weight at that round.
     """
 
     stages: Stages
@@ -130,7 +131,8 @@ def solve(
     max_bins : int
         Bins of a column at most; columns with no more different values lose no cut.
     tol : float
-        Relative gap between P and the lower bound to reach.
+        Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
+        the learners found in a round with which it ends.
     validation_fraction : float
         Share of the samples to hold out, chosen by a hash of their ids.
     patience : int

@@ -133,7 +133,9 @@ class Rounds:
             state.n_passes += self._search.n_passes
             state.bytes_read = self._read_before + self._source.bytes_read
             certificate = self._record(point, found, stop, progress)
-            if over or certificate.gap <= stop.tol:
+            # Of what a greedy search finds there is no gap: it is enough that nothing found is worth more.
+            done = certificate.gap <= stop.tol if self._search.exact else found.sigma <= 1.0 + stop.tol
+            if over or done:
                 return certificate
             self._take(found)
             violation = max(found.sigma - 1.0, 0.0)
@@ -176,6 +178,11 @@ class Rounds:
             "held_loss": point.held_loss,
             "held_error": point.held_error,
         }
+        if not self._search.exact:
+            restricted = Certificate.of(
+                point.lower_bound(self._master.largest_score()), point.objective
+            )  # fmt: skip
+            entry |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
         # A resumed run looks once more at the stage it was saved with.
         state.history[len(state.stages) - 1 :] = [entry]
         facts = {name: value for name, value in entry.items() if math.isfinite(value)}
