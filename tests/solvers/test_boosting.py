@@ -430,6 +430,28 @@ def test_over_the_trees_found_the_bounds_hold_and_meet():
     assert optimised.history[-1]["restricted_gap"] < 1e-5
 
 
+@pytest.mark.parametrize("max_depth", [1, 2])
+def test_shared_learners_are_those_of_all_classes(max_depth):
+    X, y = random_problem(10, n=150)
+    data = Dataset.from_arrays(X, y)
+    options = {"C": 30.0, "max_depth": max_depth, "memory_limit": LIMIT, "learners": "shared"}
+    one = solve(data, n_rounds=5, pool=1, inner_rounds=300, **options)
+    stages = one.stages
+    names = {(key, sign) for key, sign in zip(stages.learners.keys(), stages.signs.tolist(), strict=True)}
+    assert len(names) <= 5 < len(stages.classes)  # a learner in a round, which several classes weigh
+    more = solve(data, n_rounds=60, pool=15, tol=1e-8, inner_rounds=300, **options)
+    best = lbfgs(tree_columns(more, X, 4), y, 30.0)
+    assert more.objective == pytest.approx(best, rel=1e-6)
+
+
+def test_shared_learners_lead_to_the_same_optimum():
+    X, y = load_iris(return_X_y=True)
+    options = {"tol": 1e-9, "memory_limit": LIMIT, "learners": "shared", "n_rounds": 200}
+    solution = solve(Dataset.from_arrays(X, y), C=100, **options)
+    assert solution.objective == pytest.approx(13.587931030415, abs=1e-8)
+    assert solution.certificate.gap <= 1e-9
+
+
 def test_trees_end_when_none_found_is_worth_a_weight():
     X, y = load_iris(return_X_y=True)
     options = {"C": 1e3, "max_depth": 3, "memory_limit": LIMIT, "pool": 4, "max_sweeps": 1, "inner_rounds": 5}

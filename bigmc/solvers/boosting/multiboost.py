@@ -36,6 +36,7 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
+LEARNERS = ("class", "shared")
 #: Deepest trees.
 MAX_DEPTH = 4
 #: Share of entries below which stumps give way to rays.
@@ -85,6 +86,7 @@ def solve(
     n_rounds: int = 100,
     max_depth: int = 1,
     family: str = "auto",
+    learners: str = "class",
     pool: int = 40,
     max_sweeps: int = 3,
     learning_rate: float = 1.0,
@@ -120,8 +122,12 @@ def solve(
     family : {"auto", "stump", "ray"}
         Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
         rays where fewer than a tenth of all values are stored and `max_depth` is 1.
+    learners : {"class", "shared"}
+        Whether each class takes the learners found for it, or all take those found for any: as in MultiBoost
+        (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
+        which the paper compares. The problem and its optimum are the same.
     pool : int
-        Learners of each class a pass brings; 1 is the algorithm of the paper.
+        Learners a pass brings, of each class or shared; 1 is the algorithm of the paper.
     max_sweeps : int
         Sweeps over a class between two visits of the pool (tau_max); 1 is the stage-wise variant.
     learning_rate : float
@@ -162,7 +168,7 @@ def solve(
     BigmcError
         If a parameter cannot be used.
     """
-    _check(dataset, C, tol, max_depth, family)
+    _check(dataset, C, tol, max_depth, family, learners)
     engine = engine or ThreadEngine()
     sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
     rays = max_depth == 1 and (family == "ray" or (family == "auto" and sparse))
@@ -181,8 +187,8 @@ def solve(
     responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes, plan.memory.free)
     master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed, learning_rate)
     run = {
-        "C": C, "max_depth": max_depth, "family": family, "pool": pool, "max_sweeps": max_sweeps,
-        "learning_rate": learning_rate, "inner_rounds": inner_rounds, "max_bins": max_bins,
+        "C": C, "max_depth": max_depth, "family": family, "learners": learners, "pool": pool,
+        "max_sweeps": max_sweeps, "learning_rate": learning_rate, "inner_rounds": inner_rounds, "max_bins": max_bins,
         "validation_fraction": validation_fraction, "patience": patience, "seed": seed,
         "memory_limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
         "n_classes": dataset.n_classes, "nnz": dataset.nnz,
@@ -192,7 +198,7 @@ def solve(
     with _searching(
         dataset, plan, responses, weight > 0, rays, max_depth, max_bins, engine, local, scratch
     ) as (source, search):
-        rounds = Rounds(source, search, master, plan, local, max_depth)
+        rounds = Rounds(source, search, master, plan, local, max_depth, learners == "shared")
         if checkpoint is not None:
             rounds.resume(State.load(checkpoint, run, max_depth))
 
@@ -225,7 +231,7 @@ def held_out(row_ids: NDArray[np.int64], fraction: float, seed: int) -> NDArray[
     return np.asarray(x < np.uint64(fraction * 2.0**64))
 
 
-def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str) -> None:
+def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str, learners: str) -> None:
     if dataset.n_classes < 2:
         raise DataError("there is only one class", "train on labels of at least two classes")
     for name, value in (("C", C), ("tol", tol)):
@@ -235,6 +241,8 @@ def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str) 
         raise BigmcError(f"max_depth is {max_depth}", f"give a number from 1 to {MAX_DEPTH}")
     if family not in FAMILIES:
         raise BigmcError(f"no family of learners is called {family!r}", f"use one of {', '.join(FAMILIES)}")
+    if learners not in LEARNERS:
+        raise BigmcError(f"learners is {learners!r}", f"use one of {', '.join(LEARNERS)}")
     if family == "ray" and max_depth > 1:
         raise BigmcError("rays have one cut", "give max_depth=1, or another family")
 

@@ -67,6 +67,8 @@ class Rounds:
         Threads of this process.
     depth : int
         Of the learners.
+    shared : bool
+        Learners that one class finds are offered to all.
 
     Attributes
     ----------
@@ -82,9 +84,10 @@ class Rounds:
         plan: BoostingPlan,
         engine: Engine,
         depth: int,
+        shared: bool,
     ) -> None:
         self._source, self._search, self._master = source, search, master
-        self._plan, self._engine = plan, engine
+        self._plan, self._engine, self._shared = plan, engine, shared
         self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
         self.state = State(Stages(depth))
@@ -137,7 +140,7 @@ class Rounds:
             done = certificate.gap <= stop.tol if self._search.exact else found.sigma <= 1.0 + stop.tol
             if over or done:
                 return certificate
-            self._take(found)
+            self._take(found.shared(master.n_classes, n_best) if self._shared else found)
             violation = max(found.sigma - 1.0, 0.0)
             del found  # the answers are kept now; these are free for those of the next pass
             master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps, self._engine)

@@ -49,7 +49,7 @@ from bigmc.solvers.boosting.search import (
     ExactSearch,
     Place,
     code_range,
-    cut_learner,
+    cut_learners,
     kind_of,
     scan_cuts,
 )  # fmt: skip
@@ -199,13 +199,10 @@ class SpreadCutSearch(ExactSearch):
         everywhere = self._responses.everywhere()
         wanted = best.wanted()
         answers = {place: everywhere for place in wanted if place[0] < 0}
-        missing = []
-        for place in wanted:
-            if place[0] >= 0:
-                known = self._responses.find(cut_learner(*place).keys()[0])
-                answers[place] = everywhere[:0]  # nobody asks for one that is kept already
-                if known is None:
-                    missing.append(place)
+        cuts = [place for place in wanted if place[0] >= 0]
+        answers |= dict.fromkeys(cuts, everywhere[:0])  # nobody asks for one that is kept already
+        keys = cut_learners(cuts).keys()
+        missing = [cut for cut, key in zip(cuts, keys, strict=True) if self._responses.find(key) is None]
         return answers | self._fetch(missing)
 
     def _fetch(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:

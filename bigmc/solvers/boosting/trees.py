@@ -48,9 +48,15 @@ class TreeSearch:
         self._grower.begin(weights)
         roots = self._grower.roots(n_best)
         grown = self._grower.grow(roots)
-        return self._found(grown, roots.classes, r * grown.scores * (masses[roots.classes] / UNIT))
+        return self._found(grown, roots.classes, r * grown.scores * (masses[roots.classes] / UNIT), r * total)
 
-    def _found(self, grown: Grown, classes: NDArray[np.int64], scores: NDArray[np.float64]) -> Found:
+    def _found(
+        self,
+        grown: Grown,
+        classes: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        constant: NDArray[np.float64],
+    ) -> Found:
         """Put together different trees, with the constant learner for every class."""
         n_classes = self._n_classes
         keys = grown.learners.keys()
@@ -67,6 +73,7 @@ class TreeSearch:
             np.concatenate([classes[order], constants]),
             np.concatenate([[place[keys[k]] for k in order], np.zeros_like(constants)]).astype(np.int64),
             np.concatenate([grown.signs[order], np.tile([1, -1], n_classes)]).astype(np.int8),
+            np.concatenate([scores[order], np.outer(constant, [1, -1]).ravel()]),
             float(scores.max(initial=0.0)),
         )
 
