@@ -188,10 +188,10 @@ def solve(
     master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed, learning_rate)
     run = {
         "C": C, "max_depth": max_depth, "family": family, "learners": learners, "pool": pool,
-        "max_sweeps": max_sweeps, "learning_rate": learning_rate, "inner_rounds": inner_rounds, "max_bins": max_bins,
-        "validation_fraction": validation_fraction, "patience": patience, "seed": seed,
-        "memory_limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
-        "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "max_sweeps": max_sweeps, "learning_rate": learning_rate, "inner_rounds": inner_rounds,
+        "max_bins": max_bins, "validation_fraction": validation_fraction, "patience": patience,
+        "seed": seed, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(weight.sum()),
     }  # fmt: skip
     stop = Stop(n_rounds, tol, patience, time_limit)
