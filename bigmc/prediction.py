@@ -105,9 +105,11 @@ class PartPredictor:
 
     def _table(self, ids: NDArray[np.int64], codes: NDArray[Any], scores: NDArray[np.float64]) -> pa.Table:
         labels = self.model.classes.tolist()
+        # As codes until it is in the file, which has a dictionary too: it is small, and nothing is looked up.
+        small = codes.astype(np.min_scalar_type(-max(len(labels), 1)), copy=False)
         table = {
             "row_id": pa.array(ids, pa.int64()),
-            "predicted_label": pa.array(labels).take(pa.array(codes)),
+            "predicted_label": pa.DictionaryArray.from_arrays(small, pa.array(labels)),
         }
         if self.scores:
             table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
@@ -225,7 +227,7 @@ class Predictor:
         empty = PartPredictor(self._model, self._scores, 0).empty()
         with ExitStack() as files:
             file = files.enter_context(replacing(self._to))
-            writer = files.enter_context(pq.ParquetWriter(file, empty.schema))
+            writer = files.enter_context(pq.ParquetWriter(file, empty.schema, store_schema=False))
             rejects: pq.ParquetWriter | None = None
             for table, found in results:
                 writer.write_table(table)
