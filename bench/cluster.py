@@ -6,8 +6,8 @@
 Ingest of the package descriptions (63,666 texts, 58 classes, words and pairs hashed to 2^14 columns),
 training of the boosted and the minimax learner, evaluation and prediction, each by one thread, two
 threads, and a ``LocalCluster`` of one and two workers of one thread. With ``--dataset`` the sparse learner is
-trained on another dataset, out of core within ``--memory``, which is then evaluated and predicted by a boosted
-model of its first shards. All engines have done a small run before the clock starts.
+trained on another dataset, out of core within ``--memory``, which is then evaluated and predicted by a
+boosted model of its first shards. All engines have done a small run before the clock starts.
 
 One JSON line a step: seconds on the wall, seconds of processor of this process (``here``: with the scheduler,
 which runs in it) and of the workers (``there``), tasks, bytes of pickled arguments and results. At the
