@@ -19,7 +19,6 @@ from bigmc.cli.options import (
     Threads,
     TrainData,
     TrainSplit,
-    engine_of,
     workers,
 )  # fmt: skip
 from bigmc.screen import Screen, show, show_path
@@ -223,12 +222,14 @@ def path(
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Train the sparse linear classifier along falling penalties, and choose one."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.sparse_path(
             dataset,
             to,
@@ -237,7 +238,7 @@ def path(
             split=split,
             validation=validation,
             memory_limit=memory,
-            engine=engine_of(threads),
+            engine=engine,
             progress=screen.update,
             loss=loss,
             penalty=penalty,
@@ -248,6 +249,6 @@ def path(
             random_state=seed,
         )
     if as_json:
-        show(result, as_json)
+        show(result | engine.usage(), as_json)
     else:
         show_path(result)
