@@ -181,8 +181,8 @@ def solver(sets: list[str], n_rounds: int, C: float, cycles: int, folder: Path) 
             if k in (1, 5, 10, 15, 25, 50, 75, 100) or k == n_rounds:
                 tell(
                     set=data, round=k, fcd_seconds=spent["FCD"], lbfgs_seconds=spent["L-BFGS-B"],
-                    ratio=spent["L-BFGS-B"] / spent["FCD"] if spent["FCD"] else np.nan, fcd_objective=point.objective,
-                    lbfgs_objective=value, excess=point.objective / value - 1, largest_excess=worst,
+                    ratio=spent["L-BFGS-B"] / spent["FCD"] if spent["FCD"] else np.nan,
+                    fcd_objective=point.objective, lbfgs_objective=value, excess=point.objective / value - 1, largest_excess=worst,
                 )  # fmt: skip
 
         draw(folder / f"boosting-solver-{data}.png", times, "solver, CPU seconds so far", data, log=True)
