@@ -182,7 +182,8 @@ def solver(sets: list[str], n_rounds: int, C: float, cycles: int, folder: Path) 
                 tell(
                     set=data, round=k, fcd_seconds=spent["FCD"], lbfgs_seconds=spent["L-BFGS-B"],
                     ratio=spent["L-BFGS-B"] / spent["FCD"] if spent["FCD"] else np.nan,
-                    fcd_objective=point.objective, lbfgs_objective=value, excess=point.objective / value - 1, largest_excess=worst,
+                    fcd_objective=point.objective, lbfgs_objective=value,
+                    excess=point.objective / value - 1, largest_excess=worst,
                 )  # fmt: skip
 
         draw(folder / f"boosting-solver-{data}.png", times, "solver, CPU seconds so far", data, log=True)
