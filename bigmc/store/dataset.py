@@ -24,8 +24,6 @@ from bigmc.store.stored import StoredShard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
-#: Loss for labels that are sets, named in messages.
-_FOR_SETS = "multilabel_ranking"
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
 _PASS_ENTRIES = 1 << 20
 _PASS_FEATURES = 1 << 17
@@ -209,7 +207,7 @@ class Dataset:
         if self.has_sets:
             raise DataError(
                 "the labels are sets, and one label per sample is needed",
-                f'train sparse with the loss "{_FOR_SETS}", or give one label per sample',
+                "give data with one label per sample",
             )
         return self._row_column("label", np.int32)
 
