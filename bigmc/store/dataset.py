@@ -73,6 +73,7 @@ class Dataset:
         self._column_scale = column_scale
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
+        self._has_sets: bool | None = None
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -192,9 +193,13 @@ class Dataset:
     @property
     def has_sets(self) -> bool:
         """Whether a sample has a set of labels instead of one label."""
-        if self._stored:
-            return self._stored.has_sets
-        return any(is_sets(s.table(["label"]).schema.field("label").type) for s in self.shards[:1])
+        if self._has_sets is None:
+            if self._stored:
+                self._has_sets = self._stored.has_sets
+            else:
+                tables = (shard.table(["label"]) for shard in self.shards[:1])
+                self._has_sets = any(is_sets(table.schema.field("label").type) for table in tables)
+        return self._has_sets
 
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample.
