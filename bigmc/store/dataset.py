@@ -19,7 +19,7 @@ from bigmc.store.layout import canonical_json
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.sets import column_of_indicator, fill_rows, is_sets, longest
 from bigmc.store.shard import Shard
-from bigmc.store.statistics import block_statistics
+from bigmc.store.statistics import block_statistics, group_codes
 from bigmc.store.stored import StoredShard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
@@ -319,7 +319,8 @@ class Dataset:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
 
         The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored, unless they were too large; otherwise the block is read.
+        on disk have them stored, unless they were too large; otherwise the block is read. Where labels are
+        sets all samples are of one class.
 
         Returns
         -------
@@ -334,7 +335,7 @@ class Dataset:
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
         if self._labels is None:
-            self._labels = self.labels()  # asked for block after block
+            self._labels = group_codes(self)  # asked for block after block
         sums, squares = block_statistics(self, read_block(self, lo, hi), self._labels)
         return sums.T, squares.T
 
