@@ -107,6 +107,24 @@ def test_only_the_shards_that_are_read_are_brought(source, bucket, tmp_path):
     assert not [*copies.rglob("*.partial")]
 
 
+def test_copies_make_room_for_others_but_never_under_a_reader(source, bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("BIGMC_CACHE_SIZE", "100KB")  # room for none, whole
+    addresses = [f"{bucket}/{k}.bigmc" for k in range(3)]
+    copies = tmp_path / "cache" / "copies"
+    for k, address in enumerate(addresses):
+        ingest(source, address, seed=k)
+    shutil.rmtree(tmp_path / "cache")
+    first = api.open_dataset(addresses[0])
+    labels = first.labels()
+    rows = {path.name: path for path in copies.iterdir() if path.is_dir()}
+    for address in addresses[1:]:
+        assert len(api.open_dataset(address).labels()) == len(labels)
+        assert len([path for path in copies.iterdir() if path.is_dir()]) == 2
+    np.testing.assert_array_equal(first.labels(), labels)
+    assert rows.items() <= {path.name: path for path in copies.iterdir()}.items()
+    assert first.column_nnz().sum() == api.open_dataset(addresses[0]).column_nnz().sum() > 0
+
+
 def test_an_ingest_that_is_done_does_nothing(source, bucket, tmp_path):
     there = f"{bucket}/d.bigmc"
     ingest(source, there)

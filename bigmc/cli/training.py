@@ -19,7 +19,6 @@ from bigmc.cli.options import (
     Threads,
     TrainData,
     TrainSplit,
-    engine_of,
     workers,
 )  # fmt: skip
 from bigmc.screen import Screen, show, show_path
@@ -125,7 +124,13 @@ def train_boost(
     rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
     max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
-    pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    learners: Annotated[
+        str, typer.Option(help="class: each class takes those found for it; shared: all take those of any.")
+    ] = "class",
+    pool: Annotated[
+        int | None,
+        typer.Option(help="Learners of every class that a pass brings; by default 40, for trees 20."),
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Part of an update's way that it goes; by default 1, for trees 0.3.")
     ] = None,
@@ -147,6 +152,7 @@ def train_boost(
         "n_rounds": rounds,
         "max_depth": max_depth,
         "family": family,
+        "learners": learners,
         "pool": pool,
         "learning_rate": learning_rate,
         "class_weight": class_weight,
@@ -219,12 +225,14 @@ def path(
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
     memory: Memory = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
     as_json: Json = False,
 ) -> None:
     """Train the sparse linear classifier along falling penalties, and choose one."""
     from bigmc import api
 
-    with Screen() as screen:
+    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.sparse_path(
             dataset,
             to,
@@ -233,7 +241,7 @@ def path(
             split=split,
             validation=validation,
             memory_limit=memory,
-            engine=engine_of(threads),
+            engine=engine,
             progress=screen.update,
             loss=loss,
             penalty=penalty,
@@ -244,6 +252,6 @@ def path(
             random_state=seed,
         )
     if as_json:
-        show(result, as_json)
+        show(result | engine.usage(), as_json)
     else:
         show_path(result)

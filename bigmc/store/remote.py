@@ -5,9 +5,9 @@ disk; ID is of the manifest's digest, so that two writers never write the same n
 built on a local disk and sent, the manifest last, on condition that there is none: that is the commit. What
 an interrupted upload leaves is seen by nobody, and the next one goes on from it.
 
-A reader keeps local copies of the shards it reads, each brought when it is first asked for, under
-``$BIGMC_CACHE`` (by default ``~/.cache/bigmc``). Reading is then as from any local dataset, to the bit; only
-the first pass goes over the network. Files are compared with the manifest's SHA-256 when they arrive.
+A reader keeps local copies of the shards it reads, each brought when it is first asked for
+(`bigmc.store.cache`). Reading is then as from any local dataset, to the bit; only the first pass goes over
+the network. Files are compared with the manifest's SHA-256 when they arrive.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bigmc.errors import BigmcError, DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.store.cache import Copy, cache_folder, open_copy
 from bigmc.store.commit import PARTIAL, remove_tree, sha256, write_atomic
 from bigmc.store.layout import MANIFEST, FileEntry, read_manifest
 
@@ -35,12 +36,6 @@ _DIGITS = 16
 def is_remote(path: str | Path) -> bool:
     """Return whether a path is an address in an object store."""
     return isinstance(path, str) and "://" in path
-
-
-def cache_folder() -> Path:
-    """Return the folder for local copies of what lies in object stores."""
-    given = os.environ.get("BIGMC_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "bigmc"
 
 
 @dataclass(frozen=True)
@@ -106,16 +101,15 @@ class Address:
             fs.put([str(folder / file) for file in files], there, batch_size=BATCH)
 
     def bring(self, name: str, folder: Path, files: Sequence[FileEntry]) -> None:
-        """Make local copies of those files that have none; each appears whole and compared with its digest.
+        """Make local copies of files; each appears whole and compared with its digest.
 
         Raises
         ------
         StoreError
             If an object is missing or has other contents.
         """
-        missing = [file for file in files if not _is_there(folder / file.path, file)]
-        for lo in range(0, len(missing), BATCH):
-            self._bring_some(name, folder, missing[lo : lo + BATCH])
+        for lo in range(0, len(files), BATCH):
+            self._bring_some(name, folder, files[lo : lo + BATCH])
 
     def _bring_some(self, name: str, folder: Path, files: Sequence[FileEntry]) -> None:
         for file in files:
@@ -173,17 +167,24 @@ class Origin:
         Of the dataset.
     data : str
         Folder of its data there.
-    folder : Path
+    copy : Copy
         Its local copy, which may have only some of the files.
     """
 
     address: Address
     data: str
-    folder: Path
+    copy: Copy
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the local copy."""
+        return self.copy.folder
 
     def bring(self, files: Sequence[FileEntry], below: str = "") -> None:
-        """Make local copies of files whose paths are relative to ``below``."""
-        self.address.bring(_join(self.data, below), self.folder / below, files)
+        """Make local copies of those files that have none; their paths are relative to ``below``."""
+        missing = [file for file in files if not _is_there(self.folder / below / file.path, file)]
+        self.copy.make_room(sum(file.bytes for file in missing))
+        self.address.bring(_join(self.data, below), self.folder / below, missing)
 
 
 def find(url: str) -> Origin:
@@ -206,11 +207,10 @@ def seek(url: str) -> Origin | None:
     content = address.read(MANIFEST)
     if content is None:
         return None
-    folder = _copy_folder(address, content)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / MANIFEST).exists():
-        write_atomic(folder / MANIFEST, content)
-    return Origin(address, _data_name(content), folder)
+    copy = open_copy(_copy_name(address, content))
+    if not (copy.folder / MANIFEST).exists():
+        write_atomic(copy.folder / MANIFEST, content)
+    return Origin(address, _data_name(content), copy)
 
 
 def building_folder(url: str) -> Path:
@@ -249,10 +249,8 @@ def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool
         address.remove(name)
         remove_tree(folder)
         return False
-    copy = _copy_folder(address, content)
-    if not copy.exists():
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(folder, copy)
+    with suppress(OSError):  # another process has brought some of it already
+        os.replace(folder, open_copy(_copy_name(address, content)).folder)
     remove_tree(folder)
     return True
 
@@ -326,8 +324,8 @@ def built(path: str | Path) -> Iterator[Path]:
     remove_tree(made.parent)
 
 
-def _copy_folder(address: Address, manifest: bytes) -> Path:
-    return cache_folder() / "copies" / f"{address.key}-{_data_name(manifest).removeprefix('data-')}"
+def _copy_name(address: Address, manifest: bytes) -> str:
+    return f"{address.key}-{_data_name(manifest).removeprefix('data-')}"
 
 
 def _data_name(manifest: bytes) -> str:

@@ -1,11 +1,14 @@
-"""One cluster of processes for all tests of this folder, of as many workers as a test asks for."""
+"""One cluster of processes for all tests of this folder, of as many workers as a test asks for; and data."""
 
 from collections.abc import Callable
 from contextlib import suppress
 
+import numpy as np
 import pytest
+import scipy.sparse
 from distributed import Client, LocalCluster
 
+import bigmc
 from bigmc.engine.dask import DaskEngine
 
 
@@ -54,3 +57,28 @@ def grow(cluster, client, n_workers):
         else:
             return
     raise TimeoutError("the cluster does not start")
+
+
+@pytest.fixture(scope="session")
+def counts(tmp_path_factory):
+    """A dataset of 20,000 rows in ten shards or more, whose entries do not fit into 3 MB."""
+    generator = np.random.default_rng(0)
+    parts = [scipy.sparse.random(20_000, d, p, rng=generator) for d, p in ((20, 0.6), (200, 0.03))]
+    X = scipy.sparse.hstack(parts, format="csr")
+    X.data = np.ones(X.nnz, np.int8)
+    y = np.argmax(X[:, :20] @ generator.standard_normal((20, 6)) + generator.gumbel(size=(20_000, 6)), axis=1)
+    folder = tmp_path_factory.mktemp("counts") / "x.bigmc"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bigmc.ingestion.placing.plan_merges", lambda shards: [[i] for i in range(len(shards))])
+        patch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
+        patch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 2000)
+        bigmc.ingest(X, folder, label=y)
+    return folder
+
+
+@pytest.fixture
+def tiny_limits(monkeypatch):
+    """Let a memory limit be smaller than any real one, so that little data does not fit."""
+    monkeypatch.setattr("bigmc.budget.SMALLEST_LIMIT", 1_000_000)
+    monkeypatch.setattr("bigmc.model.room.FIXED_COST", 0)
+    monkeypatch.setattr("bigmc.model.room.SMALLEST_ROOM", 1 << 18)

@@ -1,12 +1,15 @@
 """One thread, two threads, and clusters of one, two and three workers give the same bytes."""
 
 import csv
+import json
 import random
+import sys
 
 import numpy as np
 import pytest
 
 import bigmc
+from bigmc import cli
 from bigmc.engine import ThreadEngine
 from bigmc.store.merge import plan_merges
 
@@ -60,6 +63,7 @@ def run(folder, engine):
     for name, data, more in (
         ("rays", "t", {"C": 1e3, "n_rounds": 3, "validation_fraction": 0.2}),
         ("stumps", "d", {"C": 1e3, "n_rounds": 3, "family": "stump"}),
+        ("trees", "d", {"C": 1e3, "n_rounds": 2, "max_depth": 3, "pool": 5}),
     ):
         bigmc.train("boost", folder / f"{data}.bigmc", folder / f"{name}.model", **more, **options)
     bigmc.train("mrc", folder / "t.bigmc", folder / "mrc.model", k_max=4, **options)
@@ -109,3 +113,62 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
         stages = zip(model.staged_predict(dataset), threads.staged_predict(dataset), strict=True)
         assert all((a == b).all() for a, b in stages)
     assert client.status == "running"
+
+
+#: Loss, penalty, memory limit, and whether the training sends its passes over the samples to the workers.
+SPARSE = [
+    ("squared_hinge", "l1/l2", "3MB", {}, True),  # out of core: a corrected sample
+    ("multitask_squared_hinge", "l1/l2", "3MB", {"ridge": 1e-3}, True),
+    ("squared_hinge", "l1/l2", "3MB", {"class_weight": "balanced"}, True),
+    ("squared_hinge", "l1/l2", "100MB", {}, False),  # in memory
+    ("log_loss", "l1/l2", "3MB", {}, False),  # out of core: streamed
+    ("squared_hinge", "l1", "3MB", {}, False),
+    ("log_loss", "l1/linf", "3MB", {}, False),
+    ("multitask_squared_hinge", "sparse_group", "3MB", {"fit_intercept": True}, False),
+]
+
+
+def test_sparse_training_gives_the_same_models(counts, engine_of, tiny_limits, tmp_path):
+    engines = {f"{n} threads": lambda n=n: ThreadEngine(n) for n in (1, 2)}
+    engines |= {f"dask {n}": lambda n=n: engine_of(n) for n in (1, 2, 3)}
+    models = {}
+    for name, make in engines.items():
+        engine = make()
+        for case, (loss, penalty, limit, more, is_sent) in enumerate(SPARSE):
+            before, to = engine.usage(), tmp_path / f"{case}-{name}.model"
+            options = {"alpha": 0.02, "max_passes": 6, "memory_limit": limit} | more
+            bigmc.train("sparse", counts, to, loss=loss, penalty=penalty, engine=engine, **options)
+            models[case, name] = to.read_bytes()
+            if "dask" in name:
+                assert (engine.usage()["tasks"] > before["tasks"]) == is_sent
+    assert not [key for key in models if models[key] != models[key[0], "1 threads"]]
+
+
+def test_the_sparse_commands_and_the_estimator(counts, client, tiny_limits, tmp_path, monkeypatch, capsys):
+    """``train sparse`` and ``path`` with the file of a scheduler, ``fit`` with a client: as on threads."""
+    file = tmp_path / "s.json"
+    client.write_scheduler_file(file)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["bigmc", *map(str, words), "--memory", "3MB", "--json"])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert not exit_.value.code, err
+        return json.loads(out)
+
+    for name, engine in (("threads", ("--threads", 1)), ("workers", ("--scheduler-file", file))):
+        train = run("train", "sparse", counts, "--to", tmp_path / f"{name}.model", "--alpha", 0.02, *engine)
+        path = run("path", counts, "--to", tmp_path / name, "--alphas", 3, "--alpha-ratio", 0.3, *engine)
+    assert min(train["tasks"], path["tasks"]) > 0
+    assert (tmp_path / "threads.model").read_bytes() == (tmp_path / "workers.model").read_bytes()
+    models = sorted(file.name for file in (tmp_path / "threads").glob("*.model"))
+    assert models == ["000.model", "001.model", "002.model", "best.model"]
+    for model in models:
+        assert (tmp_path / "threads" / model).read_bytes() == (tmp_path / "workers" / model).read_bytes()
+    options = {"alpha": 0.02, "memory_limit": "3MB"}
+    samples = bigmc.open_dataset(counts)["train"]
+    fitted = bigmc.SparseClassifier(**options, engine=client).fit(samples)
+    saved = bigmc.load_model(tmp_path / "threads.model")
+    np.testing.assert_array_equal(fitted.coef_.toarray(), saved.coef_.toarray())
+    assert fitted.certificate_ == saved.certificate_

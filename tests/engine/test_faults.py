@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -85,6 +86,87 @@ def test_killed_workers_change_no_bit_of_a_model(folder, client, learner, victim
     bigmc.train(learner, folder / "threads.bigmc", to, engine=client, progress=killer, **options)
     assert len(killer.killed) == victims
     assert to.read_bytes() == (folder / f"{learner}.model").read_bytes()
+
+
+class Disturbed:
+    """An engine to whose workers something happens when so many results have come."""
+
+    def __init__(self, engine, at, disturb):
+        self.engine, self.left, self.disturb = engine, at, disturb
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+    def at_most(self, n_threads):
+        return self
+
+    def prepared(self, prepare):
+        self.engine = self.engine.prepared(prepare)
+        return self
+
+    def map(self, fn, parts, *shared):
+        for found in self.engine.map(fn, parts, *shared):
+            self.left -= 1
+            if self.left == 0:
+                self.disturb()
+            yield found
+
+
+@pytest.fixture
+def sparse(counts, tiny_limits, tmp_path):
+    """Return what trains out of core while the workers are disturbed, and checks the bytes of the model."""
+    options = {"alpha": 0.02, "memory_limit": "3MB"}
+    bigmc.train("sparse", counts, tmp_path / "threads.model", **options)
+
+    def train(client, at, disturb):
+        engine = Disturbed(DaskEngine(client), at, disturb)
+        bigmc.train("sparse", counts, tmp_path / "disturbed.model", engine=engine, **options)
+        assert engine.left < 0
+        assert (tmp_path / "disturbed.model").read_bytes() == (tmp_path / "threads.model").read_bytes()
+
+    return train
+
+
+def signalled(client, number, victims):
+    """Send a signal to some of the workers; return their processes."""
+    workers = sorted(client.run(os.getpid).values())[:victims]
+    for pid in workers:
+        os.kill(pid, number)
+    return workers
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_workers_change_no_bit_of_a_sparse_model(sparse, client, victims):
+    killed = []
+    sparse(client, 13, lambda: killed.extend(signalled(client, signal.SIGKILL, victims)))
+    assert len(killed) == victims
+
+
+def test_a_slow_worker_changes_no_bit(sparse, client):
+    went_on = []
+
+    def slow():
+        (pid,) = signalled(client, signal.SIGSTOP, 1)
+        threading.Timer(1.0, lambda: (went_on.append(pid), os.kill(pid, signal.SIGCONT))).start()
+
+    sparse(client, 13, slow)
+    assert len(went_on) == 1
+
+
+def test_a_worker_that_hangs_is_given_up(sparse, cluster, client, monkeypatch):
+    """Dask takes a worker that is silent for its ``worker-ttl``, five minutes, for lost."""
+    monkeypatch.setattr(cluster.scheduler, "worker_ttl", 2.0)
+    monkeypatch.setattr("distributed.scheduler.heartbeat_interval", lambda n: 0.1)
+    look = threading.Timer(3.0, lambda: cluster.sync(cluster.scheduler.check_worker_ttl))
+    hung = []
+
+    def hang():
+        hung.extend(signalled(client, signal.SIGSTOP, 1))
+        look.start()
+
+    sparse(client, 13, hang)
+    look.join()
+    assert hung[0] not in client.run(os.getpid).values()
 
 
 def test_a_cluster_without_workers_is_waited_for_and_then_told(cluster, client, monkeypatch):

@@ -7,6 +7,7 @@ does not fit into memory starts from the weights of a sample that does.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,8 +51,10 @@ _SMALL_VISITS = 20_000_000
 _ROWS_PER_FEATURE = 15
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 _MANY_ENTRIES = 5_000_000
-#: Gap to reach on a sample: the optimum of all samples is further away than that.
-_SAMPLE_TOL = 1e-2
+#: Gap to reach on a sample: the optimum of all samples is further away than that. In memory a sample gives
+#: a rough start only, with a penalty larger by as much as the noise of its gradients: more features that soon
+#: lose their weights again cost more than the better objective saves.
+_SAMPLE_TOL, _ROUGH_TOL = 1e-2, 1e-1
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def solve(
     if block_bytes is None and not plan.keep_blocks:
         n_used = int(np.count_nonzero(column_nnz))
         shard_rows = max(shard.n_rows for shard in dataset.shards)
-        sampled = plan_sample(memory_limit, run.engine.n_workers, n_used, shard_rows, **size)
+        sampled = plan_sample(memory_limit, run.engine.n_threads, n_used, shard_rows, **size)
     elif block_bytes is None and dataset.nnz >= _MANY_ENTRIES:
         sampled = plan_start(plan.memory.free, **size)
     state = State.load(checkpoint, record, size["width"]) if checkpoint else None
@@ -208,7 +211,9 @@ def solve(
             state = State.at(start, size["width"], alpha)
         elif sampled and sample:
             # another seed: a sample of the sample by the same hash would be all of it
-            options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1}
+            options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1, "tol": _SAMPLE_TOL}
+            if plan.keep_blocks:  # passes are cheap: a rough start will do
+                options |= {"alpha": alpha / math.sqrt(sampled.share), "tol": _ROUGH_TOL}
             with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
                 state = _start_on_sample(run, sample, options, size["width"])
         if state and sample and not plan.keep_blocks:
@@ -318,9 +323,7 @@ def _correct(
     sweeper = run.sweeper(
         problem, max(_SMALL_VISITS, _VISITS_PER_PASS * sample.dataset.nnz), plan.newton_bytes
     )
-    engine = run.engine
-    if isinstance(engine, ThreadEngine):
-        engine = ThreadEngine(plan.n_workers)
+    engine = run.engine.at_most(plan.n_workers)
     rounds = CorrectedRounds(
         run.dataset, run.sample_weight, problem, source, sweeper, run.tol, engine, plan.block_bytes,
         plan.block_columns,
@@ -336,8 +339,8 @@ def _start_on_sample(run: _Run, sample: Sample, options: dict[str, Any], width: 
         run.progress(replace(seen, stage="train on a sample"))
 
     found = solve(
-        sample.dataset, sample_weight=sample.weights, tol=_SAMPLE_TOL, max_passes=run.max_passes,
-        engine=run.local_engine, progress=show, **options,
+        sample.dataset, sample_weight=sample.weights, max_passes=run.max_passes, engine=run.local_engine,
+        progress=show, **options,
     )  # fmt: skip
     state = State.at(Start(found.features, found.coef, found.intercept), width, run.alpha)
     state.n_iter, state.nnz_read = found.n_iter, run.dataset.nnz

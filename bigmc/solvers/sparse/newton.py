@@ -44,7 +44,7 @@ _SMALLEST_CURVATURE = 1e-12
 #: gradients amplify rounding where there are about as many steps as weights.
 _DIRECT = 512
 #: It takes a product for every weight, which is cheap with at most so many entries only.
-_DIRECT_ENTRIES = 200_000
+_DIRECT_ENTRIES = 20_000
 _RANK = 1e-13
 
 

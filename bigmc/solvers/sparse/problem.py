@@ -197,6 +197,12 @@ class Problem:
             total += sums
         return Margins(*total)
 
+    def value(self, rows: Iterable[NDArray[np.float64]], margins: Margins | None = None) -> float:
+        """Return the objective at the present scores, of which `rows` are the weights."""
+        margins = margins or self.margins()
+        loss = self.objective.loss.value(margins.squares, self.weight_sum)
+        return loss + sum(self.objective.regulariser(self.alpha, some) for some in rows)
+
     def entropy(self, factor: NDArray[np.float64], scale: float) -> float:
         """Return the sum of entropies of a scaled dual point, see `bigmc.kernels.composite.entropy`."""
 
