@@ -36,6 +36,7 @@ def ingest(
     *,
     text: Columns = None,
     label: Any = None,
+    label_separator: str | None = None,
     categorical: Columns = None,
     numeric: Columns = None,
     dense: Columns = None,
@@ -76,7 +77,11 @@ def ingest(
     dense : str or sequence of str
         Numeric columns that keep a feature of their own.
     label : str or array
-        Label column; for arrays the labels themselves.
+        Label column; for arrays the labels themselves. Labels are sets where the column holds lists (of
+        Parquet, JSON arrays), or the array is an indicator of shape (n_samples, n_classes), also sparse, 1
+        where a sample has the label of that number, or a list of Python sets. A set may be empty.
+    label_separator : str, optional
+        What stands between the labels of a row where the column is text and a row has several.
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
@@ -133,6 +138,7 @@ def ingest(
     asked = {
         "text": text,
         "label": label,
+        "label_separator": label_separator,
         "categorical": categorical,
         "numeric": numeric,
         "dense": dense,
@@ -489,8 +495,9 @@ def predict(
     source : path, glob, array, or Dataset
         Raw data or a dataset.
     to : path
-        Parquet file with ``row_id``, ``predicted_label`` and, with ``scores``, ``score_<class>``: the rows
-        of raw data, and of one split of a dataset, in the order of the source.
+        Parquet file with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are
+        sets, and, with ``scores``, ``score_<class>``: the rows of raw data, and of one split of a dataset, in
+        the order of the source.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
@@ -585,7 +592,7 @@ def report(
     evaluated: dict[str, Any] | None = None
     if dataset is not None:
         data, split = _open(dataset), split or "test"
-        few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION
+        few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
         evaluated = evaluate(
             loaded, data, split=split, per_class=True, confusion=few,
             memory_limit=memory_limit, engine=engine, progress=progress,

@@ -12,10 +12,14 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, ModelError
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.set_evaluation import Places, SetCounts, count_shard
 from bigmc.store.dataset import Dataset
 
 ROW_COST = 48
 """Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
+
+SET_COST = 192
+"""Bytes of a row's sets of labels: some four each of truth and prediction, as pairs, sorted and merged."""
 
 
 def evaluate(
@@ -55,14 +59,18 @@ def evaluate(
         scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
         ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
         ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
-        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels.
+        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. Where labels are sets
+        there is no confusion; ``accuracy`` is of whole sets, ``n_unknown_labels`` counts labels instead of
+        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` come with them: see
+        `bigmc.set_evaluation.SetCounts.figures`.
 
     Raises
     ------
     ModelError
         If the features of the dataset are not those of the model, or no label is known to it.
     DataError
-        If the dataset has no samples or no labels.
+        If the dataset has no samples or no labels, or sets of labels where the model predicts one, or the
+        other way round, or a confusion matrix of sets is asked for.
     MemoryLimitError
         If the memory limit does not allow one worker.
     """
@@ -70,12 +78,32 @@ def evaluate(
     if dataset.n_samples == 0 or dataset.n_classes == 0:
         missing = "samples" if dataset.n_samples == 0 else "labels"
         raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
+    sets = model.label_threshold is not None
+    if sets != dataset.has_sets:
+        ours, theirs = ("a set of labels", "one label")[:: 1 if sets else -1]
+        raise DataError(
+            f"the model predicts {ours} per sample and the dataset has {theirs}",
+            "evaluate on data with labels like those the model was trained on",
+        )
+    if sets and confusion:
+        raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     rows = max(shard.n_rows for shard in dataset.shards)
     # A process of its own keeps the model as it came beside the model.
     limit = memory_limit - (0 if engine.shares_memory else model.nbytes)
-    n_threads, room = divide(model, limit, engine.n_threads, ROW_COST * rows, "evaluation")
+    cost = ROW_COST + (SET_COST if sets else 0)
+    n_threads, room = divide(model, limit, engine.n_threads, cost * rows, "evaluation")
     engine = engine.at_most(n_threads)
+    if sets:
+        places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
+        for shard, here in engine.map(count_shard, range(dataset.n_shards), model, dataset, places, room):
+            total.add(here)
+            progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
+        return {
+            **total.figures(dataset.n_samples),
+            "n_samples": dataset.n_samples,
+            **_by_label(labels, of_model, total.right, total.support, total.predicted, per_class),
+        }
     matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
     for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
         truth, predicted, counts = found
@@ -85,13 +113,34 @@ def evaluate(
 
     right = matrix.diagonal()
     support, predictions = matrix.sum(axis=1), matrix.sum(axis=0)
+    result = {
+        "accuracy": float(right.sum() / dataset.n_samples),
+        "n_samples": dataset.n_samples,
+        **_by_label(labels, of_model, right, support, predictions, per_class),
+    }
+    if confusion:
+        occurring = np.flatnonzero(support + predictions)
+        result["confusion"] = {
+            "labels": [labels[c] for c in occurring.tolist()],
+            "matrix": matrix[occurring][:, occurring].toarray().tolist(),
+        }
+    return result
+
+
+def _by_label(
+    labels: list[Any],
+    of_model: NDArray[np.intp],
+    right: NDArray[np.int64],
+    support: NDArray[np.int64],
+    predictions: NDArray[np.int64],
+    per_class: bool,
+) -> dict[str, Any]:
+    """Return the figures that come from how often each label occurs, is predicted, and is so rightly."""
     occurring = np.flatnonzero(support + predictions)
     f1 = _ratio(2 * right, support + predictions)
     known = np.isin(np.arange(len(labels)), of_model)
     result: dict[str, Any] = {
-        "accuracy": float(right.sum() / dataset.n_samples),
-        "macro_f1": float(f1[occurring].mean()),
-        "n_samples": dataset.n_samples,
+        "macro_f1": float(f1[occurring].mean()) if len(occurring) else 0.0,
         "n_unknown_labels": int(support[~known].sum()),
     }
     if per_class:
@@ -104,11 +153,6 @@ def evaluate(
                 "support": int(support[c]),
             }
             for c in occurring.tolist()
-        }
-    if confusion:
-        result["confusion"] = {
-            "labels": [labels[c] for c in occurring.tolist()],
-            "matrix": matrix[occurring][:, occurring].toarray().tolist(),
         }
     return result
 

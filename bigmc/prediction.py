@@ -33,11 +33,15 @@ from bigmc.store.rows import Rows
 ROW_COST = 64
 """Bytes of a row beside its scores: id, label, place of the best score, their copies as a table."""
 
+LABEL_COST, MOST_LABELS = 32, 4
+"""Bytes of a label of a set: as a pair, sorted, as a code, as a text; and how many a row has on average, if
+the classes are as many."""
+
 SMALLEST_PART, LARGEST_PART = 1 << 16, 16 << 20
 """Bounds on the source bytes of a part."""
 
 Predicted = tuple[pa.Table, list[Reject]]
-Scored = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]  # ids, codes, scores if wanted
+Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,17 @@ class PartPredictor:
         ids = dataset.shards[shard].table(["row_id"]).column("row_id").to_numpy()
         if self.scores:
             scores = self.model.shard_scores(dataset, shard, self.room)
-            return self._table(ids, np.argmax(scores, axis=1), scores)
-        return self._table(ids, self.model.shard_codes(dataset, shard, self.room), self._no_scores)
+            return self._table(ids, self._predicted(scores), scores)
+        if self.model.label_threshold is not None:
+            predicted = self.model.shard_sets(dataset, shard, self.room)
+        else:
+            predicted = pa.array(self.model.shard_codes(dataset, shard, self.room))
+        return self._table(ids, predicted, self._no_scores)
 
     def raw(self, part: Part, sources: list[Source], on_bad_row: OnBadRow, base: str) -> Predicted:
         """Return the predictions of a part of raw files or arrays, and the rows set aside."""
         # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
-        done: list[Scored] = [(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)]
+        done: list[Scored] = [(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)]
         rejects: list[Reject] = []
         spec = _feature_spec(self.model)
         size = int(np.clip(self.room // (4 * BATCH_COST), 1 << 15, 4 << 20))
@@ -81,12 +89,13 @@ class PartPredictor:
             if good.n_rows:
                 samples = spec.transform(good.table) if good.matrix is None else spec.mapped(good.matrix)
                 done += self._predict_rows(good.row, _as_rows(samples, self.model.n_features))
-        ids, codes, scores = zip(*done, strict=True)
-        return self._table(np.concatenate(ids), np.concatenate(codes), np.concatenate(scores)), rejects
+        ids, predicted, scores = zip(*done, strict=True)
+        table = self._table(np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores))
+        return table, rejects
 
     def empty(self) -> pa.Table:
         """Return the predictions of no samples."""
-        return self._table(np.empty(0, np.int64), np.empty(0, np.int64), self._no_scores)
+        return self._table(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)
 
     def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
         """Predict some rows at a time, so that scores of many classes fit as well."""
@@ -96,21 +105,30 @@ class PartPredictor:
             here = slice(int(indptr[0]), int(indptr[-1]))
             some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
             scores = self.model.scores(some)
-            codes = np.argmax(scores, axis=1)
-            yield ids[lo : lo + step], codes, scores if self.scores else self._no_scores
+            predicted = self._predicted(scores)
+            yield ids[lo : lo + step], predicted, scores if self.scores else self._no_scores
+
+    def _predicted(self, scores: NDArray[np.float64]) -> pa.Array:
+        """Return the code of the largest score of each row, or the set of codes above the threshold."""
+        if self.model.label_threshold is not None:
+            return self.model.sets(scores)
+        return pa.array(np.argmax(scores, axis=1).astype(np.int32))
 
     @property
     def _no_scores(self) -> NDArray[np.float64]:
         return np.empty((0, self.model.n_classes))
 
-    def _table(self, ids: NDArray[np.int64], codes: NDArray[Any], scores: NDArray[np.float64]) -> pa.Table:
+    def _table(self, ids: NDArray[np.int64], predicted: pa.Array, scores: NDArray[np.float64]) -> pa.Table:
         labels = self.model.classes.tolist()
-        # As codes until it is in the file, which has a dictionary too: it is small, and nothing is looked up.
-        small = codes.astype(np.min_scalar_type(-max(len(labels), 1)), copy=False)
-        table = {
-            "row_id": pa.array(ids, pa.int64()),
-            "predicted_label": pa.DictionaryArray.from_arrays(small, pa.array(labels)),
-        }
+        table = {"row_id": pa.array(ids, pa.int64())}
+        if self.model.label_threshold is None:
+            # As codes until it is in the file, which has a dictionary too: it is small, and nothing is looked up.
+            small = predicted.cast(pa.from_numpy_dtype(np.min_scalar_type(-max(len(labels), 1))))
+            table["predicted_label"] = pa.DictionaryArray.from_arrays(small, pa.array(labels))
+        else:
+            of_sets = pa.array(labels).take(predicted.flatten())
+            starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)
+            table["predicted_labels"] = pa.ListArray.from_arrays(pa.array(starts), of_sets)
         if self.scores:
             table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
         return pa.table(table)
@@ -158,8 +176,7 @@ class Predictor:
         """
         self._model.check_features(dataset)
         rows = max((shard.n_rows for shard in dataset.shards), default=0)
-        # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
-        result = rows * (ROW_COST + (3 * 8 * self._model.n_classes if self._scores else 0))
+        result = rows * self._row_cost
         engine, room = self._divide(result)
         task = PartPredictor(self._model, self._scores, room)
         results = engine.map(_predict_shard, range(dataset.n_shards), task, dataset)
@@ -180,8 +197,7 @@ class Predictor:
         types = {name: pa.string() for name in self._spec.text}
         self._check_sources(sources, types)
         engine, room = self._divide(0)
-        row_result = ROW_COST + (3 * 8 * self._model.n_classes if self._scores else 0)
-        rows = room / 8 / row_result
+        rows = room / 8 / self._row_cost
         part_bytes = int(np.clip(rows * bytes_per_row(sources[0]), SMALLEST_PART, LARGEST_PART))
         first = self._spec.first_index
         parts = scan(
@@ -213,6 +229,14 @@ class Predictor:
                     "give svmlight files or arrays",
                 )
             self._spec.check_types(schema(sources, needed, types=types))
+
+    @property
+    def _row_cost(self) -> int:
+        """Bytes of the result of a row."""
+        model = self._model
+        labels = 0 if model.label_threshold is None else LABEL_COST * min(model.n_classes, MOST_LABELS)
+        # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
+        return ROW_COST + labels + (3 * 8 * model.n_classes if self._scores else 0)
 
     def _divide(self, result: int) -> tuple[Engine, int]:
         """Return the engine the limit allows, if one result has so many bytes, and the room of each part."""

@@ -31,8 +31,9 @@ from bigmc.training import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 
-FIGURES = ("accuracy", "macro_f1")
-"""What models are compared by."""
+_OF_SETS = "micro_f1"
+FIGURES = ("accuracy", "macro_f1", _OF_SETS)
+"""What models are compared by; the last only where labels are sets."""
 
 EVALUATED = ("model", "model_sha256", "dataset", "split", "n_nonzero_features")
 """What a file of ``bigmc evaluate --to`` says besides the figures."""
@@ -99,14 +100,15 @@ def sparse_path(
         figures = evaluate(load_model(target), held_out, engine, progress=progress, memory_limit=limit)
         row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes", "seconds")}
         gap = trained["certificate"]["gap"]
-        scores = {name: figures[name] for name in ("accuracy", "macro_f1")}
+        scores = {name: figures[name] for name in FIGURES if name in figures}
         table.append({"alpha": alpha, **row, "gap": gap, **scores, "model": target.name})
         write_atomic(seen, json.dumps(table[-1]).encode())
         before = target
-    best = max(table, key=lambda row: (row["accuracy"], -row["n_nonzero_features"]))
+    by = _OF_SETS if _OF_SETS in table[0] else "accuracy"
+    best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
     with replacing(to / BEST) as file, (to / best["model"]).open("rb") as model:
         shutil.copyfileobj(model, file)
-    _draw(table, best, to / PLOT)
+    _draw(table, best, by, to / PLOT)
     result = {"asked": asked, "table": table, "best": best}
     write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
     return {**result, "best_model": str(to / BEST)}
@@ -122,6 +124,8 @@ def publish(evaluations: Sequence[str | Path], to: str | Path, by: str) -> dict[
             raise ModelError(
                 f"{evaluations[0]} and {path} were measured on other data", "evaluate all models on one split"
             )
+        if by not in row:
+            raise ModelError(f"{path} has no {by}, which is for sets of labels", "choose by another figure")
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
     with local_file(best["model"]) as model:
         content = model.read_bytes()
@@ -139,10 +143,11 @@ def _evaluation(path: str | Path) -> dict[str, Any]:
         raise DataError(f"there is no evaluation at {path}", "make it with bigmc evaluate --to")
     try:
         found = json.loads(content)
-        row = {name: found[name] for name in (*FIGURES, *EVALUATED)}
-        if not (isinstance(row["model"], str) and all(isinstance(row[name], float) for name in FIGURES)):
+        figures = {name: found[name] for name in FIGURES if name in found or name != _OF_SETS}
+        row = {name: found[name] for name in EVALUATED}
+        if not (isinstance(row["model"], str) and all(isinstance(f, float) for f in figures.values())):
             raise TypeError
-        return row
+        return figures | row
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} is no evaluation", "make it with bigmc evaluate --to") from None
 
@@ -162,22 +167,22 @@ def _spaced(
     return np.geomspace(top, top * ratio, n_alphas).tolist()  # type: ignore[no-any-return]
 
 
-def _draw(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], target: Path) -> None:
-    """Draw accuracy against features with weight, if matplotlib is installed."""
+def _draw(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], by: str, target: Path) -> None:
+    """Draw what the model was chosen by against features with weight, if matplotlib is installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot([row["n_nonzero_features"] for row in table], [row["accuracy"] for row in table], "o-")
-    axes.plot([best["n_nonzero_features"]], [best["accuracy"]], "o", ms=12, mfc="none", label="chosen")
+    axes.plot([row["n_nonzero_features"] for row in table], [row[by] for row in table], "o-")
+    axes.plot([best["n_nonzero_features"]], [best[by]], "o", ms=12, mfc="none", label="chosen")
     for row in table:
-        place = (row["n_nonzero_features"], row["accuracy"])
+        place = (row["n_nonzero_features"], row[by])
         axes.annotate(f"{row['alpha']:.2g}", place, xytext=(4, -10), textcoords="offset points", fontsize=7)
     axes.set_xscale("symlog")
     axes.set_xlabel("features with weight")
-    axes.set_ylabel("accuracy on the validation split")
+    axes.set_ylabel(f"{by.replace('_', ' ')} on the validation split")
     axes.legend(loc="lower right")
     with replacing(target) as file:
         figure.savefig(file, format="png", dpi=150, metadata={"Software": None})

@@ -192,6 +192,7 @@ def test_class_weights_move_the_errors(digits):
         ({"max_depth": 5}, "max_depth is 5; give a whole number from 1 to 4"),
         ({"max_bins": 256}, "max_bins is 256"),
         ({"family": "bush"}, "family is 'bush'"),
+        ({"learners": "stolen"}, "learners is 'stolen'; use one of class, shared"),
         ({"family": "ray", "max_depth": 2}, "rays have one cut"),
         ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
         ({"time_limit": -1.0}, "time_limit is -1.0"),
@@ -262,10 +263,10 @@ def command(monkeypatch, capsys, line):
 
 def test_hashed_text_through_every_command(stored, tmp_path, monkeypatch, capsys):
     data, model = stored / "text.bigmc", tmp_path / "m"
-    line = f"train boost {data} --to {model} --C 1e3 --tol 0.01 --memory 100MB --json"
+    line = f"train boost {data} --to {model} --C 1e3 --tol 1e-3 --memory 100MB --json"
     trained = command(monkeypatch, capsys, line)
     assert trained["converged"]
-    assert trained["certificate"]["gap"] <= 0.01
+    assert trained["certificate"]["gap"] <= 1e-3
     assert (load_model(model).trees.leaf == 0).any(axis=1).mean() > 0.9, "text is for rays"
     found = command(monkeypatch, capsys, f"evaluate {model} {data} --memory 100MB --json")
     assert found["accuracy"] > 0.95
@@ -303,7 +304,7 @@ def test_the_model_does_not_depend_on_memory_or_workers(stored, tmp_path):
         ("text.bigmc", {"C": 1e3}, (1, 3)),
         ("dense.bigmc", {"C": 1e4}, (1, 3)),
         ("dense.bigmc", {"max_depth": 2, "pool": 4}, (1, 3)),
-        ("dense.bigmc", {"C": "auto"}, (6, 28)),  # in the second trial, and after all
+        ("dense.bigmc", {"C": "auto"}, (6, 14)),  # in the second trial and a later one
     ],
     ids=["rays", "stumps", "trees", "trials"],
 )
@@ -348,7 +349,8 @@ def test_auto_takes_the_c_that_errs_least_on_samples_held_out():
     for C in GRID:
         trial = MultiBoostClassifier(C=C, n_rounds=10, validation_fraction=0.2).fit(X, y)
         errors.append(trial.history_[-1]["held_error"])
-    assert GRID[int(np.argmin(errors))] == found.C_ < 1e5
+    assert errors[GRID.index(found.C_)] == min(errors)
+    assert found.C_ < 1e5
     again = MultiBoostClassifier(C=found.C_, n_rounds=12).fit(X, y)
     assert again.C_ == found.C_
     assert again.objective_ == found.objective_

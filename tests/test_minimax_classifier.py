@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -213,3 +214,15 @@ def test_a_dataset_has_its_features_from_ingest(tmp_path):
     np.testing.assert_allclose(
         model.decision_function(IRIS[0][rows]), model.decision_function(dataset["train"])[order], atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({}, "as close as asked"), ({"k_max": 1, "tol": 1e-9}, "k_max")]
+)
+def test_the_model_says_why_training_ended(tmp_path, options, said):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        bigmc.MinimaxRiskClassifier(fourier=100, **options, **MEMORY).fit(*IRIS).save(tmp_path / "m")
+    notes = bigmc.load_model(tmp_path / "m").model_.certificate_notes()
+    assert said in notes[0]
+    assert any("hashed text" in note for note in notes)

@@ -14,7 +14,12 @@ def ingest(
     source: Annotated[list[str], typer.Argument(help="Files, folders or globs.", show_default=False)],
     to: Annotated[str, typer.Option("--to", help="Dataset to make.", show_default=False)],
     text: Annotated[list[str] | None, typer.Option("--text", help="Text column; may be repeated.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Label column.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Label column; where it holds lists, labels are sets.")
+    ] = None,
+    label_separator: Annotated[
+        str | None, typer.Option(help="Text between the labels of a row, where it has several.")
+    ] = None,
     categorical: Annotated[
         list[str] | None, typer.Option("--categorical", help="Column hashed as name=value; may be repeated.")
     ] = None,
@@ -93,6 +98,7 @@ def ingest(
         asked: dict[str, Any] = {
             "text": text,
             "label": label,
+            "label_separator": label_separator,
             "categorical": categorical,
             "numeric": numeric,
             "dense": dense,

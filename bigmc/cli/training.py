@@ -33,7 +33,10 @@ def train_sparse(
     split: TrainSplit = "train",
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
     loss: Annotated[
-        str, typer.Option(help="squared_hinge, multitask_squared_hinge or log_loss.")
+        str,
+        typer.Option(
+            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets."
+        ),
     ] = "squared_hinge",
     penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
     l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
@@ -121,7 +124,13 @@ def train_boost(
     rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
     max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
-    pool: Annotated[int, typer.Option(help="Learners of every class that a pass brings.")] = 40,
+    learners: Annotated[
+        str, typer.Option(help="class: each class takes those found for it; shared: all take those of any.")
+    ] = "class",
+    pool: Annotated[
+        int | None,
+        typer.Option(help="Learners of every class that a pass brings; by default 40, for trees 20."),
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Part of an update's way that it goes; by default 1, for trees 0.3.")
     ] = None,
@@ -143,6 +152,7 @@ def train_boost(
         "n_rounds": rounds,
         "max_depth": max_depth,
         "family": family,
+        "learners": learners,
         "pool": pool,
         "learning_rate": learning_rate,
         "class_weight": class_weight,

@@ -50,7 +50,7 @@ def publish(
     evaluations: Annotated[list[str], typer.Argument(help="Files made by bigmc evaluate --to.")],
     to: Annotated[str, typer.Option("--to", help="Public name of the best model.", show_default=False)],
     by: Annotated[
-        Literal["accuracy", "macro_f1"], typer.Option("--by", help="Figure to choose by.")
+        Literal["accuracy", "macro_f1", "micro_f1"], typer.Option("--by", help="Figure to choose by.")
     ] = "accuracy",
     as_json: Json = False,
 ) -> None:

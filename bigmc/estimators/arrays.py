@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
@@ -41,15 +42,15 @@ def row_chunks(X: Any) -> Iterator[Any]:
             yield chunk
 
 
-def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32]) -> Iterator[MemoryShard]:
+def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray) -> Iterator[MemoryShard]:
     """Cut chunks of samples into the shards that the whole matrix would be cut into.
 
     Parameters
     ----------
     chunks : iterable of array or scipy sparse matrix
         Together as many rows as there are `codes`; zeros of dense chunks are dropped.
-    codes : int32 array of shape (n_samples,)
-        Class of each sample.
+    codes : int32 array of shape (n_samples,), or such a column of sets
+        Class or classes of each sample.
     """
     done = 0
     waiting: list[Any] = []
@@ -99,6 +100,7 @@ def combined_weights(
     class_weight: Mapping[Any, float] | str | None,
     labels: NDArray[np.int32],
     classes: NDArray[Any],
+    sets: bool,
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample times that of its class, None if all are 1.
 
@@ -107,14 +109,17 @@ def combined_weights(
     sample_weight : float, array-like of shape (n_samples,) or None
     class_weight : dict from label to weight, "balanced" or None
         Balanced is the sum of weights over the number of classes and the class's own sum.
-    labels : int32 array of shape (n_samples,)
-        Class codes.
+    labels : int32 array of shape (n_samples, most labels)
+        Class codes, -1 after the last of a sample.
     classes : array of shape (n_classes,)
+    sets : bool
+        Labels are sets.
 
     Raises
     ------
     DataError
-        If weights are negative, not finite or all zero, or fewer than 2 classes have any.
+        If weights are negative, not finite or all zero, or fewer than 2 classes have any; with sets, if
+        there are weights of classes, or no sample with weight has a label and lacks another.
     """
     weights = np.ones(len(labels))
     if sample_weight is not None:
@@ -128,6 +133,17 @@ def combined_weights(
             )
         if len(weights) and not weights.any():
             raise DataError("every sample_weight is zero", "give some samples a weight above 0")
+    if sets:
+        if class_weight is not None:
+            raise DataError("class_weight is for one label per sample", "give sample_weight instead")
+        sizes = (labels >= 0).sum(axis=1)
+        if not weights[(sizes > 0) & (sizes < len(classes))].any():
+            raise DataError(
+                "no sample with weight has a label and lacks another, so there is nothing to learn",
+                "check the labels",
+            )
+        return None if sample_weight is None else weights
+    labels = labels[:, 0]
     if class_weight is not None:
         sums = np.bincount(labels, weights, minlength=len(classes)).astype(np.float64)
         weights *= _class_weights(class_weight, sums, classes)[labels]

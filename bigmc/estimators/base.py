@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigmc.budget import resolve_limit
@@ -28,6 +29,7 @@ from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.sets import SETS, column_of_indicator, pairs_of
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
@@ -100,6 +102,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Naming the parameter and what may be given.
         """
         self._check_positive("tol")
+
+    def check_labels(self, sets: bool) -> None:
+        """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
+
+        Raises
+        ------
+        BigmcError
+            With what takes them.
+        """
+        if sets:
+            raise DataError(
+                f"the labels are sets, and training {self.kind} takes one label per sample",
+                'train sparse with the loss "multilabel_ranking"',
+            )
 
     def _check_positive(self, *names: str) -> None:
         """Refuse parameters of these names that are no finite numbers above 0."""
@@ -191,13 +207,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.check_params()
         if start is not None:
             self._check_start(start, dataset)
-        labels = dataset.labels()
-        if len(labels) == 0 or labels.min() < 0:
+        self.check_labels(dataset.has_sets)
+        labels = dataset.label_sets()
+        if len(labels) == 0 or (not dataset.has_sets and labels.min() < 0):
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
             raise DataError(missing, "train on labelled samples")
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
-        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes)
+        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.has_sets)
+        del labels
         seed = self._seed()
         record = {
             "kind": self.kind,
@@ -234,6 +252,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each sample: the first of the classes with the largest score.
 
+        Where labels are sets it is an indicator array of shape (n_samples, n_classes) instead: 1 for the
+        classes whose score is above the model's threshold.
+
         Parameters
         ----------
         X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
@@ -246,6 +267,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the features of a dataset are not those of the training data.
         """
         check_is_fitted(self)
+        if self.model_.label_threshold is not None:
+            return self._indicator(X)
         if isinstance(X, Dataset):
             return self._labels(self._codes(X))
         return self._labels(np.concatenate([np.argmax(s, axis=1) for s in self._score_batches(X)]))
@@ -261,15 +284,18 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         float64 array of shape (n_samples, n_classes), or (n_samples,) for two classes
-            For two classes the score of the second minus that of the first.
+            For two classes the score of the second minus that of the first, unless labels are sets.
         """
         scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        if len(self.classes_) != 2 or self.model_.label_threshold is not None:
+            return scores
+        return scores[:, 1] - scores[:, 0]
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy: on arrays and their labels, or on a dataset, which has its own.
 
-        A sample whose label was not in the training data counts as an error.
+        A sample whose label was not in the training data counts as an error. Where labels are sets only a
+        set that is right as a whole counts.
         """
         if not isinstance(X, Dataset):
             return float(super().score(X, y, sample_weight))
@@ -278,7 +304,10 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("a dataset has its labels inside", "call score(dataset) without y")
         code = {label: c for c, label in enumerate(self.classes_.tolist())}
         own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
-        right = (own[X.labels()] == self._codes(X)).astype(np.float64)
+        if self.model_.label_threshold is None:
+            right = (own[X.labels()] == self._codes(X)).astype(np.float64)
+        else:
+            right = _right_sets(X.label_sets(), own, self._indicator(X)).astype(np.float64)
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         return float(np.average(right, weights=weights))
 
@@ -331,14 +360,21 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
         """Return the dataset that arrays make, after scikit-learn's checks."""
+        sets = y is not None and not is_lazy(y) and type_of_target(y) == "multilabel-indicator"
+        self.check_labels(sets)
         if not is_lazy(X):
-            X, y = validate_data(self, X, y, **self._accepted())
+            X, y = validate_data(self, X, y, **self._accepted(), multi_output=sets)
             check_classification_targets(y)
             return Dataset.from_arrays(X, y, features=self._columns())
-        labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
-        check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
-        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes.astype(np.int32)))
+        codes: Any
+        if sets:
+            classes, codes = np.arange(np.shape(y)[1]), column_of_indicator(y)
+        else:
+            labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
+            check_classification_targets(labels)
+            classes, numbers = np.unique(labels, return_inverse=True)
+            codes = numbers.astype(np.int32)
+        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes))
         return Dataset(shards, classes, self.n_features_in_, Weighting(), self._columns())
 
     def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
@@ -379,6 +415,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = [codes for _, codes in engine.map(_shard_codes, parts, self.model_, dataset)]
         return np.concatenate([np.empty(0, np.int32), *found])
 
+    def _indicator(self, X: Any) -> NDArray[np.int64]:
+        """Return 1 for every label in the predicted sets, shape (n_samples, n_classes)."""
+        if not isinstance(X, Dataset):
+            found = [self.model_.sets(scores) for scores in self._score_batches(X)]
+        else:
+            self.model_.check_features(X)
+            with opened(self.engine) as engine:
+                found = [sets for _, sets in engine.map(_shard_sets, range(X.n_shards), self.model_, X)]
+        rows, codes = pairs_of(pa.chunked_array(found, SETS))
+        indicator = np.zeros((sum(map(len, found)), len(self.classes_)), np.int64)
+        indicator[rows, codes] = 1
+        return indicator
+
     def _labels(self, codes: NDArray[np.integer[Any]]) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[codes]
         return labels
@@ -402,6 +451,23 @@ def _missing_values(dataset: Dataset) -> DataError:
             name = f"column {dense[at]!r}" if at >= 0 and dense else f"feature {feature}"
             return DataError(f"{name} has missing values, which only the boosted learner takes", cure)
     return DataError("the dataset may have missing values, which only the boosted learner takes", cure)
+
+
+def _right_sets(
+    labels: NDArray[np.int32], own: NDArray[np.int64], predicted: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which samples are predicted exactly their labels, whose classes are numbered by `own`."""
+    rows, places = np.nonzero(labels >= 0)
+    codes = own[labels[rows, places]]
+    missed = predicted.copy()
+    missed[rows[codes >= 0], codes[codes >= 0]] ^= 1
+    right: NDArray[np.bool_] = ~np.any(missed, axis=1)
+    right[rows[codes < 0]] = False
+    return right
+
+
+def _shard_sets(shard: int, model: Model, dataset: Dataset) -> pa.ListArray:
+    return model.shard_sets(dataset, shard)
 
 
 def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:

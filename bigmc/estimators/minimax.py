@@ -248,4 +248,5 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             n_passes=solution.n_scans,
             history=solution.history,
             phi=solution.phi,
+            stopped=solution.stopped,
         )

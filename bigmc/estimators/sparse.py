@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bigmc.engine import EngineLike
+from bigmc.engine import EngineLike, ThreadEngine
 from bigmc.errors import BigmcError
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
+from bigmc.estimators.thresholds import best_threshold
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.model import LinearModel, Model
-from bigmc.objectives import objective
+from bigmc.objectives import LOSSES, objective
 from bigmc.solvers import Start, solve
 from bigmc.store.dataset import Dataset
 
@@ -30,10 +32,13 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
     ----------
     alpha : float, default=1e-4
         Strength of the penalty; larger means fewer features. It may be 0 if `ridge` is not.
-    loss : {"squared_hinge", "multitask_squared_hinge", "log_loss"}, default="squared_hinge"
+    loss : {"squared_hinge", "multitask_squared_hinge", "log_loss", "multilabel_ranking"}, \
+default="squared_hinge"
         With scores ``s``: ``Σ_{r≠y} max(1 - s_y + s_r, 0)²``, every class against every other;
         ``max(1 - s_y, 0)² + Σ_{r≠y} max(1 + s_r, 0)²``, every class against the rest;
-        ``log Σ_r exp(s_r - s_y)``, multinomial logistic regression.
+        ``log Σ_r exp(s_r - s_y)``, multinomial logistic regression. Where a sample has a set Y of labels:
+        ``Σ_{p∈Y, r∉Y} max(1 - (s_p - s_r), 0)²`` (multilabel ranking), every label against every class that
+        is none; or the multitask loss, ``Σ_{p∈Y} max(1 - s_p, 0)² + Σ_{r∉Y} max(1 + s_r, 0)²``.
     penalty : {"l1/l2", "l1", "l1/linf", "sparse_group"}, default="l1/l2"
         Of the weights ``W_j`` that a feature has for the classes: ``‖W_j‖₂`` keeps a feature for all
         classes or none, ``‖W_j‖₁`` every weight for itself, ``‖W_j‖_∞`` is as the first with weights of
@@ -57,13 +62,14 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
         Runs the parts; None is threads, one per processor. A client or the address of a Dask scheduler has a
         cluster make the passes over samples that do not fit into memory; what fits stays in this process.
     class_weight : dict, "balanced" or None, default=None
-        Weight of each label, or inversely proportional to how often it occurs.
+        Weight of each label, or inversely proportional to how often it occurs; not for sets of labels.
     step : {"line_search", "constant"}, default="line_search"
         How far to go in each update.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+        For sets of labels the columns of the indicator array that `fit` was given and `predict` returns.
     coef_ : scipy.sparse.csr_array of shape (n_classes, n_features)
         Weights, also for two classes one row for each; made anew on every access.
     intercept_ : array of shape (n_classes,)
@@ -154,7 +160,7 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
             start=None if run.start is None else _start(run.start, dataset),
         )
         bounds = solution.certificate
-        return LinearModel(
+        model = LinearModel(
             **run.record,
             features=solution.features,
             # Weights are known no better than the scores they were computed with.
@@ -169,11 +175,23 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
             # A resumed run reads columns again that it had in memory; the model is the same.
             history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
         )
+        if not dataset.has_sets:
+            return model
+        if LOSSES[self.loss].takes_labels:  # every class against the rest: its margin is measured from 0
+            return replace(model, label_threshold=0.0)
+        engine = run.engine if dataset.path else ThreadEngine()
+        threshold = best_threshold(model, dataset, run.weights, engine, run.memory_limit)
+        return replace(model, label_threshold=threshold)
+
+    def check_labels(self, sets: bool) -> None:
+        """Refuse labels that the loss is not for; see `Classifier.check_labels`."""
+        objective(self.loss, self.penalty, self.l1_ratio, float(self.ridge), sets=sets)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
         tags.classifier_tags.poor_score = not self.fit_intercept
+        tags.classifier_tags.multi_label = self.loss in LOSSES and LOSSES[self.loss].takes_sets
         return tags
 
 

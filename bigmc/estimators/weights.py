@@ -50,8 +50,9 @@ class WeightedClassifier(Classifier):
         X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
             A dask array is computed chunk by chunk of its rows and kept in memory in the form of a
             dataset; for more data than memory, ingest it.
-        y : array-like of shape (n_samples,)
-            Labels of one type; left out for a dataset.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes)
+            Labels of one type, or for a loss that takes sets of labels 1 where a sample has the label of
+            the column, also as a sparse matrix; left out for a dataset.
         sample_weight : array-like of shape (n_samples,), optional
             At least 0; the same as repeating or leaving out samples.
 

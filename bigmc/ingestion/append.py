@@ -195,6 +195,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[Options, FeatureSp
         options = Options(
             text=stored.text,
             label=recipe["label"],
+            label_separator=recipe.get("label_separator"),
             categorical=stored.categorical,
             numeric=stored.numeric,
             dense=stored.dense,

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
-from bigmc.ingestion.labels import extend_classes, merge_classes, recode
+from bigmc.ingestion.labels import agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.meter import Meter
@@ -230,6 +230,10 @@ class Job:
         receipts = [Receipt.read(self.part_folder(part)) for part in parts]
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
         labels = [receipt.labels for receipt in receipts]
+        sets = agree_on_sets([receipt.sets for receipt in receipts])
+        if self.before is not None and self.before.has_sets != sets:
+            has = "a set of labels" if self.before.has_sets else "one label"
+            raise DataError(f"a row of the dataset has {has}", "append rows that have the same")
         if self.before is None:
             classes = merge_classes(labels, from_text)
         else:

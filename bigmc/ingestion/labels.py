@@ -1,4 +1,7 @@
-"""Class labels: from the values of a column to codes, first within a part, then for the dataset."""
+"""Class labels: from the values of a column to codes, first within a part, then for the dataset.
+
+A column of lists has a set of labels for every sample: any number, also none; one given twice counts once.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.store.sets import is_sets, set_column
 
 MISSING = "the label is missing"
+MISSING_IN_SET = "the label or one of its list is missing"
 
 
 def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
-    """Return which labels are missing: null, NaN or an empty text."""
+    """Return which labels are missing: null, NaN, an empty text, or a list with one of these."""
+    if is_sets(labels.type):
+        missing = np.array(labels.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        missing[np.asarray(pc.list_parent_indices(labels))[find_missing(labels.flatten())]] = True
+        return missing
+    if pa.types.is_dictionary(labels.type):
+        return find_missing(labels.dictionary_decode())
     missing = np.asarray(pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
     if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
         missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
@@ -52,22 +63,67 @@ def plain(labels: pa.Array) -> pa.Array:
 
 
 class LabelCoder:
-    """Number the labels of one part in the order in which they first appear."""
+    """Number the labels of one part in the order in which they first appear.
+
+    Attributes
+    ----------
+    sets : bool or None
+        Whether they are sets, once some were seen.
+    """
 
     def __init__(self) -> None:
         self._codes: dict[object, int] = {}
+        self.sets: bool | None = None
 
     @property
     def values(self) -> list[object]:
         """Labels seen, by code."""
         return list(self._codes)
 
-    def encode(self, labels: pa.Array) -> NDArray[np.int32]:
-        """Return the codes of labels none of which is missing."""
+    def encode(self, labels: pa.Array) -> pa.Array:
+        """Return the codes of labels none of which is missing: int32, or lists of them for sets."""
+        if not is_sets(labels.type):
+            self.sets = False
+            return pa.array(self._encode(labels))
+        self.sets = True
+        rows = np.asarray(pc.list_parent_indices(labels))
+        return set_column(rows, self._encode(labels.flatten()), len(labels))
+
+    def _encode(self, labels: pa.Array) -> NDArray[np.int32]:
         encoded = plain(labels).dictionary_encode()
         codes = [self._codes.setdefault(value, len(self._codes)) for value in encoded.dictionary.to_pylist()]
         positions = np.asarray(encoded.indices)
         return np.array(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
+
+
+def split_labels(labels: pa.Array, separator: str) -> pa.Array:
+    """Return texts as lists of the labels between separators.
+
+    Raises
+    ------
+    DataError
+        If the labels are no texts.
+    """
+    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+        raise DataError(
+            f"the label column has type {labels.type}, which no separator splits",
+            "leave --label-separator out",
+        )
+    return pc.split_pattern(labels, separator)
+
+
+def agree_on_sets(parts: Iterable[bool | None]) -> bool:
+    """Return whether labels are sets, from what each part saw; None is a part without rows.
+
+    Raises
+    ------
+    DataError
+        If some parts have lists and others one label per row.
+    """
+    seen = {sets for sets in parts if sets is not None}
+    if len(seen) > 1:
+        raise DataError("some rows have a list of labels and others one label", "give lists everywhere")
+    return True in seen
 
 
 def merge_classes(parts: Iterable[list[object]], from_text: bool) -> list[object]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.ingestion.features import Bad, FeatureSpec, Samples, category_text, plain_text
-from bigmc.ingestion.labels import MISSING, LabelCoder, find_missing
+from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
 from bigmc.ingestion.names import NameCounter
 from bigmc.ingestion.readers import TEXT_FORMATS
@@ -29,6 +29,7 @@ from bigmc.store.commit import PARTIAL, fsync_folder, replacing, write_atomic
 from bigmc.store.feature_map import Moments
 from bigmc.store.layout import ShardEntry
 from bigmc.store.rows import Rows
+from bigmc.store.sets import is_sets
 
 RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
 
@@ -47,6 +48,8 @@ class Receipt:
         Labels by their code within the part.
     shards : tuple of ShardEntry
         Shards in the order written.
+    sets : bool or None
+        Whether labels are sets; None without rows.
     """
 
     part: int
@@ -54,6 +57,7 @@ class Receipt:
     rows_quarantined: int
     labels: list[object] = field(default_factory=list)
     shards: tuple[ShardEntry, ...] = ()
+    sets: bool | None = None
 
     def to_json(self) -> str:
         """Return the receipt as JSON."""
@@ -147,7 +151,14 @@ class PartWriter:
                     trim()
             yield batch.n_rows + len(batch.rejects), batch.n_bytes
         self._commit(
-            Receipt(part.index, rows_in, len(self._rejects), self._labels.values, tuple(writer.close()))
+            Receipt(
+                part.index,
+                rows_in,
+                len(self._rejects),
+                self._labels.values,
+                tuple(writer.close()),
+                self._labels.sets,
+            )
         )
 
     def _set_bad_aside(self, batch: Batch) -> Batch:
@@ -157,8 +168,9 @@ class PartWriter:
             missing = find_missing(batch.table.column(self._recipe.group))
             reason = f"the group {self._recipe.group!r} is missing"
             bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), reason)
-        missing = find_missing(self._label_column(batch))
-        bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING)
+        labels = self._label_column(batch)
+        reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
+        bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
         good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
         self._rejects += rejects
         return good
@@ -166,7 +178,9 @@ class PartWriter:
     def _label_column(self, batch: Batch) -> pa.Array:
         if self._recipe.label is None:
             return batch.labels
-        return batch.table.column(self._recipe.label)
+        labels = batch.table.column(self._recipe.label)
+        separator = self._recipe.label_separator
+        return labels if separator is None else split_labels(labels, separator)
 
     def _samples(self, batch: Batch) -> Iterator[tuple[str, Samples, pa.Table]]:
         """Yield the samples of each split with their table."""
@@ -183,7 +197,7 @@ class PartWriter:
             if not chosen.any():
                 continue
             mine = select(batch, chosen)
-            columns = {"label": codes[chosen], "row_id": ids[chosen]}
+            columns = {"label": codes.filter(pa.array(chosen)), "row_id": ids[chosen]}
             columns |= {name: mine.table.column(name) for name in recipe.keep}
             yield split, samples_of(mine, recipe.features), pa.table(columns)
 

@@ -18,6 +18,7 @@ from bigmc.store.chunks import ByteCounter
 from bigmc.store.commit import file_entry, fsync_folder, write_atomic
 from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
 from bigmc.store.merge import common_schema, merge_shards, plan_merges
+from bigmc.store.sets import is_sets, pairs_of, set_column
 from bigmc.store.stored import SparseShard
 from bigmc.store.write import write_rows_table
 
@@ -123,7 +124,12 @@ def _recode_labels(shard: PartShard) -> None:
     metadata = table.schema.metadata or {}
     if FINAL.items() <= metadata.items():
         return
-    labels = pa.array(shard.codes[table.column("label").to_numpy()])
+    column = table.column("label")
+    if is_sets(column.type):
+        rows, codes = pairs_of(column)
+        labels = set_column(rows, shard.codes[codes], len(column))
+    else:
+        labels = pa.array(shard.codes[column.to_numpy()])
     table = table.set_column(table.schema.get_field_index("label"), "label", labels)
     table = table.replace_schema_metadata({**metadata, **FINAL})
     write_rows_table(shard.folder, shard.entry, table)

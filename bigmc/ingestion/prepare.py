@@ -75,13 +75,16 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
         else None
     )
     if sources[0].format in MATRICES:
-        _refuse_columns((*text, *categorical, *numeric, *dense, *keep), asked.group, names_column, sources[0])
+        named = (*text, *categorical, *numeric, *dense, *keep, *filter(None, [asked.label_separator]))
+        _refuse_columns(named, asked.group, names_column, sources[0])
         features = FeatureSpec(n_own=_width(sources, asked.n_features))
         has_dense = sources[0].format in ("array", "dask")
         label_column = None
     else:
         features = FeatureSpec(text, categorical, numeric, dense, hasher)
         label_column = _check_columns(features, label, names_column, sources[0])
+        if asked.label_separator == "":
+            raise DataError("the separator of labels is empty", "give the text between two labels")
         _check_kept(keep)
         if asked.n_features is not None:
             raise DataError(
@@ -115,6 +118,7 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
         n_features=asked.n_features,
         names=asked.names,
         mapping=mapping,
+        label_separator=asked.label_separator,
     )
     types = {name: pa.string() for name in features.text}
     if sources[0].format not in MATRICES:
@@ -146,7 +150,9 @@ def identify(source: Source) -> dict[str, Any]:
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
     if source.labels is not None:
-        digest.update(repr(np.asarray(source.labels).tolist()).encode())
+        sets = isinstance(source.labels, pa.ListArray)
+        labels = source.labels.to_pylist() if sets else np.asarray(source.labels).tolist()
+        digest.update(repr(labels).encode())
     shape = [int(n) for n in data.shape]
     return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
 

@@ -43,6 +43,8 @@ class Recipe:
         Whether the words behind hashed features are kept.
     mapping : mapping or None
         What dense features become: ``fourier``, 0 for standardised ones, and ``gamma``.
+    label_separator : str or None
+        What stands between the labels of a row where they are texts of several.
     first_row : int
         Id of the first row: 0, or where the dataset ends that these rows are appended to.
     """
@@ -59,6 +61,7 @@ class Recipe:
     n_features: int | None = None
     names: bool = True
     mapping: Mapping[str, Any] | None = None
+    label_separator: str | None = None
     first_row: int = 0
 
     @property
@@ -85,6 +88,8 @@ class Recipe:
         }
         if self.mapping is not None:
             data["mapping"] = dict(self.mapping)
+        if self.label_separator is not None:
+            data["label_separator"] = self.label_separator
         if self.first_row:
             data["first_row"] = self.first_row
         return data

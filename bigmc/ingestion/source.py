@@ -26,6 +26,7 @@ from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import BATCH_BYTES, Batch, Part, ScanOptions, Source, check_columns
 from bigmc.ingestion.readers.text import COMPRESSIONS
 from bigmc.ingestion.rejects import OnBadRow
+from bigmc.store.sets import column_of_indicator
 
 __all__ = [
     "Batch",
@@ -200,6 +201,13 @@ def _checked(array: Any, name: str, labels: Any) -> Any:
         raise DataError(f"{name}: values of type {array.dtype}", "pass numbers of up to 64 bits")
     if labels is None:
         return None
+    sets = _label_sets(labels)
+    if sets is not None:
+        if len(sets) != array.shape[0]:
+            raise DataError(
+                f"{name}: {array.shape[0]} rows but {len(sets)} sets of labels", "pass one per row"
+            )
+        return sets
     given = labels if hasattr(labels, "compute") else np.asarray(labels)
     if given.ndim != 1 or given.shape[0] != array.shape[0]:
         raise DataError(
@@ -211,6 +219,18 @@ def _checked(array: Any, name: str, labels: Any) -> Any:
         return pa.array(given)
     except pa.ArrowException as error:
         raise DataError(f"{name}: labels of several types ({error})", "pass labels of one type") from error
+
+
+def _label_sets(labels: Any) -> Any:
+    """Return labels that are sets as lists: from an indicator array or matrix, or a list of Python sets."""
+    if sp.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
+        return column_of_indicator(labels)
+    if isinstance(labels, list | tuple) and labels and all(isinstance(s, set | frozenset) for s in labels):
+        try:
+            return pa.array([sorted(s) for s in labels])
+        except (TypeError, pa.ArrowException) as error:
+            raise DataError(f"labels of several types ({error})", "pass labels of one type") from error
+    return None
 
 
 def schema(

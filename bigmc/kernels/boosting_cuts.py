@@ -68,7 +68,7 @@ def column_sums(u, labels, totals, own):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def add_histograms(
-    columns, indptr, rows, codes, base, u, labels, firsts, with_own, hist, own
+    columns, indptr, rows, codes, base, u, firsts, hist
 ):  # fmt: skip
     """Add the rows of `u` to the histogram of each of some columns, by code.
 
@@ -82,13 +82,9 @@ def add_histograms(
     base : int64 array of shape (n_shards + 1,)
     u : float array of shape (n_samples, width)
         C-contiguous.
-    labels : int32 array of shape (n_samples,)
     firsts : int64 array of shape (n_chosen,)
         First row of each column in `hist`.
-    with_own : bool
-        Fill `own` too.
-    hist, own : float64 arrays of shape (sum of n_bins, width)
-        All rows of `u`, and their elements at the own class only.
+    hist : float64 array of shape (sum of n_bins, width)
     """
     flat, flat_hist = u.ravel(), hist.ravel()
     width = u.shape[1]
@@ -106,8 +102,6 @@ def add_histograms(
                 target = np.int64(b * np.uint64(width))
                 for c in range(0, width, LANES):
                     _add_lanes(flat, source + c, flat_hist, target + c)
-                if with_own:
-                    own[b, labels[i]] += u[i, labels[i]]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -143,10 +137,10 @@ def merge_best(values, scores, places, into_values, into_scores, into_places):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def find_cuts(
-    columns, first_feature, n_bins, zero, missing, has_zeros, firsts, totals, own_totals, n_classes, gini,
-    hist, own, values, scores, places,
+    columns, first_feature, n_bins, zero, missing, has_zeros, firsts, totals, n_classes, hist, values, scores,
+    places,
 ):  # fmt: skip
-    """Offer the stumps of some columns whose value is a local maximum among its neighbours.
+    """Offer the stumps of some columns whose score is a local maximum among its neighbours.
 
     Neighbouring cuts are nearly the same learner, so a peak stands for its slope.
 
@@ -160,14 +154,11 @@ def find_cuts(
         Codes of each column and the code of 0 in it.
     missing, has_zeros : bool arrays of shape (n_columns,)
         Whether the column has NaN, whose code is the last, and samples without an entry.
-    firsts, hist, own
+    firsts, hist
         See `add_histograms`; overwritten.
-    totals, own_totals : float64 arrays of shape (width,)
+    totals : float64 array of shape (width,)
         Sums over all samples.
     n_classes : int
-    gini : bool
-        Order by the impurity left by the cut instead of by the score, as the root of a tree needs:
-        ``G_l²/W_l + G_r²/W_r`` with the sums G of u and W of ``|u|``.
     values, scores : float64 arrays of shape (n_classes, n_best)
         Falling value, and the score (signed; of the learner +1 above the cut), of the best learners.
     places : int64 array of shape (n_classes, n_best, 3)
@@ -177,23 +168,16 @@ def find_cuts(
         j = columns[p]
         n = n_bins[j]
         h = hist[firsts[p] : firsts[p] + n]
-        o = own[firsts[p] : firsts[p] + n] if gini else own
         if has_zeros[j]:
             for c in range(n_classes):
                 rest = totals[c]
                 for b in range(n):
                     rest -= h[b, c]
                 h[zero[j], c] += rest
-                if gini:
-                    rest = own_totals[c]
-                    for b in range(n):
-                        rest -= o[b, c]
-                    o[zero[j], c] += rest
         feature = first_feature + j
         for c in range(n_classes):
             for kind in range(2 if missing[j] else 1):
                 below = h[n - 1, c] if kind == MISSING_BELOW else 0.0
-                own_below = o[n - 1, c] if gini and kind == MISSING_BELOW else 0.0
                 before, last, last_score = -1.0, -1.0, 0.0
                 # With missing values the cut above all edges separates them from the rest.
                 stop = n - 2 if kind == MISSING_BELOW else n - 1
@@ -201,9 +185,6 @@ def find_cuts(
                     below += h[b, c]
                     score = totals[c] - 2.0 * below
                     value = abs(score)
-                    if gini:
-                        own_below += o[b, c]
-                        value = _purity(below, own_below, totals[c], own_totals[c])
                     if last >= before and last > value:
                         _offer(c, last, last_score, feature, b - 1, kind, values, scores, places)
                     before, last, last_score = last, value, score
@@ -251,17 +232,3 @@ def find_rays(columns, first_feature, n_bins, zero, missing, firsts, hist, value
             for c in range(width):
                 masses[c] += h[b, c]
             _offer_masses(masses, first_feature + j, b - 1, ABOVE, worst, values, scores, places)
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def _purity(below, own_below, total, own_total):
-    """Return ``G²/W`` summed over both sides; W = sum |u| = 2 (sum of u at the own class) - G."""
-    above = total - below
-    weight_below = 2.0 * own_below - below
-    weight_above = 2.0 * (own_total - own_below) - above
-    value = 0.0
-    if weight_below > 0.0:
-        value += below * below / weight_below
-    if weight_above > 0.0:
-        value += above * above / weight_above
-    return value

@@ -93,8 +93,8 @@ def weigh(scores, labels, weights, u):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_ray(scores, step, labels, weights, at, out):
-    """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, for every a of `at`.
+def add_ray(scores, step, labels, weights, longest, out):
+    """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, at 0 and at lengths that double.
 
     Parameters
     ----------
@@ -102,15 +102,22 @@ def add_ray(scores, step, labels, weights, at, out):
         Scores and how they change along the ray; gamma and delta are their margins.
     labels : int32 array of shape (n_rows,)
     weights : float64 array of shape (n_rows,)
-    at, out : float64 arrays of shape (n_points,)
+    longest : float
+    out : float64 array of shape (n_points,)
+        Of 0, and of ``longest 2^-k``.
     """
+    n = out.shape[0] - 1
+    shortest = longest * 2.0 ** -(n - 1)
     for i in range(labels.shape[0]):
         y = labels[i]
         if weights[i] <= 0.0:
             continue
         for c in range(scores.shape[0]):
             if c != y:
-                margin = scores[y, i] - scores[c, i]
-                delta = step[y, i] - step[c, i]
-                for k in range(at.shape[0]):
-                    out[k] += weights[i] * np.exp(-(margin + at[k] * delta))
+                mu = weights[i] * np.exp(scores[c, i] - scores[y, i])
+                out[0] += mu
+                # Twice the length squares the factor.
+                factor = np.exp(shortest * (step[c, i] - step[y, i]))
+                for k in range(n, 0, -1):
+                    out[k] += mu * factor
+                    factor *= factor

@@ -5,7 +5,8 @@ The pair most used, multiclass squared hinge with l1/l2, has kernels of its own 
 `bigmc.kernels.squared_hinge`; these serve all others. Losses and penalties are integer codes:
 
 ========================== ==========================================================================
-`SQUARED_HINGE`            ``sum over r != y of max(1 - s_y + s_r, 0)²``, equation (2)
+`SQUARED_HINGE`            ``sum over p in Y, r not in Y of max(1 - s_p + s_r, 0)²``, equation (2) where
+                           the sets Y have one label, that of section 4.7 where they have any number
 `MULTITASK_SQUARED_HINGE`  ``sum over r of max(1 - Y_r s_r, 0)²``, equation (11)
 `LOG_LOSS`                 ``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)
 `SPARSE_GROUP`             ``ratio ||W_j||_1 + (1 - ratio) ||W_j||_2``: l1/l2 and l1 at its ends
@@ -16,6 +17,9 @@ Equation numbers are those of Blondel, Seki, Uehara, "Block coordinate descent a
 sparse multiclass classification", Machine Learning 93 (2013). The objective is ``1/n sum w_i loss_i +
 alpha * penalty + ridge / 2 ||W||²``; a slope is half a derivative of the loss, so that ``2 / n`` is the
 factor of all gradients. The arrays of a block are those of `bigmc.store.block.Block`. Sums are float64.
+
+The labels of a sample are a row of codes, increasing, -1 after the last; the log loss knows one only. A
+visit of a sample costs ``O(|Y| n_classes)`` with `SQUARED_HINGE`.
 """
 
 from __future__ import annotations
@@ -52,12 +56,27 @@ _EIGHT = np.uint64(8)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _slopes(loss, scores, i, c, factor, slope):
-    """Fill `slope` with half the derivative of a sample's loss by its scores, times the factors if any."""
+def _hide_labels(scores, i, labels, others):
+    """Fill `others` with the scores of a sample, minus infinity at its labels: they have no margins."""
+    for r in range(others.shape[0]):
+        others[r] = scores[i, r]
+    for t in range(labels.shape[1]):
+        if labels[i, t] < 0:
+            break
+        others[labels[i, t]] = -np.inf
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _slopes(loss, scores, i, labels, factor, others, slope):
+    """Fill `slope` with half the derivative of a sample's loss by its scores, times the factors if any.
+
+    `others` is room; for `SQUARED_HINGE` it is filled as by `_hide_labels`.
+    """
     number = scores.dtype.type
     zero, one = number(0), number(1)
     n_classes = slope.shape[0]
     if loss == LOG_LOSS:
+        c = labels[i, 0]
         top = scores[i, 0]
         for r in range(1, n_classes):
             top = max(top, scores[i, r])
@@ -68,77 +87,120 @@ def _slopes(loss, scores, i, c, factor, slope):
         total = number(0.5) / total
         for r in range(n_classes):
             slope[r] *= total
-    else:
-        shift = one
-        if loss == SQUARED_HINGE:
-            shift -= scores[i, c]
-        for r in range(n_classes):
-            margin = shift + scores[i, r]
-            slope[r] = margin if margin > zero else zero
-    if factor.shape[0]:
-        for r in range(n_classes):
-            slope[r] *= factor[c, r]
-    if loss == MULTITASK_SQUARED_HINGE:
-        slope[c] = -max(one - scores[i, c], zero)
         if factor.shape[0]:
-            slope[c] *= factor[c, c]
-    else:
+            for r in range(n_classes):
+                slope[r] *= factor[c, r]
         slope[c] = zero
         total = zero
         for r in range(n_classes):
             total += slope[r]
         slope[c] = -total
+    elif loss == SQUARED_HINGE:
+        _hide_labels(scores, i, labels, others)
+        slope[:] = zero
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            shift = one - scores[i, c]
+            total = zero
+            for r in range(n_classes):
+                margin = max(shift + others[r], zero)
+                if factor.shape[0]:
+                    margin *= factor[c, r]
+                slope[r] += margin
+                total += margin
+            slope[c] = -total
+    else:
+        for r in range(n_classes):
+            slope[r] = max(one + scores[i, r], zero)
+            if factor.shape[0]:  # the same in all rows but the class's own
+                slope[r] *= factor[(r + 1) % n_classes, r]
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            slope[c] = -max(one - scores[i, c], zero)
+            if factor.shape[0]:
+                slope[c] *= factor[c, c]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _bends(loss, c, slope, bend):
-    """Fill `bend` with half the diagonal of the Hessian of a sample's loss that has these slopes."""
+def _bends(loss, scores, i, labels, others, slope, bend):
+    """Fill `bend` with half the diagonal of the Hessian of a sample's loss, after `_slopes`."""
     n_classes = slope.shape[0]
     if loss == LOG_LOSS:
         # half of p (1 - p); slopes are p / 2, and (p - 1) / 2 of the own class
         for r in range(n_classes):
             bend[r] = abs(slope[r]) * (1 - 2 * abs(slope[r]))
+    elif loss == SQUARED_HINGE:
+        bend[:] = 0
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            shift = scores.dtype.type(1) - scores[i, c]
+            count = slope.dtype.type(0)
+            for r in range(n_classes):
+                active = shift + others[r] > 0
+                bend[r] += active
+                count += active
+            bend[c] = count
     else:
-        count = slope.dtype.type(0)
         for r in range(n_classes):
             bend[r] = slope[r] != 0
-            count += bend[r]
-        if loss == SQUARED_HINGE:
-            bend[c] = count - bend[c]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, wide, sums):
     """`_gradient` of the hinge losses, by vector instructions.
 
-    All classes are taken for others, and the own one is put right afterwards. `wide` is room for two rows
+    All classes are taken for others, and the own ones are put right afterwards. `wide` is room for two rows
     of the width of the scores.
     """
     number = scores.dtype.type
     zero, one = number(0), number(1)
     width = np.uint64(scores.shape[1])
+    groups = width // _EIGHT
+    most = labels.shape[1]
     others, own = wide[0], wide[1]
     wide[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
-            c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
-            score = scores[i, c]
-            shift = one - score if loss == SQUARED_HINGE else one
-            total = zero
-            for q in range(width // _EIGHT):
-                total += lanes_gradient(scores, i * width + q * _EIGHT, shift, value, others, q * _EIGHT)
             if loss == MULTITASK_SQUARED_HINGE:
-                total = max(one + score, zero) + max(one - score, zero)
-            own[c] += value * total
+                for q in range(groups):
+                    lanes_gradient(scores, i * width + q * _EIGHT, one, value, others, q * _EIGHT)
+            for t in range(most):
+                c = labels[i, t]
+                if c < 0:
+                    break
+                score = scores[i, c]
+                if loss == MULTITASK_SQUARED_HINGE:
+                    own[c] += value * (max(one + score, zero) + max(one - score, zero))
+                    continue
+                shift = one - score
+                total = zero
+                for q in range(groups):
+                    lane = q * _EIGHT
+                    total += lanes_gradient(scores, i * width + lane, shift, value, others, lane)
+                for u in range(most):  # a label with itself goes into both sums
+                    q = labels[i, u]
+                    if q < 0:
+                        break
+                    if u != t:
+                        margin = max(shift + scores[i, q], zero)
+                        others[q] -= value * margin
+                        total -= margin
+                own[c] += value * total
     for r in range(sums.shape[0]):
         sums[r] = others[r] - own[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, wide, sums):
+def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, others, slope, wide, sums):
     """Fill `sums` so that the gradient of the losses is ``2 / n * sums``."""
     if loss != LOG_LOSS and factor.shape[0] == 0:
         _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, wide, sums)
@@ -149,7 +211,7 @@ def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
-            _slopes(loss, scores, i, np.uint64(labels[i]), factor, slope)
+            _slopes(loss, scores, i, labels, factor, others, slope)
             value = number(data[k]) * gain[i]
             for r in range(slope.shape[0]):
                 sums[r] += value * slope[r]
@@ -157,10 +219,13 @@ def _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor
 
 @njit(cache=True, nogil=True, fastmath=False)
 def _curvature(
-    loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, factor, slope, bend, sums,
+    loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, factor, others, slope, bend, sums,
     diagonal, squares, hessian,
 ):  # fmt: skip
-    """`_gradient`, squares of each class, the diagonal of the Hessian, and all of it where it has a size."""
+    """`_gradient`, squares of each class, the diagonal of the Hessian, and all of it where it has a size.
+
+    The squares of `SQUARED_HINGE` are added up for every label; those of the other losses once.
+    """
     number = scores.dtype.type
     sums[:] = 0.0
     diagonal[:] = 0.0
@@ -171,22 +236,25 @@ def _curvature(
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
-            c = np.uint64(labels[i])
-            _slopes(loss, scores, i, c, factor, slope)
-            _bends(loss, c, slope, bend)
+            _slopes(loss, scores, i, labels, factor, others, slope)
+            _bends(loss, scores, i, labels, others, slope, bend)
             value = number(data[k]) * gain[i]
             square = value * (number(data[k]) * row_scale[i])
-            squares[c] += square
             for r in range(n_classes):
                 sums[r] += value * slope[r]
                 diagonal[r] += square * bend[r]
-            if hessian.shape[0] == 0:
-                continue
-            if loss == SQUARED_HINGE:
-                for r in range(n_classes):
-                    hessian[c, r] -= square * bend[r]
-            else:  # minus half of p p', without its diagonal
-                slope[c] += number(0.5)
+            if loss != SQUARED_HINGE:
+                squares[0] += square
+            for t in range(labels.shape[1] if loss == SQUARED_HINGE else 0):
+                c = labels[i, t]
+                if c < 0:
+                    break
+                squares[c] += square
+                shift = number(1) - scores[i, c]
+                for r in range(hessian.shape[0]):
+                    hessian[c, r] -= square * (shift + others[r] > 0)
+            if loss == LOG_LOSS and hessian.shape[0]:  # minus half of p p', without its diagonal
+                slope[labels[i, 0]] += number(0.5)
                 for r in range(n_classes):
                     part = 2 * square * slope[r]
                     for q in range(r):
@@ -199,7 +267,7 @@ def _curvature(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, step):
+def _loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, others, step):
     """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores."""
     number = scores.dtype.type
     n_classes = step.shape[0]
@@ -212,39 +280,44 @@ def _loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale
             i = first + np.uint64(indices[k])
             if row_scale[i] == 0:
                 continue
-            c = np.uint64(labels[i])
             value = np.float64(number(data[k]) * row_scale[i])
             total = 0.0
             if loss == LOG_LOSS:
                 # log(sum p exp(d)) - d_c, with differences to the own class
-                _slopes(loss, scores, i, c, none, slope)
+                c = labels[i, 0]
+                _slopes(loss, scores, i, labels, none, others, slope)
                 for r in range(n_classes):
                     if r != c:
                         total += 2.0 * slope[r] * np.expm1(value * (step[r] - step[c]))
                 total = np.log1p(total)
+            elif loss == SQUARED_HINGE:
+                _hide_labels(scores, i, labels, others)
+                for t in range(labels.shape[1]):
+                    c = labels[i, t]
+                    if c < 0:
+                        break
+                    shift = 1.0 - scores[i, c]
+                    for r in range(n_classes):
+                        total += _squares_change(shift + others[r], value * (step[r] - step[c]))
             else:
-                shift = 1.0
-                own = 0.0
-                if loss == SQUARED_HINGE:
-                    shift -= scores[i, c]
-                    own = step[c]
                 for r in range(n_classes):
-                    before = shift + scores[i, r]
-                    after = before + value * (step[r] - own)
-                    before = max(before, 0.0)
-                    after = max(after, 0.0)
-                    total += (after - before) * (after + before)
-                if loss == MULTITASK_SQUARED_HINGE:
-                    before = np.float64(1 + scores[i, c])
-                    after = before + value * step[c]
-                    total -= max(after, 0.0) ** 2 - max(before, 0.0) ** 2
-                    before = np.float64(1 - scores[i, c])
-                    after = before - value * step[c]
-                    before = max(before, 0.0)
-                    after = max(after, 0.0)
-                    total += (after - before) * (after + before)
+                    total += _squares_change(1.0 + scores[i, r], value * step[r])
+                for t in range(labels.shape[1]):
+                    c = labels[i, t]
+                    if c < 0:
+                        break
+                    total -= _squares_change(1.0 + scores[i, c], value * step[c])
+                    total += _squares_change(1.0 - scores[i, c], -value * step[c])
             change += total * (gain[i] / row_scale[i])
     return change
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _squares_change(margin, move):
+    """Return ``max(margin + move, 0)² - max(margin, 0)²``."""
+    before = max(margin, 0.0)
+    after = max(margin + move, 0.0)
+    return (after - before) * (after + before)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -472,6 +545,7 @@ def gradient_norms(
     alpha, ridge, factor, slots, coef, norms, violations, distances
         As in `bigmc.kernels.squared_hinge.gradient_norms`.
     """
+    others = np.empty(n_classes, scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     wide = np.empty((2, scores.shape[1]), np.float64)
     sums = np.empty(n_classes, np.float64)
@@ -479,7 +553,9 @@ def gradient_norms(
     ones = np.ones(n_classes, np.float64)
     zeros = np.zeros(n_classes, np.float64)
     for j in range(first, last):
-        _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, factor, slope, wide, sums)
+        _gradient(
+            loss, j, indptr, indices, data, base, scores, labels, gain, factor, others, slope, wide, sums
+        )
         for r in range(n_classes):
             sums[r] *= two_over_n * column_scale[j]
         norms[j] = dual_norm(penalty, ratio, sums)
@@ -532,6 +608,7 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
     zero, one = number(0), number(1)
     width = np.uint64(scores.shape[1])
     groups = width // _EIGHT
+    most = labels.shape[1]
     others, own, unused = wide[0], wide[1], wide[2]
     wide[:] = 0.0
     trace = 0.0
@@ -539,26 +616,46 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
-            c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
             square = value * (number(data[k]) * row_scale[i])
-            score = scores[i, c]
-            shift = one - score if loss == SQUARED_HINGE else one
-            total = count = zero
-            for q in range(groups):
-                lane = q * _EIGHT
-                margins, active = lanes_curvature(
-                    scores, i * width + lane, shift, value, square, others, lane, unused, lane
-                )
-                total += margins
-                count += active
-            if loss == SQUARED_HINGE:
-                count = number(2) * (count - one)  # an active margin bends the own class too
-            else:
-                total = max(one + score, zero) + max(one - score, zero)
-                count += number(score < one) - number(score > -one)
-            own[c] += value * total
-            trace += square * count
+            active = zero
+            if loss == MULTITASK_SQUARED_HINGE:
+                for q in range(groups):
+                    lane = q * _EIGHT
+                    _, count = lanes_curvature(
+                        scores, i * width + lane, one, value, square, others, lane, unused, lane
+                    )
+                    active += count
+            for t in range(most):
+                c = labels[i, t]
+                if c < 0:
+                    break
+                score = scores[i, c]
+                if loss == MULTITASK_SQUARED_HINGE:
+                    own[c] += value * (max(one + score, zero) + max(one - score, zero))
+                    active += number(score < one) - number(score > -one)
+                    continue
+                shift = one - score
+                total = zero
+                for q in range(groups):
+                    lane = q * _EIGHT
+                    margins, count = lanes_curvature(
+                        scores, i * width + lane, shift, value, square, others, lane, unused, lane
+                    )
+                    total += margins
+                    active += number(2) * count  # an active margin bends the own class too
+                active -= number(2)
+                for u in range(most):  # a label with itself goes into both sums
+                    q = labels[i, u]
+                    if q < 0:
+                        break
+                    if u != t:
+                        margin = max(shift + scores[i, q], zero)
+                        others[q] -= value * margin
+                        total -= margin
+                        active -= number(2) * number(margin > zero)
+                own[c] += value * total
+            trace += square * active
     for r in range(sums.shape[0]):
         sums[r] = others[r] - own[r]
     return trace
@@ -585,6 +682,7 @@ def add_gradients(
     """
     none = np.empty((0, 0), scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
+    others = np.empty(n_classes, scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     bend = np.empty(n_classes, scores.dtype)
     wide = np.empty((3, scores.shape[1]), np.float64)
@@ -596,8 +694,8 @@ def add_gradients(
             continue
         if loss == LOG_LOSS:
             _curvature(
-                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, slope, bend,
-                sums, diagonal, squares, no_hessian,
+                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, others, slope,
+                bend, sums, diagonal, squares, no_hessian,
             )  # fmt: skip
             trace = diagonal.sum()
         else:
@@ -620,7 +718,9 @@ def sweep(
     equation (7) holds: the model has the exact Hessian of the column where that is diagonal (multitask
     squared hinge) or the classes are few for the entries, else twice its diagonal. Otherwise the curvature
     is a constant that bounds the Hessian: ``2 / n (S + (m - 1) s_1 + s_2)`` of the sums of squares per
-    class for the squared hinge, ``2 S / n`` for the multitask one, ``S / (2n)`` for the log loss.
+    label, S their sum and s_1, s_2 the largest, for the squared hinge; of the sum S of all squares
+    ``2 S / n`` for the multitask one, ``S / (2n)`` for the log loss. (For v that adds up to 0 the pairs of a
+    set of ``a`` labels bend by at most ``a ||v||² + m sum over p in Y of v_p²``, and for ``a = 1`` by that.)
     Columns that are zero and stay zero cost one gradient.
 
     Parameters
@@ -634,6 +734,7 @@ def sweep(
     """
     none = np.empty((0, 0), scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
+    others = np.empty(n_classes, scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     bend = np.empty(n_classes, scores.dtype)
     wide = np.empty((2, scores.shape[1]), np.float64)
@@ -655,7 +756,9 @@ def sweep(
         for r in range(n_classes):
             zero &= row[r] == 0.0
         if zero or negligible > 0.0:
-            _gradient(loss, j, indptr, indices, data, base, scores, labels, gain, none, slope, wide, sums)
+            _gradient(
+                loss, j, indptr, indices, data, base, scores, labels, gain, none, others, slope, wide, sums
+            )
             for r in range(n_classes):
                 sums[r] = scale * sums[r] + pull[r]
             violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
@@ -667,8 +770,8 @@ def sweep(
         full = line_search and size > 0 and n_classes * n_classes <= _MODEL_RATIO * entries
         hessian = whole_hessian if full else no_hessian
         _curvature(
-            loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, slope, bend, sums,
-            diagonal, squares, hessian,
+            loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, others, slope, bend,
+            sums, diagonal, squares, hessian,
         )  # fmt: skip
         scale_squared = scale * column_scale[p]
         first = second = bound = 0.0
@@ -719,7 +822,7 @@ def sweep(
             for r in range(n_classes):
                 trial[r] = column_scale[p] * part * (new[r] - row[r])
             change = _loss_change(
-                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, trial
+                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, others, trial
             )
             change *= 0.5 * two_over_n
             change += part * (along + 0.5 * ridge * part * distance)
@@ -746,25 +849,42 @@ def class_sums(loss, scores, labels, weights, slopes, values, curvatures):
     Parameters
     ----------
     loss : int
-        `MULTITASK_SQUARED_HINGE` or `LOG_LOSS`.
+        Code.
     scores : array of shape (n_samples, width)
-    labels : int32 array of shape (n_samples,)
+    labels : int32 array of shape (n_samples, most labels)
     weights : float64 array of shape (n_samples,), or empty for ones
     slopes, values, curvatures : float64 arrays of shape (n_classes, n_classes)
-        Added to, by own class (row) and other class (column). Multitask: the positive margins, their
-        squares, and their number, the own class on the diagonal. Log loss: the probabilities of other
-        classes; the loss, on the diagonal; and the sums of ``p p'`` over all samples.
+        Added to, by own class (row) and other class (column). Hinges: the positive margins, their squares,
+        and their number; the multitask one has those of labels on the diagonal, and those of a class that is
+        no label in the row after its own, since they have no other class. Log loss: the probabilities of
+        other classes; the loss, on the diagonal; and the sums of ``p p'`` over all samples.
     """
     n_classes = slopes.shape[0]
     none = np.empty((0, 0), scores.dtype)
+    others = np.empty(n_classes, scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
+    one = scores.dtype.type(1)
     weight = 1.0
     for i in range(scores.shape[0]):
-        c = np.uint64(labels[i])
         if weights.shape[0]:
             weight = weights[i]
-        _slopes(loss, scores, i, c, none, slope)
+        if loss == SQUARED_HINGE:
+            _hide_labels(scores, i, labels, others)
+            for t in range(labels.shape[1]):
+                c = labels[i, t]
+                if c < 0:
+                    break
+                shift = one - scores[i, c]
+                for r in range(n_classes):
+                    margin = np.float64(shift + others[r])
+                    if margin > 0:
+                        slopes[c, r] += weight * margin
+                        values[c, r] += weight * margin * margin
+                        curvatures[c, r] += weight
+            continue
+        _slopes(loss, scores, i, labels, none, others, slope)
         if loss == LOG_LOSS:
+            c = labels[i, 0]
             top = scores[i, 0]
             for r in range(1, n_classes):
                 top = max(top, scores[i, r])
@@ -780,10 +900,11 @@ def class_sums(loss, scores, labels, weights, slopes, values, curvatures):
                     curvatures[r, q] += 4.0 * weight * slope[r] * slope[q]
             continue
         for r in range(n_classes):
+            row = r if slope[r] < 0 else (r + 1) % n_classes
             margin = abs(np.float64(slope[r]))
-            slopes[c, r] += weight * margin
-            values[c, r] += weight * margin * margin
-            curvatures[c, r] += weight * (margin > 0)
+            slopes[row, r] += weight * margin
+            values[row, r] += weight * margin * margin
+            curvatures[row, r] += weight * (margin > 0)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -794,14 +915,15 @@ def entropy(scores, labels, weights, factor, scale):
     rows stands for ones); what is missing goes to the own class. It is the conjugate of the log loss.
     """
     n_classes = factor.shape[1]
+    others = np.empty(n_classes, scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     weight = 1.0
     total = 0.0
     for i in range(scores.shape[0]):
-        c = np.uint64(labels[i])
+        c = labels[i, 0]
         if weights.shape[0]:
             weight = weights[i]
-        _slopes(LOG_LOSS, scores, i, c, factor, slope)
+        _slopes(LOG_LOSS, scores, i, labels, factor, others, slope)
         own = 1.0 + 2.0 * scale * slope[c]
         here = -own * np.log(own) if own > 0.0 else 0.0
         for r in range(n_classes):

@@ -147,11 +147,17 @@ class BoostedModel(Model):
         }
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return that the certificate is of the last round, where another one scores."""
-        last = self.n_stages - 1
-        if self.stage == last:
-            return ()
-        return (
-            f"The certificate is of round {last}, the last one; the model answers as it did after round "
-            f"{self.stage}, which erred least on the samples held out, and which nothing is certified of.",
-        )
+        """Return what is known over the trees found, and that a round before the last one scores."""
+        last, notes = self.n_stages - 1, []
+        gap = self.history[-1].get("restricted_gap") if self.history else None
+        if gap is not None:
+            notes.append(
+                "Over the trees found there are bounds: other weights for those of the last round could "
+                f"lower the value by {100 * gap:.3g} % at most. Other trees may do better."
+            )
+        if self.stage != last:
+            notes.append(
+                f"The certificate is of round {last}, the last one; the model answers as it did after round "
+                f"{self.stage}, which erred least on the samples held out, and which nothing is certified of."
+            )
+        return tuple(notes)

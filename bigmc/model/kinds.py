@@ -50,6 +50,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             n_passes=header["n_passes"],
             history=header["history"],
             names=names_from_arrays(arrays),
+            label_threshold=header.get("label_threshold"),
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.record import Model
-from bigmc.model.scoring import LinearScorer
+from bigmc.model.scoring import ROOM, LinearScorer
+
+if TYPE_CHECKING:
+    from bigmc.store.dataset import Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,4 +105,10 @@ class LinearModel(Model):
 
     def figures(self) -> dict[str, float]:
         """Return how many weights are not zero."""
-        return {"nnz": int(np.count_nonzero(self.coef))}
+        return super().figures() | {"nnz": int(np.count_nonzero(self.coef))}
+
+    def shard_tiles(
+        self, dataset: Dataset, shard: int, room: int = ROOM
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the scores of a shard for so many classes at a time as fit into `room` bytes."""
+        return self.make_scorer().tiles(dataset.shards[shard], room)

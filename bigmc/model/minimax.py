@@ -13,6 +13,14 @@ from numpy.typing import NDArray
 from bigmc.errors import ModelError
 from bigmc.model.linear import LinearModel
 
+STOPS = {
+    "tol": "Training ended because the bounds were as close as asked for.",
+    "k_max": "Training ended after the most iterations it was allowed, k_max.",
+    "time_limit": "Training ended because its time was over.",
+    "rounding": "Training ended because nothing violates the bounds by more than rounding errors.",
+}
+"""Why training may end, and how that is said."""
+
 
 @dataclass(frozen=True, eq=False)
 class MinimaxModel(LinearModel):
@@ -22,37 +30,56 @@ class MinimaxModel(LinearModel):
     ----------
     phi : float
         φ(μ), the largest ``(Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|`` over the training samples and label subsets.
+    stopped : str
+        Why training ended, one of `STOPS`; empty if it is not known.
     """
 
     objective_name: ClassVar[str] = "worst-case error probability"
     gap_is_relative: ClassVar[bool] = False
 
     phi: float = math.nan
+    stopped: str = ""
 
     def _check(self) -> None:
         super()._check()
         if not math.isfinite(self.phi):
             raise ModelError(f"φ of the model is {self.phi}", "train again")
+        if self.stopped and self.stopped not in STOPS:
+            raise ModelError(f"training of the model ended for an unknown reason, {self.stopped!r}")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return features, weights, intercepts and φ."""
-        return super().to_arrays() | {"phi": np.array([self.phi])}
+        """Return features, weights, intercepts, φ and the number of the reason to end."""
+        arrays = super().to_arrays() | {"phi": np.array([self.phi])}
+        if self.stopped:
+            arrays["stopped"] = np.array([list(STOPS).index(self.stopped)], np.int8)
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of `to_arrays` and the fields that all kinds have."""
-        return super().from_arrays(arrays, **record, phi=float(arrays["phi"][0]))
+        code = int(arrays["stopped"][0]) if "stopped" in arrays else None
+        if code is not None and not 0 <= code < len(STOPS):
+            raise ModelError(f"training of the model ended for an unknown reason, {code}")
+        stopped = "" if code is None else list(STOPS)[code]
+        return super().from_arrays(arrays, **record, phi=float(arrays["phi"][0]), stopped=stopped)
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return what the upper bound is a bound of."""
+        """Return why training ended, and what the upper bound is a bound of."""
+        ended = (STOPS[self.stopped],) if self.stopped else ()
         upper = self.certificate.get("upper", math.nan)
         if not upper < 1:
-            return ("The upper bound is no bound of the error that says anything: it is not below 1.",)
+            return (
+                *ended,
+                "The upper bound is no bound of the error that says anything: it is not below 1.",
+            )
         return (
+            *ended,
             f"The rule that draws its answer from the model's probabilities errs with a probability of at "
             f"most {upper:.6g} under every distribution over the training samples and the labels in the "
             "uncertainty set: those whose expected features differ from the training samples' means by at "
             "most lambda0 standard deviations.",
+            "A feature that a class has in few training samples, or in none, has next to no slack there, and "
+            "new samples leave the set: on hashed text the bound is mostly no bound of the error on them.",
             "Nothing is certified for other distributions, nor for the rule that answers the class with the "
             "largest score.",
         )

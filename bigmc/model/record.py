@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from bigmc.model.archive import FORMAT_VERSION, write_archive
 from bigmc.model.names import names_of, names_to_arrays
 from bigmc.model.scoring import ROOM, Scorer
 from bigmc.store.rows import Rows
+from bigmc.store.sets import set_column
 from bigmc.store.weighting import Weighting
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Model(ABC):
     names : pyarrow.Table or None
         Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
         `bigmc.model.names.NAMES_PER_FEATURE` of each feature.
+    label_threshold : float or None
+        Where labels are sets: those classes are a sample's labels that have a larger score.
     takes_missing : bool
         Whether NaN has a meaning for models of this kind (class attribute).
     objective_name : str
@@ -97,6 +100,7 @@ class Model(ABC):
     n_passes: float = 0
     history: Sequence[Mapping[str, Any]] = ()
     names: pa.Table | None = None
+    label_threshold: float | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen from here on
@@ -121,6 +125,8 @@ class Model(ABC):
             raise ModelError(f"the model uses features outside 0 to {self.n_features - 1}")
         if self.weighting.idf != (self.column_scale is not None):
             raise ModelError("a model has a column scale exactly if its weighting has idf")
+        if self.label_threshold is not None and not math.isfinite(self.label_threshold):
+            raise ModelError(f"the threshold of the scores is {self.label_threshold}", "train again")
         if self.column_scale is not None and self.column_scale.shape != (self.n_features,):
             raise ModelError(f"{self.column_scale.shape} column scales for {self.n_features} features")
 
@@ -160,7 +166,7 @@ class Model(ABC):
 
     def figures(self) -> dict[str, float]:
         """Return what else there is to know about the model."""
-        return {}
+        return {} if self.label_threshold is None else {"label_threshold": self.label_threshold}
 
     def certificate_notes(self) -> tuple[str, ...]:
         """Return sentences on what the certificate says of this model beside the optimum, or does not."""
@@ -203,6 +209,32 @@ class Model(ABC):
     def shard_codes(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.int32]:
         """Return the predicted class code of every row of a shard, in `room` bytes for any `n_classes`."""
         return self.scorer.shard_codes(dataset.shards[shard], room)
+
+    def shard_tiles(
+        self, dataset: Dataset, shard: int, room: int = ROOM
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the scores of a shard for some classes at a time, after the first of these; here for all."""
+        yield 0, self.shard_scores(dataset, shard, room)
+
+    def shard_sets(self, dataset: Dataset, shard: int, room: int = ROOM) -> pa.ListArray:
+        """Return the codes of the predicted set of labels of every row of a shard."""
+        rows, codes = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
+        for lo, scores in self.shard_tiles(dataset, shard, room):
+            here, columns = self._above(scores)
+            rows.append(here)
+            codes.append(columns + lo)
+        return set_column(np.concatenate(rows), np.concatenate(codes), dataset.shards[shard].n_rows)
+
+    def sets(self, scores: NDArray[np.float64]) -> pa.ListArray:
+        """Return the codes of the set of labels of each row of scores, shape (n_rows, n_classes)."""
+        rows, codes = self._above(scores)
+        return set_column(rows, codes, len(scores))
+
+    def _above(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return rows and columns of the scores above the threshold, which the model must have."""
+        assert self.label_threshold is not None
+        rows, columns = np.nonzero(scores > self.label_threshold)
+        return rows, columns
 
     @property
     def nbytes(self) -> int:
@@ -279,6 +311,8 @@ class Model(ABC):
             "n_passes": self.n_passes,
             "history": self.history,
         }
+        if self.label_threshold is not None:
+            header["label_threshold"] = self.label_threshold
         arrays = {"classes": self.classes, **self.to_arrays()}
         if self.column_scale is not None:
             arrays["column_scale"] = self.column_scale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -151,6 +151,17 @@ class LinearScorer:
         """
         self._check_width(shard)
         return self._class_scores(shard, 0, len(self.intercept), self._row_scale(shard, room), room)
+
+    def tiles(self, shard: Shard, room: int = ROOM) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the first of some classes and the scores of these, shape (n_rows, so many), then of the next.
+
+        A quarter of `room` bytes is for the scores; the columns with weight are read for each tile.
+        """
+        self._check_width(shard)
+        scale = self._row_scale(shard, room)
+        width = max(1, room // 4 // (8 * max(shard.n_rows, 1)))
+        for lo in range(0, len(self.intercept), width):
+            yield lo, self._class_scores(shard, lo, min(lo + width, len(self.intercept)), scale, room // 2)
 
     def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
         """Return the code of the class with the largest score of every row, the lowest code on a tie.

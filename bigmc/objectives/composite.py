@@ -14,19 +14,32 @@ from bigmc.kernels import composite, squared_hinge
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 
+#: Place of the labels among the arguments of the kernels.
+_LABELS = 7
+
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss, a penalty and a ridge term, ``ridge / 2 ||W||²``, that are minimised together."""
+    """A loss, a penalty and a ridge term, ``ridge / 2 ||W||²``, that are minimised together.
+
+    Attributes
+    ----------
+    loss : Loss
+    penalty : Penalty
+    ridge : float
+    sets : bool
+        Labels are sets.
+    """
 
     loss: Loss
     penalty: Penalty
     ridge: float = 0.0
+    sets: bool = False
 
     @property
     def specialised(self) -> bool:
         """Multiclass squared hinge with l1/l2 has kernels of its own."""
-        return isinstance(self.loss, SquaredHinge) and self.penalty == GROUP_LASSO
+        return isinstance(self.loss, SquaredHinge) and not self.sets and self.penalty == GROUP_LASSO
 
     @property
     def newton(self) -> bool:
@@ -39,9 +52,9 @@ class Objective:
         return alpha * self.penalty.value(coef) + squares
 
     def sweep(self, *columns: Any) -> None:
-        """Take a step for each column; see `bigmc.kernels.squared_hinge.sweep` for the arguments."""
+        """Take a step for each column; see `bigmc.kernels.composite.sweep` for the arguments."""
         if self.specialised:
-            squared_hinge.sweep(*columns)
+            squared_hinge.sweep(*_one_label(columns))
         else:
             composite.sweep(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
 
@@ -50,14 +63,26 @@ class Objective:
         composite.add_gradients(self.loss.code, *columns)
 
     def gradient_norms(self, *columns: Any) -> None:
-        """Measure columns; see `bigmc.kernels.squared_hinge.gradient_norms` for the arguments."""
+        """Measure columns; see `bigmc.kernels.composite.gradient_norms` for the arguments."""
         if self.specialised:
-            squared_hinge.gradient_norms(*columns)
+            squared_hinge.gradient_norms(*_one_label(columns))
         else:
             composite.gradient_norms(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
 
 
-def objective(loss: str, penalty: str, l1_ratio: float | None = None, ridge: float = 0.0) -> Objective:
+def _one_label(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a kernel with one label per sample, which follows the scores."""
+    return *columns[:_LABELS], columns[_LABELS][:, 0], *columns[_LABELS + 1 :]
+
+
+def objective(
+    loss: str,
+    penalty: str,
+    l1_ratio: float | None = None,
+    ridge: float = 0.0,
+    *,
+    sets: bool | None = None,
+) -> Objective:
     """Return the objective with the named loss and penalty; all of them go together.
 
     Parameters
@@ -68,6 +93,8 @@ def objective(loss: str, penalty: str, l1_ratio: float | None = None, ridge: flo
         Share of the l1 norm, for the penalty ``"sparse_group"`` only; by default 0.5.
     ridge : float
         Weight of the squared norm, at least 0.
+    sets : bool, optional
+        Whether the labels are sets, if that is known: then the loss must be one for them.
 
     Raises
     ------
@@ -89,4 +116,13 @@ def objective(loss: str, penalty: str, l1_ratio: float | None = None, ridge: flo
         if not 0 <= l1_ratio <= 1:
             raise BigmcError(f"l1_ratio is {l1_ratio}", "give a number from 0 to 1")
         chosen = replace(chosen, l1_ratio=float(l1_ratio))
-    return Objective(LOSSES[loss](), chosen, float(ridge))
+    minimised = LOSSES[loss]()
+    if sets is not None and not (minimised.takes_sets if sets else minimised.takes_labels):
+        others = sorted(
+            name for name, other in LOSSES.items() if (other.takes_sets if sets else other.takes_labels)
+        )
+        has = "sets of labels" if sets else "one label per sample"
+        raise BigmcError(
+            f"the loss {loss} is not for data with {has}", f"use one of the losses {', '.join(others)}"
+        )
+    return Objective(minimised, chosen, float(ridge), bool(sets))

@@ -3,6 +3,9 @@
 All are given by sums over the samples, by own class (row) and other class (column), which the loss's
 `class_sums` adds up: `slopes`, from which its derivatives follow, `values` and `curvatures`.
 A slope is half a derivative, so that ``2 / n`` is the factor of all gradients.
+
+Labels are a row of class codes for each sample, increasing, -1 after the last: one code where a sample has
+one label, any number where labels are sets.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class Loss(ABC):
     name : str
     code : int
         Its code in `bigmc.kernels.composite`.
+    takes_labels, takes_sets : bool
+        Whether it is for samples that have one label each, and for such that have a set of them.
     lanes : int
         The classes of a row of scores are padded to a multiple of this.
     pad_score : float
@@ -36,6 +41,8 @@ class Loss(ABC):
 
     name: ClassVar[str]
     code: ClassVar[int]
+    takes_labels: ClassVar[bool] = True
+    takes_sets: ClassVar[bool] = False
     lanes: ClassVar[int] = lanes.LANES
     pad_score: ClassVar[float] = squared_hinge.PAD_SCORE
 
@@ -122,7 +129,7 @@ class SquaredHinge(_Hinge):
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
         """Add to slopes, values and curvatures; see `bigmc.kernels.scores.class_margins`."""
-        scores.class_margins(scores_, labels, weights, *sums)
+        scores.class_margins(scores_, labels[:, 0], weights, *sums)
 
     def intercept_slope(self, slopes: Floats) -> Floats:
         """Return what flows into each class less what flows out."""
@@ -134,11 +141,35 @@ class SquaredHinge(_Hinge):
         return np.asarray(np.diag(edges.sum(axis=1)) - edges)
 
 
+class MultilabelRanking(SquaredHinge):
+    """``sum over p in Y, r not in Y of max(1 - (s_p - s_r), 0)²``, of section 4.7 of Blondel et al. (2013).
+
+    The samples' mean of the sum over all pairs of a label and a class that is none, as printed there: a
+    sample with many such pairs counts for more, and one without any, since it has no labels or all of them,
+    adds nothing. With one label per sample it is the squared hinge (2), whose dual, bounds on the curvature
+    and steps of the intercept hold for pairs (p, r) as they do for (y, r).
+    """
+
+    name = "multilabel_ranking"
+    takes_labels = False
+    takes_sets = True
+
+    def class_sums(
+        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
+    ) -> None:
+        """Add to slopes, values and curvatures; see `bigmc.kernels.composite.class_sums`."""
+        Loss.class_sums(self, scores_, labels, weights, *sums)
+
+
 class MultitaskSquaredHinge(_Hinge):
-    """``sum over r of max(1 - Y_r s_r, 0)²``, equation (11): every class against the rest."""
+    """``sum over r of max(1 - Y_r s_r, 0)²``, equation (11): every class against the rest.
+
+    Sets of labels have ``Y_r = 1`` for each of them (binary relevance).
+    """
 
     name = "multitask_squared_hinge"
     code = composite.MULTITASK_SQUARED_HINGE
+    takes_sets = True
 
     def intercept_slope(self, slopes: Floats) -> Floats:
         """Return the margins of the rest less those of the class."""
@@ -189,4 +220,6 @@ class LogLoss(Loss):
         return entropy(scale) / weight_sum
 
 
-LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (SquaredHinge, MultitaskSquaredHinge, LogLoss)}
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (SquaredHinge, MultilabelRanking, MultitaskSquaredHinge, LogLoss)
+}

@@ -17,12 +17,28 @@ _MISTAKES = 3
 def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     """Yield how often the model is right, and which classes it mistakes for which."""
     per_class = evaluated["per_class"]
-    largest = max(figures["support"] for figures in per_class.values())
     rows: list[tuple[Content, Content]] = [
         ("split", element("code", evaluated["split"])),
         ("samples", figure(evaluated["n_samples"])),
-        ("accuracy", figure(evaluated["accuracy"])),
-        ("accuracy of always answering the largest class", figure(largest / evaluated["n_samples"])),
+    ]
+    sets = "micro_f1" in evaluated
+    if sets:
+        rows += [
+            ("sets of labels that are right as a whole", figure(evaluated["accuracy"])),
+            ("micro F1", figure(evaluated["micro_f1"])),
+            (
+                "pairs of a label and a class that is none in the wrong order",
+                figure(evaluated["ranking_loss"]),
+            ),
+            ("precision of the classes scored as high as a label", figure(evaluated["ranking_precision"])),
+        ]
+    else:
+        largest = max(figures["support"] for figures in per_class.values())
+        rows += [
+            ("accuracy", figure(evaluated["accuracy"])),
+            ("accuracy of always answering the largest class", figure(largest / evaluated["n_samples"])),
+        ]
+    rows += [
         ("macro F1", figure(evaluated["macro_f1"])),
         ("samples of labels that the model does not know", figure(evaluated["n_unknown_labels"])),
     ]
@@ -38,7 +54,7 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     if len(worst) < len(per_class):
         yield element("p", f"These are {len(worst)} of {len(per_class):,} classes.", class_="note")
     confusion = evaluated.get("confusion")
-    if confusion is None:
+    if confusion is None and not sets:
         yield element("p", "There are too many classes to list what they are mistaken for.", class_="note")
     last = () if confusion is None else ("most often taken for",)
     head = ("class", "samples", "precision", "recall", "F1", *last)

@@ -17,8 +17,9 @@ from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.ingests import Ingest, Stored, open_stored, reopen
 from bigmc.store.layout import canonical_json
 from bigmc.store.memory import MAX_ROWS, memory_shards
+from bigmc.store.sets import column_of_indicator, fill_rows, is_sets, longest
 from bigmc.store.shard import Shard
-from bigmc.store.statistics import block_statistics
+from bigmc.store.statistics import block_statistics, group_codes
 from bigmc.store.stored import StoredShard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
@@ -72,6 +73,7 @@ class Dataset:
         self._column_scale = column_scale
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
+        self._has_sets: bool | None = None
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -112,9 +114,10 @@ class Dataset:
         X : array-like of shape (n_samples, n_features) or scipy sparse matrix
             Numbers; whether they are finite is for the caller to check. Zeros of a dense array are
             dropped, explicit zeros of a sparse one are kept.
-        y : array-like of shape (n_samples,), optional
-            Labels of any one type; the classes are their sorted distinct values. Without them all
-            label codes are -1.
+        y : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            Labels of any one type; the classes are their sorted distinct values. With two dimensions,
+            also as a scipy sparse matrix, 1 where a sample has the label and else 0: labels are sets, and
+            the classes are the columns' numbers. Without them all label codes are -1.
         row_ids : array-like of int64 of shape (n_samples,), optional
             By default 0, 1, 2, …
         weighting : Weighting, optional
@@ -136,13 +139,16 @@ class Dataset:
             )
         n_samples = int(matrix.shape[0])
         classes: NDArray[Any] = np.empty(0, np.int64)
-        labels = np.full(n_samples, -1, np.int32)
+        labels: Any = np.full(n_samples, -1, np.int32)
         if y is not None:
-            given = np.asarray(y)
-            if given.shape != (n_samples,):
+            given: Any = y if hasattr(y, "tocsr") else np.asarray(y)
+            if given.ndim == 2 and given.shape[0] == n_samples and given.shape[1] > 0:
+                classes, labels = np.arange(given.shape[1]), column_of_indicator(given)
+            elif given.shape != (n_samples,):
                 raise DataError(f"y has the shape {given.shape} and X has {n_samples} rows")
-            classes, codes = np.unique(given, return_inverse=True)
-            labels = codes.astype(np.int32)
+            else:
+                classes, codes = np.unique(given, return_inverse=True)
+                labels = codes.astype(np.int32)
         ids = np.arange(n_samples, dtype=np.int64) if row_ids is None else np.asarray(row_ids, np.int64)
         if ids.shape != (n_samples,):
             raise DataError(f"row_ids has the shape {ids.shape} and X has {n_samples} rows")
@@ -184,9 +190,49 @@ class Dataset:
         names = tuple(stored.name(shard) for shard in self.shards if isinstance(shard, StoredShard))
         return _opened, (stored.location, first.signature, len(stored.ingests) - 1, names)
 
+    @property
+    def has_sets(self) -> bool:
+        """Whether a sample has a set of labels instead of one label."""
+        if self._has_sets is None:
+            if self._stored:
+                self._has_sets = self._stored.has_sets
+            else:
+                tables = (shard.table(["label"]) for shard in self.shards[:1])
+                self._has_sets = any(is_sets(table.schema.field("label").type) for table in tables)
+        return self._has_sets
+
     def labels(self) -> NDArray[np.int32]:
-        """Return the class code of every sample."""
+        """Return the class code of every sample.
+
+        Raises
+        ------
+        DataError
+            If labels are sets.
+        """
+        if self.has_sets:
+            raise DataError(
+                "the labels are sets, and one label per sample is needed",
+                "give data with one label per sample",
+            )
         return self._row_column("label", np.int32)
+
+    def label_sets(self) -> NDArray[np.int32]:
+        """Return the class codes of every sample, of shape (n_samples, most labels of a sample).
+
+        They increase within a row, and -1 stands after the last. Where labels are no sets there is one.
+        """
+        if not self.has_sets:
+            return self.labels()[:, None]
+        out = np.empty((self.n_samples, self.most_labels()), np.int32)
+        for s, shard in enumerate(self.shards):
+            fill_rows(shard.table(["label"]).column("label"), out[self.base[s] : self.base[s + 1]])
+        return out
+
+    def most_labels(self) -> int:
+        """Return the number of labels of the sample that has most, at least 1."""
+        if not self.has_sets:
+            return 1
+        return longest(shard.table(["label"]).column("label") for shard in self.shards)
 
     def row_ids(self) -> NDArray[np.int64]:
         """Return the id of every sample."""
@@ -273,7 +319,8 @@ class Dataset:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
 
         The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored, unless they were too large; otherwise the block is read.
+        on disk have them stored, unless they were too large; otherwise the block is read. Where labels are
+        sets all samples are of one class.
 
         Returns
         -------
@@ -288,7 +335,7 @@ class Dataset:
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
         if self._labels is None:
-            self._labels = self.labels()  # asked for block after block
+            self._labels = group_codes(self)  # asked for block after block
         sums, squares = block_statistics(self, read_block(self, lo, hi), self._labels)
         return sums.T, squares.T
 
@@ -322,7 +369,10 @@ class Dataset:
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
     def info(self) -> dict[str, Any]:
-        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""
+        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays.
+
+        ``label_sets`` is there only where labels are sets.
+        """
         stored = sum(shard.nbytes for shard in self.shards)
         n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
         if self._stored and self.n_shards == n_all:
@@ -335,7 +385,7 @@ class Dataset:
             "n_shards": self.n_shards,
             "splits": self.splits,
             "bytes": stored,
-        }
+        } | ({"label_sets": True} if self.has_sets else {})
 
 
 @lru_cache(maxsize=4)

@@ -145,6 +145,11 @@ class Stored:
         last.bring(CLASSES)
         return read_classes(last.path, last.manifest.classes_type)
 
+    @property
+    def has_sets(self) -> bool:
+        """Whether labels are sets."""
+        return self.ingests[0].manifest.label_sets
+
     def name(self, shard: StoredShard) -> str:
         """Return the name of a shard among those of all ingests."""
         folders = [ingest.path for ingest in self.ingests]

@@ -7,7 +7,8 @@
       manifest.json       written last, atomically: its presence means the dataset is complete
       classes.parquet     class code -> original label
       shards/000000/
-        rows.parquet      label, row_id, norm, entries, passthrough columns
+        rows.parquet      label (a list of them where labels are sets), row_id, norm, entries, passthrough
+                          columns
         x/                sparse: group in anndata's csc_matrix encoding; dense: array chunked by columns
       statistics/SPLIT/   zarr group: nnz, sum, sum_squares, class_sum, class_sum_squares; if small
       appends/000001/     an ingest appended later, laid out like this, with a manifest of its own; the
@@ -135,6 +136,8 @@ class Manifest:
         Digest of sources and options, by which a finished ingest knows its rerun.
     appends : tuple of FileEntry
         Manifests of the ingests appended since, paths relative to the dataset.
+    label_sets : bool
+        Labels are sets; written only where they are.
     version : int
     """
 
@@ -150,6 +153,7 @@ class Manifest:
     rows_quarantined: int
     signature: str
     appends: tuple[FileEntry, ...] = ()
+    label_sets: bool = False
     version: int = FORMAT_VERSION
 
     def to_json(self) -> bytes:
@@ -157,6 +161,8 @@ class Manifest:
         fields = {**self.__dict__, "shards": [s.to_dict() for s in self.shards]}
         for name in ("files", "appends"):
             fields[name] = [asdict(f) for f in getattr(self, name)]
+        if not self.label_sets:
+            del fields["label_sets"]
         fields["checksum"] = _digest(fields)
         return json.dumps(fields, indent=1, sort_keys=True).encode()
 

@@ -87,7 +87,7 @@ def row_measures(
 
 
 def memory_shards(
-    X: Any, labels: NDArray[np.int32], row_ids: NDArray[np.int64], shard_rows: int
+    X: Any, labels: NDArray[np.int32] | pa.ListArray, row_ids: NDArray[np.int64], shard_rows: int
 ) -> Iterator[MemoryShard]:
     """Cut a matrix into shards of at most `shard_rows` rows.
 
@@ -96,7 +96,7 @@ def memory_shards(
     X : numpy array of shape (n_samples, n_features) or scipy sparse matrix
         Zeros of a numpy array are dropped, explicit zeros of a sparse matrix are kept, entries of a
         sparse matrix given twice are added up, as scipy does.
-    labels : int32 array of shape (n_samples,)
+    labels : int32 array of shape (n_samples,), or such a column of sets
     row_ids : int64 array of shape (n_samples,)
     shard_rows : int
         At most 65,536.

@@ -131,6 +131,7 @@ def finish_dataset(
         splits=dataset.splits,
         shards=tuple(shards),
         files=tuple(files),
+        label_sets=dataset.has_sets,
         features=dict(features),
         weighting=weighting.to_dict(),
         provenance=dict(provenance),

@@ -41,11 +41,13 @@ def block_statistics(
 ) -> _Pair:
     """Return sum and sum of squares of a block's columns, of shape (hi - lo, n_classes).
 
+    Where labels are sets the samples are all of one class: a sample would be in several.
     The values are raw, or times the scale of their rows where that is given, shape (n_samples,).
     """
-    if labels.size and not 0 <= labels.min() <= labels.max() < dataset.n_classes:
-        raise DataError(f"labels outside the {dataset.n_classes} classes", "statistics need labelled samples")
-    sums = np.zeros((block.hi - block.lo, dataset.n_classes))
+    n_classes = _n_groups(dataset)
+    if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
+        raise DataError(f"labels outside the {n_classes} classes", "statistics need labelled samples")
+    sums = np.zeros((block.hi - block.lo, n_classes))
     squares = np.zeros_like(sums)
     for s in range(dataset.n_shards):
         here = slice(block.base[s], block.base[s + 1])
@@ -56,6 +58,15 @@ def block_statistics(
             values = values[first:last] * row_scale[here].astype(np.float64)[indices]
         add_class_statistics(offsets, indices, values, labels[here], sums, squares)
     return sums, squares
+
+
+def group_codes(dataset: Dataset) -> NDArray[np.int32]:
+    """Return the class code of every sample; where labels are sets 0, for the one class of all."""
+    return np.zeros(dataset.n_samples, np.int32) if dataset.has_sets else dataset.labels()
+
+
+def _n_groups(dataset: Dataset) -> int:
+    return 1 if dataset.has_sets else dataset.n_classes
 
 
 def write_statistics(
@@ -91,8 +102,8 @@ def write_statistics(
     most = max(_SMALL, int((dataset.nnz + beside) * _SMALL_PART))
     if dataset.n_features > most:
         return []
-    counts, labels = dataset.column_nnz(), dataset.labels()
-    n_classes, n_features = dataset.n_classes, dataset.n_features
+    counts = dataset.column_nnz()
+    labels, n_classes, n_features = group_codes(dataset), _n_groups(dataset), dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)
     dtype = exact if dataset.dtype.kind == "i" and dataset.dtype.itemsize < 4 else np.dtype(np.float64)
@@ -103,7 +114,7 @@ def write_statistics(
         "sum": ((n_features,), dtype),
         "sum_squares": ((n_features,), dtype),
     }
-    by_class = n_classes * n_features <= most
+    by_class = n_classes * n_features <= most and not dataset.has_sets
     if by_class:
         shapes["class_sum"] = shapes["class_sum_squares"] = ((n_classes, n_features), dtype)
     writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}

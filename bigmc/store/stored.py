@@ -82,7 +82,7 @@ class StoredShard(ABC):
                 table = file.read(names)
                 groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
                 for column in (g.column(c) for g in groups for c in range(g.num_columns)):
-                    if names is None or column.path_in_schema in names:
+                    if names is None or column.path_in_schema.split(".")[0] in names:
                         self._counter.add(column.total_compressed_size)
         except (OSError, pa.ArrowException) as error:
             raise damaged(path, f"cannot be read ({error})") from None

@@ -22,6 +22,7 @@ from bigmc.store.groups import write_group
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
 from bigmc.store.memory import MAX_ROWS, row_measures
 from bigmc.store.rows import Rows
+from bigmc.store.sets import SETS
 from bigmc.store.values import smallest_exact_dtype
 
 #: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
@@ -46,8 +47,8 @@ def write_shard(
     rows : Rows or 2-D array
         At most 65,536 samples. A dense array of which more than half is zero is stored sparse.
     table : pyarrow.Table
-        One row per sample with ``label`` (int32), ``row_id`` (int64) and further columns to pass
-        through; ``norm`` and ``entries`` are added here.
+        One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
+        to pass through; ``norm`` and ``entries`` are added here.
     split : str, optional
         Split all rows belong to.
 
@@ -66,9 +67,8 @@ def write_shard(
     n_rows = rows.n_rows if isinstance(rows, Rows) else len(rows)
     if n_rows > MAX_ROWS:
         raise DataError(f"a shard has at most {MAX_ROWS} rows and got {n_rows}")
-    if table.num_rows != n_rows or [table.schema.field(n).type for n in ("label", "row_id")] != [
-        pa.int32(), pa.int64(),
-    ]:  # fmt: skip
+    label, row_id = (table.schema.field(name).type for name in ("label", "row_id"))
+    if table.num_rows != n_rows or label not in (pa.int32(), SETS) or row_id != pa.int64():
         raise ValueError("the table needs one row per sample, label of int32 and row_id of int64")
     aside = folder.with_name(folder.name + PARTIAL)
     shutil.rmtree(aside, ignore_errors=True)

@@ -63,6 +63,7 @@ def run(folder, engine):
     for name, data, more in (
         ("rays", "t", {"C": 1e3, "n_rounds": 3, "validation_fraction": 0.2}),
         ("stumps", "d", {"C": 1e3, "n_rounds": 3, "family": "stump"}),
+        ("trees", "d", {"C": 1e3, "n_rounds": 2, "max_depth": 3, "pool": 5}),
     ):
         bigmc.train("boost", folder / f"{data}.bigmc", folder / f"{name}.model", **more, **options)
     bigmc.train("mrc", folder / "t.bigmc", folder / "mrc.model", k_max=4, **options)

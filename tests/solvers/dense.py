@@ -1,4 +1,7 @@
-"""Losses and penalties straight from their definitions, dense, and an independent solver for all pairs."""
+"""Losses and penalties straight from their definitions, dense, and an independent solver for all pairs.
+
+Labels are codes of shape (n,), or where they are sets an indicator of shape (n, m).
+"""
 
 import numpy as np
 
@@ -12,8 +15,13 @@ def loss_and_gradient(loss, X, y, W, b, weights):
         margins[rows, y] = 0
         losses, slope = (margins**2).sum(axis=1), 2 * margins
         slope[rows, y] = -slope.sum(axis=1)
+    elif loss == "multilabel_ranking":
+        pairs = (y[:, :, None] == 1) & (y[:, None, :] == 0)
+        margins = pairs * np.maximum(1 - scores[:, :, None] + scores[:, None, :], 0)
+        losses, slope = (margins**2).sum(axis=(1, 2)), 2 * (margins.sum(axis=1) - margins.sum(axis=2))
     elif loss == "multitask_squared_hinge":
-        sign = np.where(np.arange(scores.shape[1]) == y[:, None], 1.0, -1.0)
+        own = y == 1 if y.ndim == 2 else np.arange(scores.shape[1]) == y[:, None]
+        sign = np.where(own, 1.0, -1.0)
         margins = np.maximum(1 - sign * scores, 0)
         losses, slope = (margins**2).sum(axis=1), -2 * sign * margins
     else:
@@ -61,7 +69,12 @@ def fista(loss, penalty, X, y, m, alpha, ridge=0.0, l1_ratio=0.5, weights=None, 
     """Optimum by accelerated proximal gradient with restarts; the intercept is not penalised."""
     weights = np.ones(len(y)) if weights is None else weights
     wide = np.hstack([X, np.ones((len(y), 1))]) if intercept else X
-    constant = {"squared_hinge": 2 * m, "multitask_squared_hinge": 2, "log_loss": 0.5}[loss]
+    constant = {
+        "squared_hinge": 2 * m,
+        "multilabel_ranking": 2 * m,
+        "multitask_squared_hinge": 2,
+        "log_loss": 0.5,
+    }[loss]
     norm = np.linalg.norm(np.sqrt(weights)[:, None] * wide, 2)
     step = 1 / (constant * norm**2 / weights.sum() + ridge)
     W, b = np.zeros((X.shape[1], m)), np.zeros(m)

@@ -1,6 +1,5 @@
 """MultiBoost^cw against reference values, L-BFGS-B, brute force, and itself cut into other blocks."""
 
-import copy
 import itertools
 
 import numpy as np
@@ -14,6 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers.boosting import solve
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.growing import TreeGrower
 from bigmc.solvers.boosting.master import Master
 from bigmc.solvers.boosting.responses import BitResponses, RowResponses
 from bigmc.solvers.boosting.search import CutSearch
@@ -259,11 +259,12 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
     u[np.arange(250), y] = -(u.sum(axis=1) - u[np.arange(250), y])
     cuts = np.concatenate([all_cuts(X, False), np.ones((250, 1))], axis=1)
     answers = {}
-    for ranges in ([(0, 7)], [(0, 2), (2, 7)]):
+    # With the histograms of all trees kept, those of a few at a time, and none.
+    for ranges, room in (([(0, 7)], 10**7), ([(0, 2), (2, 7)], 20_000), ([(0, 7)], 0)):
         source = BinnedSource(dataset, ranges, True, 255, np.ones(250, bool), engine)
-        search = TreeSearch(source, responses, 4, 2, engine)
+        search = TreeSearch(TreeGrower(source, 250, 2, room, engine), responses, 4, 2, engine)
         found = search.run(u, 1.0, 5)
-        answers[len(ranges)] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
+        answers[room] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
         again = search.answers(found.learners)
         for one, other in zip(again, found.answers, strict=True):
             assert (as_column(one, 250, False) == as_column(other, 250, False)).all()
@@ -279,7 +280,30 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
                 above = (x > edge) | (np.isnan(x) & ~tree.missing_below[0])
             best = sum(np.abs(cuts[side].T @ u[side, c]).max() for side in (above, ~above) if side.any())
             assert answer @ u[:, c] == pytest.approx(best, rel=1e-9)
-    assert answers[1] == answers[2]
+    assert answers[0] == answers[20_000] == answers[10**7]
+
+
+def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
+    X, y = random_problem(8, n=600)
+    dataset, engine = Dataset.from_arrays(X, y, shard_rows=256), ThreadEngine(2)
+    responses = BitResponses(dataset.labels(), 4)
+    u = np.zeros((600, 8))
+    u[:, :4] = -(np.random.default_rng(0).exponential(size=(600, 4)) ** 4)
+    u[np.arange(600), y] = -(u.sum(axis=1) - u[np.arange(600), y])
+    found = []
+    for room in (10**8, 10**5, 0):
+        source = BinnedSource(dataset, [(0, 7)], True, 255, np.ones(600, bool), engine)
+        search = TreeSearch(TreeGrower(source, 600, 4, room, engine), responses, 4, 4, engine)
+        found.append(search.run(u, 1.0, 12))
+    for other in found[1:]:
+        assert other.learners.keys() == found[0].learners.keys()
+        assert other.sigma == found[0].sigma
+    one = found[0]
+    for c, place, sign in zip(one.classes, one.places, one.signs, strict=True):
+        answer = sign * as_column(one.answers[place], 600, False)
+        assert answer @ u[:, c] <= one.sigma * (1 + 1e-6)
+    scores = [s * as_column(one.answers[p], 600, False) @ u[:, c] for c, p, s in zip(*one[2:5], strict=True)]
+    assert max(scores) == pytest.approx(one.sigma, rel=1e-6)
 
 
 class Memory:
@@ -368,14 +392,73 @@ def test_shallow_data_is_certified_at_once():
     assert perfect.objective == pytest.approx(np.log(10.0) + 1, rel=1e-3)
 
 
-class Elsewhere:
-    """Workers in other processes get copies of what is shared."""
+def tree_columns(solution, X, n_classes):
+    """The answers of the trees of the last stage, class by class, one sample and node at a time."""
+    stages = solution.stages
+    members, _ = stages.stage(len(stages) - 1)
+    columns = [[] for _ in range(n_classes)]
+    for k in members:
+        tree, n_nodes = stages.learners.take(k), stages.learners.feature.shape[1]
+        answers = []
+        for x in X:
+            node = 0
+            while node < n_nodes:
+                value = x[tree.feature[node]]
+                above = (
+                    not tree.missing_below[node] if np.isnan(value) else value > solution.thresholds[k][node]
+                )
+                node = 2 * node + 1 + (above and tree.feature[node] >= 0)
+            answers.append(stages.signs[k] * tree.leaf[node - n_nodes])
+        columns[stages.classes[k]].append(answers)
+    return [np.array(own, float).reshape(-1, len(X)).T for own in columns]
 
-    shares_memory = False
 
-    def map(self, fn, parts, *shared):
-        for part in parts:
-            yield part, fn(part, *copy.deepcopy(shared))
+def test_over_the_trees_found_the_bounds_hold_and_meet():
+    X, y = random_problem(9, n=120)
+    data = Dataset.from_arrays(X, y)
+    options = {"C": 30.0, "max_depth": 2, "memory_limit": LIMIT, "pool": 10}
+    shrunk = solve(data, n_rounds=4, max_sweeps=1, inner_rounds=3, learning_rate=0.3, **options)
+    optimised = solve(data, n_rounds=30, tol=1e-6, inner_rounds=300, **options)
+    for solution in (shrunk, optimised):
+        assert solution.certificate.gap == np.inf
+        last = solution.history[-1]
+        best = lbfgs(tree_columns(solution, X, 4), y, 30.0)
+        assert last["restricted_lower"] <= best + 1e-7
+        assert best <= last["objective"] + 1e-7
+        assert 1 - last["restricted_lower"] / last["objective"] == pytest.approx(last["restricted_gap"])
+    assert shrunk.history[-1]["restricted_gap"] > 0.1
+    assert optimised.history[-1]["restricted_gap"] < 1e-5
+
+
+@pytest.mark.parametrize("max_depth", [1, 2])
+def test_shared_learners_are_those_of_all_classes(max_depth):
+    X, y = random_problem(10, n=150)
+    data = Dataset.from_arrays(X, y)
+    options = {"C": 30.0, "max_depth": max_depth, "memory_limit": LIMIT, "learners": "shared"}
+    one = solve(data, n_rounds=5, pool=1, inner_rounds=300, **options)
+    stages = one.stages
+    names = {(key, sign) for key, sign in zip(stages.learners.keys(), stages.signs.tolist(), strict=True)}
+    assert len(names) <= 5 < len(stages.classes)  # a learner in a round, which several classes weigh
+    more = solve(data, n_rounds=60, pool=15, tol=1e-8, inner_rounds=300, **options)
+    best = lbfgs(tree_columns(more, X, 4), y, 30.0)
+    assert more.objective == pytest.approx(best, rel=1e-6)
+
+
+def test_shared_learners_lead_to_the_same_optimum():
+    X, y = load_iris(return_X_y=True)
+    options = {"tol": 1e-9, "memory_limit": LIMIT, "learners": "shared", "n_rounds": 200}
+    solution = solve(Dataset.from_arrays(X, y), C=100, **options)
+    assert solution.objective == pytest.approx(13.587931030415, abs=1e-8)
+    assert solution.certificate.gap <= 1e-9
+
+
+def test_trees_end_when_none_found_is_worth_a_weight():
+    X, y = load_iris(return_X_y=True)
+    options = {"C": 1e3, "max_depth": 3, "memory_limit": LIMIT, "pool": 4, "max_sweeps": 1, "inner_rounds": 5}
+    found = solve(Dataset.from_arrays(X, y), n_rounds=200, tol=1e-2, learning_rate=0.3, **options)
+    assert found.n_iter < 100
+    violations = [entry["sigma"] - 1 for entry in found.history]
+    assert violations[-1] <= 1e-2 < min(violations[:-1])
 
 
 def test_what_cannot_work_is_refused():
@@ -391,7 +474,5 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)
-    with pytest.raises(BigmcError, match="trees of several levels are grown by the threads of one process"):
-        solve(dataset, C=1.0, max_depth=2, memory_limit=LIMIT, engine=Elsewhere())
     with pytest.raises(MemoryLimitError, match="training the boosted learner needs"):
         solve(dataset, C=1.0, memory_limit=10**6)

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,6 +12,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_values
 from bigmc.solvers.mrc import loop, solve_minimax
 from bigmc.solvers.mrc.loop import sample_by_hash
+from bigmc.solvers.mrc.restricted import WorkingSets
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -70,7 +73,7 @@ def test_bounds_hold_when_it_is_stopped_early():
 
 
 def test_bounds_of_first_order_steps_alone(monkeypatch):
-    monkeypatch.setattr(loop.Loop, "_program_is_cheaper", lambda self, tol: False)
+    monkeypatch.setattr(loop.Loop, "_choose_method", lambda self, tol: None)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.converged
@@ -92,6 +95,64 @@ def test_sparse_and_dense_data_have_the_same_optimum():
     sparse = solve(scipy.sparse.csr_array(np.hstack([X, np.zeros((200, 900))])), y, tol=1e-8)
     assert sparse.certificate.upper == pytest.approx(dense.certificate.upper, abs=1e-7)
     assert (sparse.weights.features < 64).all()
+
+
+def hashed_texts(n_samples, n_features, n_classes, vocabulary=32, own=4, noise=5):
+    """Return counts of signed hashed words, some of each class's own."""
+    rng = np.random.default_rng(0)
+    slot = rng.integers(n_features, size=(n_classes, vocabulary))
+    sign = rng.choice([-1.0, 1.0], size=slot.shape)
+    y = rng.integers(n_classes, size=n_samples)
+    words = [(y, own), (rng.integers(n_classes, size=n_samples), noise)]
+    X = np.zeros((n_samples, n_features))
+    for topic, count in words:
+        for _ in range(count):
+            word = topic, rng.integers(vocabulary, size=n_samples)
+            np.add.at(X, (np.arange(n_samples), slot[word]), sign[word])
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9), y
+
+
+def test_features_that_a_class_never_has_do_not_hide_the_lower_bound():
+    X, y = hashed_texts(1200, 256, 5)
+    X[y == 0, :40] = 0.0
+    X[y == 1, 30:60] = np.abs(X[y == 1, 30:60])
+    solution = solve_minimax(Dataset.from_arrays(scipy.sparse.csr_array(X), y), memory_limit=LIMIT)
+    assert solution.converged
+    assert solution.stopped == "tol"
+    coarse = solve(scipy.sparse.csr_array(X), y, tol=1e-3, memory_limit=60_000_000)
+    assert coarse.certificate.lower <= solution.certificate.upper
+    assert solution.certificate.lower <= coarse.certificate.upper
+
+
+@pytest.mark.parametrize("absent", ["of one sign", "of both signs"])
+def test_hashed_texts_have_the_optimum_of_the_whole_program(absent):
+    X, y = hashed_texts(80, 24, 3, vocabulary=12)
+    X = np.abs(X) if absent == "of one sign" else X
+    X[y == 1, :6] = 0.0
+    optimum = whole_program(X, y, 0.01, True)
+    for data in (X, scipy.sparse.csr_array(X)):
+        solution = solve(data, y, tol=1e-6)
+        assert solution.converged
+        assert solution.certificate.upper == pytest.approx(optimum, abs=2e-6)
+
+
+def test_a_linear_program_that_outgrows_its_memory_hands_back(monkeypatch):
+    monkeypatch.setattr(loop, "_QUICK", 1.0)
+    monkeypatch.setattr(WorkingSets, "nbytes", lambda self: 10**12)
+    X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
+    solution = solve(X, y, intercept, tol=1e-3)
+    assert solution.stopped == "tol"
+    constraints = [entry["n_constraints"] for entry in solution.history]
+    assert any(one > 0 and after == 0 for one, after in pairwise(constraints))
+    assert solution.certificate.lower <= optimum <= solution.certificate.upper
+
+
+@pytest.mark.parametrize(
+    ("limit", "stopped"), [({"k_max": 2}, "k_max"), ({"time_limit": 1e-9}, "time_limit")]
+)
+def test_every_end_has_its_reason(limit, stopped):
+    X, y, intercept, _ = REFERENCES["digits"]()
+    assert solve(X, y, intercept, **limit).stopped == stopped
 
 
 def test_unit_rows_are_those_of_the_values_divided_by_their_norm():

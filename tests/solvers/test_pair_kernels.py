@@ -35,13 +35,26 @@ def column(loss, n_classes=4, n_samples=30, seed=0):
 def test_gradient_and_hessian_are_finite_differences(loss):
     m = 4
     code, x, y, scores, row_scale, weights, block = column(loss)
-    none, slope, bend = np.empty((0, 0)), np.empty(m), np.empty(m)
+    none, labels = np.empty((0, 0)), y[:, None]
+    others, slope, bend = np.empty((3, m))
     sums, diagonal, squares = np.empty((3, m))
     hessian = np.empty((m, m))
-    arguments = (scores, y, row_scale, row_scale * weights, none, slope, bend, sums, diagonal, squares)
+    arguments = (
+        scores,
+        labels,
+        row_scale,
+        row_scale * weights,
+        none,
+        others,
+        slope,
+        bend,
+        sums,
+        diagonal,
+        squares,
+    )
     composite._curvature(code, *block, *arguments, hessian)
     again, wide = np.empty(m), np.empty((2, 8))
-    composite._gradient(code, *block, scores, y, row_scale * weights, none, slope, wide, again)
+    composite._gradient(code, *block, scores, labels, row_scale * weights, none, others, slope, wide, again)
     np.testing.assert_allclose(again, sums, rtol=1e-12, atol=1e-14)
     n = weights.sum()
 
@@ -70,7 +83,9 @@ def test_gradient_and_hessian_are_finite_differences(loss):
         np.testing.assert_allclose(expected, (up[1] - down[1]) / (2 * small), rtol=1e-5, atol=1e-7)
         assert 2 / n * diagonal[r] == pytest.approx(((up[1] - down[1]) / (2 * small))[r], rel=1e-5)
     move = np.array([0.3, -0.7, 0.0, 1.1])
-    change = composite._loss_change(code, *block, scores, y, row_scale, row_scale * weights, move) / n
+    change = (
+        composite._loss_change(code, *block, scores, labels, row_scale, row_scale * weights, others, move) / n
+    )
     assert change == pytest.approx(by_definition(move)[0] - by_definition(0 * move)[0], rel=1e-12)
 
 
@@ -125,7 +140,7 @@ def test_sums_by_class_give_the_loss_and_the_derivatives_by_the_intercept(loss):
     _, _, y, scores, _, weights, _ = column(loss)
     one = LOSSES[loss]()
     slopes, values, curvatures = np.zeros((3, m, m))
-    one.class_sums(scores, y, weights, slopes, values, curvatures)
+    one.class_sums(scores, y[:, None], weights, slopes, values, curvatures)
     n, zeros = weights.sum(), np.zeros((1, m))
 
     def by_definition(b):

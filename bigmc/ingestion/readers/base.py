@@ -9,11 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.rejects import OnBadRow, Reject
 from bigmc.store.rows import Rows
+from bigmc.store.sets import is_sets
 
 BATCH_BYTES = 8 << 20
 
@@ -259,7 +261,9 @@ def undecodable_rows(batch: Any) -> dict[int, str]:
     """
     reasons: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        for i in undecodable(column):
+        lists = is_sets(column.type)
+        wrong = undecodable(column.flatten() if lists else column)
+        for i in np.asarray(pc.list_parent_indices(column))[wrong].tolist() if lists and wrong else wrong:
             reasons.setdefault(i, f"column {name!r} is not valid UTF-8")
     return reasons
 

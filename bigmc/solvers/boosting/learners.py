@@ -61,4 +61,5 @@ class Learners(NamedTuple):
 
     def keys(self) -> list[bytes]:
         """Return bytes that are equal for equal learners only."""
-        return [b"".join(row.tobytes() for row in rows) for rows in zip(*self, strict=True)]
+        rows = [np.ascontiguousarray(array).view(np.uint8) for array in self]
+        return [row.tobytes() for row in np.concatenate(rows, axis=1)]

@@ -124,7 +124,7 @@ class Master:
         Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the own class; the classes are padded.
     r : float
     n_sweeps : int
-        Sweeps over one class's learners so far; with the seed it fixes every order to come.
+        Sweeps over one class's learners so far; with the seed it fixes the orders of the next descent.
     """
 
     def __init__(
@@ -216,20 +216,36 @@ class Master:
             self.responses.add_scores(slots, signs, classes, weights, first, scores)
             self.responses.add_scores(slots, signs, classes, direction, first, step)
             sums = np.zeros(len(at))
-            add_ray(scores, step, self.labels[first:stop], self._weight[first:stop], at, sums)
+            add_ray(scores, step, self.labels[first:stop], self._weight[first:stop], longest, sums)
             return sums
 
         losses = np.zeros(len(at))
         for _, sums in engine.map(work, self._tiles()):
             losses += sums
         values = at * direction.sum() + self.r * losses
-        best = int(np.argmin(values))
+        best = int(np.argmin(np.where(np.isnan(values), np.inf, values)))  # 0 times infinity: too far
         if best == 0:
             return
         for c, learners in enumerate(self.classes):
             moved = np.maximum(weights[classes == c] + at[best] * direction[classes == c], 0.0)
             learners.weights[learners.weights > 0] = moved
         self.rebuild(engine)
+
+    def largest_score(self) -> float:
+        """Return the largest score of the learners with weight, and what the rounding of u may hide of it.
+
+        With `Point.lower_bound` it bounds the optimum over these learners.
+        """
+        largest, rounding = 0.0, 0.5 * float(np.finfo(self.u.dtype).eps)
+        for c, learners in enumerate(self.classes):
+            used = np.flatnonzero(learners.weights)
+            if len(used):
+                gather(c, self.u, self.labels, self._t, self._before)
+                slots, signs = learners.slots[used], learners.signs[used]
+                scores = self.responses.scores(c, slots, signs, self.r, self._t)
+                hidden = self.r * rounding * float(self._t.sum(dtype=np.float64))
+                largest = max(largest, float(scores.max()) + hidden)
+        return largest
 
     def _all_weights(self) -> NDArray[np.float64]:
         """Return the weights of all learners, class after class."""
@@ -253,6 +269,7 @@ class Master:
             For the joint step that follows some rounds.
         """
         before = self._all_weights()
+        generator = np.random.default_rng([self._seed, self.n_sweeps])
         for number in range(1, max_rounds + 1):
             worst = 0.0
             for c, learners in enumerate(self.classes):
@@ -262,9 +279,7 @@ class Master:
                 new, violation = self._enter(c, learners, tolerance)
                 worst = max(worst, violation, self._sweep(c, learners, new, 0.0))
                 for _ in range(1, max_sweeps):
-                    order = np.random.default_rng([self._seed, self.n_sweeps]).permutation(
-                        np.flatnonzero(learners.working)
-                    )
+                    order = generator.permutation(np.flatnonzero(learners.working))
                     self.n_sweeps += 1
                     met = self._sweep(c, learners, order, tolerance)
                     worst = max(worst, met)

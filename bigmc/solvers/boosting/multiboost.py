@@ -21,12 +21,14 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.growing import TreeGrower
 from bigmc.solvers.boosting.master import Master
 from bigmc.solvers.boosting.plan import BoostingPlan, plan_memory
 from bigmc.solvers.boosting.responses import BitResponses, Responses, RowResponses
 from bigmc.solvers.boosting.rounds import Rounds, Source, Stop
 from bigmc.solvers.boosting.search import CutSearch, Search
-from bigmc.solvers.boosting.spread import SpreadCutSearch, columns_of
+from bigmc.solvers.boosting.spread import SpreadCutSearch, columns_of, cut_ranges
+from bigmc.solvers.boosting.spread_trees import SpreadTreeGrower, TreePlan
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.boosting.trees import TreeSearch
 from bigmc.solvers.certificate import Certificate
@@ -34,6 +36,7 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
+LEARNERS = ("class", "shared")
 #: Deepest trees.
 MAX_DEPTH = 4
 #: Share of entries below which stumps give way to rays.
@@ -60,7 +63,8 @@ class Solution:
         Rounds, passes over the data, and decoded bytes read from the shards.
     history : list of dict
         ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` at every round, and
-        ``held_loss, held_error`` of the samples held out.
+        ``held_loss, held_error`` of the samples held out; without an exact search ``restricted_lower`` and
+        ``restricted_gap``, the certificate over the learners that have weight at that round.
     """
 
     stages: Stages
@@ -82,6 +86,7 @@ def solve(
     n_rounds: int = 100,
     max_depth: int = 1,
     family: str = "auto",
+    learners: str = "class",
     pool: int = 40,
     max_sweeps: int = 3,
     learning_rate: float = 1.0,
@@ -117,8 +122,12 @@ def solve(
     family : {"auto", "stump", "ray"}
         Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
         rays where fewer than a tenth of all values are stored and `max_depth` is 1.
+    learners : {"class", "shared"}
+        Whether each class takes the learners found for it, or all take those found for any: as in MultiBoost
+        (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
+        which the paper compares. The problem and its optimum are the same.
     pool : int
-        Learners of each class a pass brings; 1 is the algorithm of the paper.
+        Learners a pass brings, of each class or shared; 1 is the algorithm of the paper.
     max_sweeps : int
         Sweeps over a class between two visits of the pool (tau_max); 1 is the stage-wise variant.
     learning_rate : float
@@ -128,7 +137,8 @@ def solve(
     max_bins : int
         Bins of a column at most; columns with no more different values lose no cut.
     tol : float
-        Relative gap between P and the lower bound to reach.
+        Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
+        the learners found in a round with which it ends.
     validation_fraction : float
         Share of the samples to hold out, chosen by a hash of their ids.
     patience : int
@@ -139,8 +149,8 @@ def solve(
         Of the order of visits and of the samples held out.
     sample_weight : float64 array of shape (n_samples,), optional
     engine : Engine, optional
-        Prices the columns; see `bigmc.solvers.boosting.spread` for what a cluster's workers do. Any engine
-        and any number of workers give the same bits.
+        Prices the columns; see `bigmc.solvers.boosting.spread`, and `spread_trees` beside it, for what a
+        cluster's workers do. Any engine and any number of workers give the same bits.
     checkpoint : Checkpoint, optional
         Where the state is saved after every round, and read from at the start; going on from there gives
         the same bits as an uninterrupted run with the same memory limit.
@@ -156,15 +166,10 @@ def solve(
     MemoryLimitError
         If the limit cannot work.
     BigmcError
-        If a parameter cannot be used, or the engine cannot search for such learners.
+        If a parameter cannot be used.
     """
-    _check(dataset, C, tol, max_depth, family)
+    _check(dataset, C, tol, max_depth, family, learners)
     engine = engine or ThreadEngine()
-    if max_depth > 1 and not engine.shares_memory:
-        raise BigmcError(
-            "trees of several levels are grown by the threads of one process, which share the samples' nodes",
-            "leave the scheduler out, or give max_depth=1",
-        )
     sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
     rays = max_depth == 1 and (family == "ray" or (family == "auto" and sparse))
     plan = plan_memory(
@@ -182,18 +187,18 @@ def solve(
     responses = (RowResponses if rays else BitResponses)(labels, dataset.n_classes, plan.memory.free)
     master = Master(responses, dataset.n_classes, weight, C, plan.dtype, seed, learning_rate)
     run = {
-        "C": C, "max_depth": max_depth, "family": family, "pool": pool, "max_sweeps": max_sweeps,
-        "learning_rate": learning_rate, "inner_rounds": inner_rounds, "max_bins": max_bins,
-        "validation_fraction": validation_fraction, "patience": patience, "seed": seed,
-        "memory_limit": memory_limit, "n_samples": dataset.n_samples, "n_features": dataset.n_features,
-        "n_classes": dataset.n_classes, "nnz": dataset.nnz,
+        "C": C, "max_depth": max_depth, "family": family, "learners": learners, "pool": pool,
+        "max_sweeps": max_sweeps, "learning_rate": learning_rate, "inner_rounds": inner_rounds,
+        "max_bins": max_bins, "validation_fraction": validation_fraction, "patience": patience,
+        "seed": seed, "memory_limit": memory_limit, "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "weight_sum": float(weight.sum()),
     }  # fmt: skip
     stop = Stop(n_rounds, tol, patience, time_limit)
     with _searching(
         dataset, plan, responses, weight > 0, rays, max_depth, max_bins, engine, local, scratch
     ) as (source, search):
-        rounds = Rounds(source, search, master, plan, local, max_depth)
+        rounds = Rounds(source, search, master, plan, local, max_depth, learners == "shared")
         if checkpoint is not None:
             rounds.resume(State.load(checkpoint, run, max_depth))
 
@@ -226,7 +231,7 @@ def held_out(row_ids: NDArray[np.int64], fraction: float, seed: int) -> NDArray[
     return np.asarray(x < np.uint64(fraction * 2.0**64))
 
 
-def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str) -> None:
+def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str, learners: str) -> None:
     if dataset.n_classes < 2:
         raise DataError("there is only one class", "train on labels of at least two classes")
     for name, value in (("C", C), ("tol", tol)):
@@ -236,6 +241,8 @@ def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str) 
         raise BigmcError(f"max_depth is {max_depth}", f"give a number from 1 to {MAX_DEPTH}")
     if family not in FAMILIES:
         raise BigmcError(f"no family of learners is called {family!r}", f"use one of {', '.join(FAMILIES)}")
+    if learners not in LEARNERS:
+        raise BigmcError(f"learners is {learners!r}", f"use one of {', '.join(LEARNERS)}")
     if family == "ray" and max_depth > 1:
         raise BigmcError("rays have one cut", "give max_depth=1, or another family")
 
@@ -254,19 +261,22 @@ def _searching(
     scratch: Path | None,
 ) -> Iterator[tuple[Source, Search]]:
     """Yield the columns and the search over them: here, or where the engine's workers are."""
-    n_classes, keep = dataset.n_classes, plan.keep_blocks
+    n_classes, keep, trees = dataset.n_classes, plan.keep_blocks, max_depth > 1
+    room, n_threads = plan.histogram_bytes, min(engine.n_threads, plan.n_threads)
     if not engine.shares_memory:
-        workers = engine.at_most(plan.parts_at_once)
-        n_workers = workers.n_workers
-        with columns_of(
-            dataset, plan.ranges, keep, max_bins, counted, responses.labels, rays, n_workers, scratch
-        ) as columns:
-            spread = SpreadCutSearch(columns, responses, n_classes, workers, local)
-            yield spread, spread
+        workers = engine.at_most(1 if trees else plan.parts_at_once)
+        ranges = plan.ranges if trees else cut_ranges(dataset, plan.ranges, workers.n_workers)
+        with columns_of(dataset, ranges, keep, max_bins, counted, rays, scratch) as columns:
+            if trees:
+                far = SpreadTreeGrower(columns, TreePlan(max_depth, room, n_threads), workers)
+                yield far, TreeSearch(far, responses, n_classes, max_depth, local)
+            else:
+                spread = SpreadCutSearch(columns, responses, n_classes, workers, local)
+                yield spread, spread
         return
     source = BinnedSource(dataset, plan.ranges, keep, max_bins, counted, local)
-    if max_depth == 1:
-        yield source, CutSearch(source, responses, n_classes, rays, local)
+    if trees:
+        grower = TreeGrower(source, dataset.n_samples, max_depth, room, local)
+        yield source, TreeSearch(grower, responses, n_classes, max_depth, local)
     else:
-        assert isinstance(responses, BitResponses)
-        yield source, TreeSearch(source, responses, n_classes, max_depth, local)
+        yield source, CutSearch(source, responses, n_classes, rays, local)

@@ -10,6 +10,7 @@ import numpy as np
 from bigmc.budget import MemoryLimitError, Plan, format_bytes
 from bigmc.kernels.boosting_bins import MAX_EDGES
 from bigmc.kernels.boosting_cuts import LANES
+from bigmc.solvers.boosting.growing import TABLE_BYTES
 from bigmc.solvers.boosting.master import TILE_ROWS
 from bigmc.store.dataset import Dataset
 
@@ -27,6 +28,8 @@ _THREAD = 3 << 20
 #: Part of the limit for threads, where one needs less. It is no matter of how many there are: what is left
 #: for answers decides how many learners a pass brings, and so which model comes out.
 _THREADS_PART = 8
+#: Part of the limit for the histograms of trees, where the codes stay in memory.
+_HISTOGRAMS_PART = 8
 #: Compiled kernels, chunks being decoded, tables of the learners found.
 _WORKSPACE = 18 << 20
 
@@ -51,6 +54,8 @@ class BoostingPlan:
         Threads of this process that may work at once.
     parts_at_once : int
         Parts of columns that another process may price at once, which has the same limit.
+    histogram_bytes : int
+        Bytes for the histograms of growing trees.
     """
 
     memory: Plan
@@ -60,6 +65,7 @@ class BoostingPlan:
     learner_bytes: int
     n_threads: int
     parts_at_once: int
+    histogram_bytes: int
 
     def pool(self, wanted: int, n_classes: int, in_use: int) -> int:
         """Return how many learners of each class to look for, given the bytes of the answers in use.
@@ -118,7 +124,7 @@ def plan_memory(
     dtype = np.dtype(np.float64 if double else np.float32)
     entry = 2 + dataset.dtype.itemsize
     edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features
-    thread = _THREAD + 16 * n_classes * TILE_ROWS + (n if depth > 1 else 0)
+    thread = _THREAD + 16 * n_classes * TILE_ROWS + (4 * n if depth > 1 else 0)
     threads = max(thread, limit // _THREADS_PART)
     items = [
         ("labels and weights", 12 * n),
@@ -130,7 +136,8 @@ def plan_memory(
         ("workspace", _WORKSPACE),
     ]
     if depth > 1:
-        items.append(("dual weights by class", n * n_classes * dtype.itemsize))
+        items.append(("dual weights by class", 8 * n * n_classes))
+        items.append(("codes side by side", max(n, TABLE_BYTES)))
     longest = int(column_nnz.max(initial=0))
     if rays:
         # A pass brings different columns: as many as are in a pool, the longest ones at worst.
@@ -139,17 +146,19 @@ def plan_memory(
         items.append(("the constant learner", 8 * n))
     else:
         answer = n // 8 + 64
-    # A tree is kept as the node of every sample, twice, while it grows.
-    learner = 2 * answer + (3 * n if depth > 1 else 0)
+    # A tree is kept as the node of every sample while it grows.
+    learner = 2 * answer + (2 * n if depth > 1 else 0)
     columns = min(n_features, _BLOCK_COLUMNS)
     held = dataset.nnz * 3 + dataset.n_shards * 8 * (n_features + 1)
-    in_memory = Plan.of(limit, [*items, ("codes", held + min(dataset.nnz * entry, _LARGEST_BLOCK))])
+    histograms = limit // _HISTOGRAMS_PART if depth > 1 else 0
+    codes = [("codes", held + min(dataset.nnz * entry, _LARGEST_BLOCK)), ("histograms", histograms)]
+    in_memory = Plan.of(limit, [*items, *codes])
     # With everything in memory there should be room for the learners too.
     if block_bytes is None and in_memory.free >= 64 * learner * n_classes:
         ranges = _cut(dataset.plan(max(_LARGEST_BLOCK, _smallest(dataset, longest, entry))))
         return BoostingPlan(
             in_memory, dtype, True, ranges, learner, threads // thread,
-            1 + in_memory.free // (_LARGEST_BLOCK + thread),
+            1 + in_memory.free // (_LARGEST_BLOCK + thread), histograms,
         )  # fmt: skip
     smallest = _smallest(dataset, longest, entry)
     if block_bytes is None:
@@ -161,7 +170,7 @@ def plan_memory(
     with_one.check("training the boosted learner")
     return BoostingPlan(
         plan, dtype, False, _cut(dataset.plan(block_bytes)), learner, threads // thread,
-        1 + plan.free // (blocks + thread),
+        1 + plan.free // (blocks + thread), 0,
     )  # fmt: skip
 
 

@@ -170,14 +170,6 @@ class BitResponses(Responses):
         """Return the answers that are 1 where the code of a column is in a range, both ends included."""
         return bits_of_ranges(block, column, ranges, self._codes)
 
-    def of_leaves(self, nodes: NDArray[np.uint8], leaf: NDArray[np.int8]) -> NDArray[Any]:
-        """Return the answer of a tree, given the leaf of every sample."""
-        words = np.empty(self.n_words, np.uint64)
-        table = np.zeros(256, np.int8)
-        table[: len(leaf)] = leaf
-        leaf_bits(nodes, table, words)
-        return words
-
     def scores(
         self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
     ) -> NDArray[np.float64]:
@@ -315,3 +307,12 @@ def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> l
         n = range_rows(column, block.indptr, block.rows, block.codes, block.base, low, high, buffer)
         answers.append(buffer[:n].copy())
     return answers
+
+
+def bits_of_leaves(nodes: NDArray[np.uint8], leaf: NDArray[np.int8]) -> NDArray[np.uint64]:
+    """Return the answer of a tree as bits, given the leaf of every sample."""
+    words = np.empty(-(-len(nodes) // WORD), np.uint64)
+    table = np.zeros(256, np.int8)
+    table[: len(leaf)] = leaf
+    leaf_bits(nodes, table, words)
+    return words

@@ -67,6 +67,8 @@ class Rounds:
         Threads of this process.
     depth : int
         Of the learners.
+    shared : bool
+        Learners that one class finds are offered to all.
 
     Attributes
     ----------
@@ -82,10 +84,11 @@ class Rounds:
         plan: BoostingPlan,
         engine: Engine,
         depth: int,
+        shared: bool,
     ) -> None:
         self._source, self._search, self._master = source, search, master
-        self._plan, self._engine = plan, engine
-        self._learners: dict[bytes, Learners] = {}
+        self._plan, self._engine, self._shared = plan, engine, shared
+        self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
         self.state = State(Stages(depth))
 
@@ -133,9 +136,11 @@ class Rounds:
             state.n_passes += self._search.n_passes
             state.bytes_read = self._read_before + self._source.bytes_read
             certificate = self._record(point, found, stop, progress)
-            if over or certificate.gap <= stop.tol:
+            # Of what a greedy search finds there is no gap: it is enough that nothing found is worth more.
+            done = certificate.gap <= stop.tol if self._search.exact else found.sigma <= 1.0 + stop.tol
+            if over or done:
                 return certificate
-            self._take(found)
+            self._take(found.shared(master.n_classes, n_best) if self._shared else found)
             violation = max(found.sigma - 1.0, 0.0)
             del found  # the answers are kept now; these are free for those of the next pass
             master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps, self._engine)
@@ -176,6 +181,11 @@ class Rounds:
             "held_loss": point.held_loss,
             "held_error": point.held_error,
         }
+        if not self._search.exact:
+            restricted = Certificate.of(
+                point.lower_bound(self._master.largest_score()), point.objective
+            )  # fmt: skip
+            entry |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
         # A resumed run looks once more at the stage it was saved with.
         state.history[len(state.stages) - 1 :] = [entry]
         facts = {name: value for name, value in entry.items() if math.isfinite(value)}
@@ -205,12 +215,17 @@ class Rounds:
         for k, (key, answer) in enumerate(zip(learners.keys(), answers, strict=True)):
             known = responses.find(key)
             slots[k] = responses.add(key, answer) if known is None else known
-            self._learners[key] = learners.take([k])
+            self._learners[key] = learners, k
         return slots
 
     def _append_stage(self) -> None:
         """Keep the weights as they are as a stage, and of the learners only those in it."""
         slots, signs, classes, weights = self._master.weighted()
         keys = self._master.responses.keys_of(slots)
-        self.state.stages.append(keys, self._learners, classes, signs, weights)
+        for key in set(keys):
+            table, k = self._learners[key]
+            if len(table.feature) > 1:  # found in this round
+                self._learners[key] = table.take([k]), 0
         self._learners = {key: self._learners[key] for key in keys}
+        learners = {key: learner for key, (learner, _) in self._learners.items()}
+        self.state.stages.append(keys, learners, classes, signs, weights)

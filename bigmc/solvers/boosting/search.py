@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -47,6 +48,8 @@ class Found(NamedTuple):
         Class and place in `learners` of each candidate, best first within a class.
     signs : int8 array of shape (n_candidates,)
         -1 if the opposite of the learner is meant.
+    scores : float64 array of shape (n_candidates,)
+        Left side of the constraint of each candidate (Lin et al. 2012, equation 3b).
     sigma : float
         Largest score met.
     """
@@ -56,7 +59,27 @@ class Found(NamedTuple):
     classes: NDArray[np.int64]
     places: NDArray[np.int64]
     signs: NDArray[np.int8]
+    scores: NDArray[np.float64]
     sigma: float
+
+    def shared(self, n_classes: int, n_best: int) -> Found:
+        """Return the candidates with the largest scores for any class, so many, as those of every class.
+
+        They are the columns of MultiBoost with learners that all classes share (Shen and Hao 2011).
+        """
+        order = np.argsort(-self.scores, kind="stable")
+        names = zip(self.places[order].tolist(), self.signs[order].tolist(), strict=True)
+        best = list(dict.fromkeys(names))[:n_best]
+        places = list(dict.fromkeys(place for place, _ in best))
+        return Found(
+            self.learners.take(places),
+            [self.answers[place] for place in places],
+            np.arange(n_classes).repeat(len(best)),
+            np.tile([places.index(place) for place, _ in best], n_classes).astype(np.int64),
+            np.tile([sign for _, sign in best], n_classes).astype(np.int8),
+            np.full(n_classes * len(best), self.sigma),
+            self.sigma,
+        )
 
 
 class Search(Protocol):
@@ -125,13 +148,11 @@ def sums_of(u: NDArray[Any], labels: NDArray[np.int32], engine: Engine) -> NDArr
 def scan_cuts(
     block: CodedBlock,
     u: NDArray[Any],
-    labels: NDArray[np.int32],
     totals: NDArray[np.float64],
     shape: tuple[int, int],
     engine: Engine,
     *,
-    rays: bool = False,
-    gini: bool = False,
+    rays: bool,
 ) -> Best:
     """Return the best cuts of a block's columns for every class.
 
@@ -139,15 +160,12 @@ def scan_cuts(
     ----------
     block : CodedBlock
     u : array of shape (n_samples, width)
-    labels : int32 array of shape (n_samples,)
     totals : float64 array of shape (2, width)
         See `sums_of`.
     shape : (n_classes, n_best)
     engine : Engine
     rays : bool
         Rays instead of stumps.
-    gini : bool
-        See `bigmc.kernels.boosting_cuts.find_cuts`.
     """
     bins = block.bins
     most = max(1, _HISTOGRAM // u.shape[1])
@@ -163,17 +181,14 @@ def scan_cuts(
             here = ends[lo - part[0] : hi - part[0]]
             firsts = here - bins.n_bins[columns] - done
             hist = np.zeros((int(here[-1]) - done, u.shape[1]))
-            own = np.zeros_like(hist) if gini else hist[:0]
-            add_histograms(
-                columns, block.indptr, block.rows, block.codes, block.base, u, labels, firsts, gini, hist, own
-            )
+            add_histograms(columns, block.indptr, block.rows, block.codes, block.base, u, firsts, hist)
             kept = best.values, best.scores, best.places
             if rays:
                 find_rays(columns, block.lo, bins.n_bins, bins.zero, bins.missing, firsts, hist, *kept)
             else:
                 find_cuts(
                     columns, block.lo, bins.n_bins, bins.zero, bins.missing, bins.has_zeros, firsts,
-                    totals[0], totals[1], shape[0], gini, hist, own, *kept,
+                    totals[0], shape[0], hist, *kept,
                 )  # fmt: skip
             done = int(here[-1])
             lo = hi
@@ -192,19 +207,21 @@ def code_range(cut: int, kind: int, n_edges: int) -> tuple[int, int]:
     return cut + 1, n_edges + 1 if kind == MISSING_ABOVE else n_edges
 
 
-def cut_learner(feature: int, cut: int, kind: int) -> Learners:
-    """Return the learner of a cut as a tree of depth 1."""
-    leaf = {ABOVE: (0, 1), BELOW: (1, 0)}.get(kind, (-1, 1))
+def cut_learners(places: Sequence[Place]) -> Learners:
+    """Return the learners of cuts as trees of depth 1; without a feature it is the constant learner."""
+    feature, cut, kind = np.array(places, np.int64).reshape(-1, 3).T[:, :, np.newaxis]
+    leaf = np.array([(-1, 1), (-1, 1), (0, 1), (1, 0)], np.int8)
+    constant = feature < 0
     return Learners(
-        np.array([[feature]], np.int32),
-        np.array([[cut]], np.int16),
-        np.array([[kind in (MISSING_BELOW, ABOVE)]]),
-        np.array([leaf], np.int8),
+        feature.astype(np.int32),
+        np.where(constant, 0, cut).astype(np.int16),
+        ((kind == MISSING_BELOW) | (kind == ABOVE)) & ~constant,
+        np.where(constant, np.int8(1), leaf[kind[:, 0]]),
     )
 
 
 def kind_of(learner: Learners) -> int:
-    """Return the kind of cut that `cut_learner` made a learner of."""
+    """Return the kind of cut that `cut_learners` made a learner of."""
     if not learner.leaf.all():
         return BELOW if learner.leaf[0] else ABOVE
     return MISSING_BELOW if learner.missing_below[0] else MISSING_ABOVE
@@ -255,7 +272,6 @@ class ExactSearch(ABC):
         dtype: np.dtype[Any],
     ) -> Found:
         order = {place: k for k, place in enumerate(answers)}
-        learners = [Learners.constant(1) if place[0] < 0 else cut_learner(*place) for place in answers]
         classes, ranks = np.nonzero(best.values > 0)
         places = [order[tuple(place)] for place in best.places[classes, ranks].tolist()]
         scores = best.scores[classes, ranks]
@@ -264,8 +280,9 @@ class ExactSearch(ABC):
         rounding = 0.5 * float(np.finfo(dtype).eps) * largest
         sigma = r * (float(best.values.max(initial=0.0)) + rounding)
         return Found(
-            Learners.joined([Learners.empty(1), *learners]), list(answers.values()), classes,
-            np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), sigma,
+            cut_learners(list(answers)), list(answers.values()), classes,
+            np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), r * np.abs(scores),
+            sigma,
         )  # fmt: skip
 
 
@@ -303,10 +320,10 @@ class CutSearch(ExactSearch):
         return answers
 
     def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        labels, shape = self._responses.labels, best.values.shape
+        shape = best.values.shape
         answers: dict[Place, NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
         for block in self._source.stream():
-            best.merge(scan_cuts(block, u, labels, totals, shape, self._engine, rays=self._rays))
+            best.merge(scan_cuts(block, u, totals, shape, self._engine, rays=self._rays))
             answers = self._answers(block, best, answers)
         return answers
 

@@ -49,7 +49,7 @@ from bigmc.solvers.boosting.search import (
     ExactSearch,
     Place,
     code_range,
-    cut_learner,
+    cut_learners,
     kind_of,
     scan_cuts,
 )  # fmt: skip
@@ -110,6 +110,15 @@ class Columns:
         yield from _sources(self.folder, part, self).stream()
 
 
+def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: int) -> list[tuple[int, int]]:
+    """Return the ranges of features cut into parts of about equal work, several for each worker."""
+    nnz = dataset.column_nnz()
+    pieces = -(-_PARTS_EACH * n_workers // max(len(ranges), 1))
+    return [
+        (lo + first, lo + stop) for lo, hi in ranges for first, stop in equal_parts(nnz[lo:hi] + 1, pieces)
+    ]
+
+
 @contextmanager
 def columns_of(
     dataset: Dataset,
@@ -117,25 +126,17 @@ def columns_of(
     keep: bool,
     max_bins: int,
     counted: NDArray[np.bool_],
-    labels: NDArray[np.int32],
     rays: bool,
-    n_workers: int,
     scratch: Path | None,
 ) -> Iterator[Columns]:
-    """Yield the columns of a dataset, cut for so many workers, with a folder of their own in `scratch`."""
-    nnz = dataset.column_nnz()
-    pieces = -(-_PARTS_EACH * n_workers // max(len(ranges), 1))
-    cut = tuple(
-        (lo + first, lo + stop) for lo, hi in ranges for first, stop in equal_parts(nnz[lo:hi] + 1, pieces)
-    )
+    """Yield the columns of a dataset with a folder of their own in `scratch`."""
     for leftover in [] if scratch is None else scratch.glob(f"{_FOLDER}*"):
         shutil.rmtree(leftover, ignore_errors=True)  # of a killed run
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     folder = str(Path(tempfile.mkdtemp(prefix=_FOLDER, dir=scratch)).resolve())
-    columns = Columns(folder, dataset, cut, keep, max_bins, rays)
+    columns = Columns(folder, dataset, tuple(ranges), keep, max_bins, rays)
     try:
-        columns.write("labels", labels)
         columns.write("counted", counted)
         yield columns
     finally:
@@ -198,13 +199,10 @@ class SpreadCutSearch(ExactSearch):
         everywhere = self._responses.everywhere()
         wanted = best.wanted()
         answers = {place: everywhere for place in wanted if place[0] < 0}
-        missing = []
-        for place in wanted:
-            if place[0] >= 0:
-                known = self._responses.find(cut_learner(*place).keys()[0])
-                answers[place] = everywhere[:0]  # nobody asks for one that is kept already
-                if known is None:
-                    missing.append(place)
+        cuts = [place for place in wanted if place[0] >= 0]
+        answers |= dict.fromkeys(cuts, everywhere[:0])  # nobody asks for one that is kept already
+        keys = cut_learners(cuts).keys()
+        missing = [cut for cut, key in zip(cuts, keys, strict=True) if self._responses.find(key) is None]
         return answers | self._fetch(missing)
 
     def _fetch(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
@@ -227,9 +225,9 @@ def _price_part(
     """Return the best cuts of the columns of a part, and the bytes read."""
     before = _sources(columns.folder, part, columns).bytes_read
     best = Best.none(*shape)
-    u, labels = columns.array(name), columns.array("labels")
+    u = columns.array(name)
     for block in columns.blocks(part):
-        best.merge(scan_cuts(block, u, labels, totals, shape, ThreadEngine(1), rays=columns.rays))
+        best.merge(scan_cuts(block, u, totals, shape, ThreadEngine(1), rays=columns.rays))
     return best, _sources(columns.folder, part, columns).bytes_read - before
 
 

@@ -18,8 +18,10 @@ from bigmc.store.dataset import Dataset
 
 #: The values tried, as Lin et al. (2012) choose from 10² to 10⁵, and the rounds of a trial at most: with
 #: pools of learners the errors hardly change after them.
-GRID = (1e2, 3e2, 1e3, 3e3, 1e4, 3e4, 1e5)
+GRID = (1e5, 3e4, 1e4, 3e3, 1e3, 3e2, 1e2)
 _ROUNDS = 10
+#: Trials in a row that err more than the best one before no smaller C is tried.
+_WORSE = 2
 
 
 class Trials:
@@ -64,6 +66,8 @@ def choose_C(
 ) -> float:
     """Return the C of `GRID` whose model errs least on samples held out; of equal ones the smallest.
 
+    It goes down the grid, and ends after `_WORSE` values in a row that do worse than the best one.
+
     Parameters
     ----------
     dataset : Dataset
@@ -84,7 +88,7 @@ def choose_C(
     """
     end = None if time_limit is None else time.monotonic() + time_limit
     rounds = min(int(options["n_rounds"]), _ROUNDS)
-    while len(trials.errors) < len(GRID):
+    while len(trials.errors) < len(GRID) and _best(trials.errors) > len(trials.errors) - 1 - _WORSE:
         C = GRID[len(trials.errors)]
 
         def report(p: Progress, C: float = C) -> None:
@@ -99,4 +103,9 @@ def choose_C(
         if math.isnan(error):
             raise DataError("no sample was held out to choose C by", "give C")
         trials.errors = [*trials.errors, error]
-    return GRID[int(np.argmin(trials.errors))]
+    return GRID[_best(trials.errors)]
+
+
+def _best(errors: list[float]) -> int:
+    """Return the place of the smallest error, the last of equal ones; -1 for none."""
+    return len(errors) - 1 - int(np.argmin(errors[::-1])) if errors else -1

@@ -50,8 +50,8 @@ def lower_bound(
     """
     distance = np.abs(moments - expectations.tau)
     slack = lam + ROUNDING * expectations.rms[:, np.newaxis]
-    with np.errstate(divide="ignore"):
-        share = min(1.0, float((slack / distance).min()))
+    ratio = np.divide(slack, distance, out=np.ones_like(slack), where=distance > slack)
+    share = float(ratio.min())
     return share * (1.0 - float(dual.max(axis=1).sum()))
 
 

@@ -24,9 +24,9 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.mrc.bounds import upper_bound
 from bigmc.solvers.mrc.expectations import expectations
-from bigmc.solvers.mrc.loop import Loop
+from bigmc.solvers.mrc.loop import Loop, Stop, step_type
 from bigmc.solvers.mrc.plan import MinimaxPlan, plan_memory
-from bigmc.solvers.mrc.scan import Weights, is_dense
+from bigmc.solvers.mrc.scan import Weights, array_type
 from bigmc.solvers.mrc.state import State
 from bigmc.store.dataset import Dataset
 
@@ -50,6 +50,8 @@ class MinimaxSolution:
         ``n_iter, n_scans, upper, lower, gap, n_rows, n_constraints, n_components`` of every iteration.
     converged : bool
         The gap reached the tolerance.
+    stopped : {"tol", "k_max", "time_limit", "rounding"}
+        Why the iterations ended.
     classes : int64 array
         Codes of the classes that occur; columns of the weights.
     plan : MinimaxPlan
@@ -62,8 +64,17 @@ class MinimaxSolution:
     n_scans: int
     history: list[dict[str, float]]
     converged: bool
+    stopped: Stop
     classes: NDArray[np.int64]
     plan: MinimaxPlan
+
+
+def _value_bytes(dataset: Dataset, tol: float) -> int:
+    """Return the bytes of a value of the working set: in its array, read for it, and in that of the steps."""
+    kept, steps = array_type(dataset), step_type(tol)
+    if kept is None:
+        return 0
+    return 2 * kept.itemsize + (steps.itemsize if steps != kept else 0)
 
 
 def solve_minimax(
@@ -136,7 +147,8 @@ def solve_minimax(
     offsets = 16 * dataset.n_shards  # of one column: where it begins and ends in each shard
     plan = plan_memory(
         n_samples=dataset.n_samples, n_psi=int(np.count_nonzero(column_nnz)) + int(fit_intercept),
-        n_classes=len(classes), row_entries=dataset.nnz / dataset.n_samples, dense=is_dense(dataset),
+        n_classes=len(classes), row_entries=dataset.nnz / dataset.n_samples,
+        value_bytes=_value_bytes(dataset, tol),
         shard_rows=max(shard.n_rows for shard in dataset.shards),
         column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
         limit=memory_limit,
@@ -153,11 +165,11 @@ def solve_minimax(
         loop = Loop(dataset, expected, lambda0 * expected.deviation, plan, engine, run)
         state = State.load(checkpoint, run, len(classes)) if checkpoint else None
         loop.start(state)
-        loop.run_to(tol, k_max, end, checkpoint, progress)
+        stopped = loop.run_to(tol, k_max, end, checkpoint, progress)
         state = loop.state
         phi = state.upper - upper_bound(expected, loop.lam, state.coef, 0.0)
     certificate = Certificate(state.lower, state.upper, max(0.0, state.upper - state.lower))
     return MinimaxSolution(
         Weights.of(expected, state.coef), phi, certificate, state.n_iter, state.n_scans, state.history,
-        certificate.gap <= tol, classes.astype(np.int64), plan,
+        certificate.gap <= tol, stopped, classes.astype(np.int64), plan,
     )  # fmt: skip

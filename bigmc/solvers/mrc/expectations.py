@@ -40,6 +40,12 @@ class Expectations:
     rms: NDArray[np.float64]
     shares: NDArray[np.float64]
 
+    @property
+    def absent(self) -> NDArray[np.bool_]:
+        """Components of features that no sample of the class has, shape (n_psi, n_classes)."""
+        absent: NDArray[np.bool_] = (self.tau == 0) & (self.deviation == 0)
+        return absent
+
 
 def expectations(
     dataset: Dataset, labels: NDArray[np.int32], n_classes: int, intercept: bool, block_bytes: int

@@ -53,7 +53,7 @@ def plan_memory(
     n_psi: int,
     n_classes: int,
     row_entries: float,
-    dense: bool,
+    value_bytes: int,
     shard_rows: int,
     column_bytes: int,
     limit: int,
@@ -66,8 +66,8 @@ def plan_memory(
         Samples, features in use with the intercept, and classes.
     row_entries : float
         Stored values of a sample, on average.
-    dense : bool
-        Whether rows are kept as dense arrays.
+    value_bytes : int
+        Bytes of a value in the arrays of rows, copies included; 0 if rows are kept sparse.
     shard_rows : int
         Rows of the largest shard.
     column_bytes : int
@@ -84,8 +84,8 @@ def plan_memory(
     worker = room + shard_rows * 8 * (n_classes + 4)
     scan = max(worker, 2 * max(room, column_bytes), limit // _SCAN_PART)
     block_bytes = max(room, column_bytes)
-    # A row in double precision, the old and the new one while the set changes, what is read for it: measured.
-    row_bytes = 48 * n_psi if dense else int(44 * (row_entries + 1))
+    # Sparse: a row in double precision, the old and the new one while the set changes: measured.
+    row_bytes = value_bytes * n_psi if value_bytes else int(44 * (row_entries + 1))
     row_bytes += 8 * _DUAL_ARRAYS * n_classes
     few = min(n_samples, _FEW_ROWS) + n_classes
     items = [
@@ -93,7 +93,7 @@ def plan_memory(
         ("labels and row scale", 12 * n_samples),
         ("expectations and coefficients", 8 * _COEF_ARRAYS * n_psi * n_classes),
         ("scores and columns of the shards being read", scan),
-        ("centroids", 0 if dense else 44 * n_psi * n_classes),
+        ("centroids", (8 if value_bytes else 52) * n_psi * n_classes),
         ("fewest rows of the working set", few * row_bytes),
     ]
     memory = Plan.of(limit, items).check("training")

@@ -96,11 +96,13 @@ class WorkingSets:
             member[k, order[r, : s + 1]] = 1
         self.add_constraints(rows.samples[row], np.packbits(member, axis=1, bitorder="little"))
 
-    def nbytes(self, n_new: int = 0) -> int:
-        """Return the bytes its linear program takes, with `n_new` further constraints."""
-        sizes = self._members().sum(axis=1)
-        share = float(sizes.mean()) / self._n_classes if len(sizes) else 1.0
-        return int(ENTRY_BYTES * share * (len(self) + n_new) * len(self.components))
+    def share(self) -> float:
+        """Return which part of the classes a label subset has, on average."""
+        return float(self._members().mean()) if len(self) else 1.0
+
+    def nbytes(self) -> int:
+        """Return the bytes its linear program takes."""
+        return int(ENTRY_BYTES * self.share() * len(self) * len(self.components))
 
     def solve(
         self,
@@ -125,7 +127,7 @@ class WorkingSets:
         slots = np.searchsorted(rows.samples, self.samples)
         member = self._members()
         weight = member / member.sum(axis=1, keepdims=True)
-        matrix = self._matrix(rows.matrix, slots, weight)
+        matrix = self._matrix(rows.vectors(slots), weight)
         tau, slack = expectations.tau.ravel()[self.components], lam.ravel()[self.components]
         cost = 1.0 / member.sum(axis=1) - 1.0
         found = solve_master(matrix, cost, tau - slack, tau + slack, self.basis, seconds=seconds, tol=tol)
@@ -142,16 +144,14 @@ class WorkingSets:
     def _members(self) -> NDArray[np.uint8]:
         return np.unpackbits(self.masks, axis=1, bitorder="little")[:, : self._n_classes]
 
-    def _matrix(
-        self, psi: Any, slots: NDArray[np.int64], weight: NDArray[np.float64]
-    ) -> scipy.sparse.csc_array:
+    def _matrix(self, psi: Any, weight: NDArray[np.float64]) -> scipy.sparse.csc_array:
         """Return Fᵀ: an entry is the value of a feature over the size of a subset that has the class."""
         feature, label = np.divmod(self.components, self._n_classes)
         by_class = np.argsort(label, kind="stable")
         blocks = []
         for c in range(self._n_classes):
             columns = feature[by_class[label[by_class] == c]]
-            block = scipy.sparse.csr_array(psi[slots][:, columns])
+            block = scipy.sparse.csr_array(psi[:, columns])
             blocks.append(scipy.sparse.diags_array(weight[:, c]) @ block)
         matrix = scipy.sparse.hstack(blocks, format="csc")[:, np.argsort(by_class)]
         matrix = scipy.sparse.csr_array(matrix)

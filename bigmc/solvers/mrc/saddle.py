@@ -135,8 +135,11 @@ class Candidate:
         Scaled μ.
     dual : float64 array of shape (n_rows, n_classes)
         p.
-    upper, lower : float
-        Bounds of the restricted problem, up to rounding.
+    upper : float
+        Bound of the restricted problem, up to rounding.
+    lower : float
+        Estimate of the other one: expectations outside a slack of zero cost as much as μ has at stake there,
+        where `bigmc.solvers.mrc.bounds.lower_bound` would be zero.
     """
 
     coef: NDArray[np.float64]
@@ -270,7 +273,8 @@ class SaddleSolver:
         subset_values(scores, np.ones(1), values, phi)
         upper = 1.0 - np.vdot(problem.tau, coef) + phi[0] + np.vdot(problem.lam, np.abs(coef))
         distance = np.abs(moments - problem.tau)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inside = np.where(distance > 0, problem.lam / distance, np.inf)
+        slack = problem.lam > 0
+        inside = np.divide(problem.lam, distance, out=np.ones_like(distance), where=slack & (distance > 0))
         lower = min(1.0, float(inside.min())) * (1.0 - float(dual.max(axis=1).sum()))
+        lower -= float(np.abs(coef[~slack]) @ distance[~slack])
         return Candidate(coef, dual, float(upper), lower)

@@ -6,7 +6,7 @@ worker anywhere opens the shard it is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -153,8 +153,9 @@ def gather_samples(
     row_scale: NDArray[np.float32],
     room: int,
     engine: Engine,
-) -> Matrix:
-    """Return ψ of some samples, shape (n_samples, n_psi), in the order given.
+    dtype: np.dtype[Any] | None,
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield ψ of some samples, shard by shard: which of them, and their matrix.
 
     Parameters
     ----------
@@ -167,58 +168,59 @@ def gather_samples(
     room : int
         Bytes a worker may take to read.
     engine : Engine
+    dtype : dtype or None
+        Of arrays; None makes sparse matrices in double precision.
     """
     bounds = np.searchsorted(samples, dataset.base)
-    wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, (lo, hi) in enumerate(pairwise(bounds)) if hi > lo]
-    features, dense = expectations.features, is_dense(dataset)
-    column_scale = dataset.column_scale()
-    pieces = [with_constant(_no_rows(len(features)), expectations.intercept, dense)]
-    for (shard, rows), piece in engine.map(_gather_shard, wanted, dataset, features, room):
-        scale = row_scale[dataset.base[shard] + rows].astype(np.float64)
-        piece.data *= np.repeat(scale, np.diff(piece.indptr))
-        if column_scale is not None:
-            piece.data *= column_scale[features].astype(np.float64)[piece.indices]
-        pieces.append(with_constant(piece, expectations.intercept, dense))
-    return stack_rows(pieces)
+    parts = [(s, lo, hi) for s, (lo, hi) in enumerate(pairwise(bounds.tolist())) if hi > lo]
+    wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, lo, hi in parts]
+    features, scale = expectations.features, dataset.column_scale()
+    found = engine.map(_gather_shard, wanted, dataset, features, expectations.intercept, room, dtype)
+    for (_, lo, hi), (_, piece) in zip(parts, found, strict=True):
+        rows = row_scale[samples[lo:hi]].astype(np.float64)
+        n_columns = len(features)
+        if dtype is not None:
+            if not (rows == 1).all():
+                piece[:, :n_columns] *= rows[:, np.newaxis]
+            if scale is not None:
+                piece[:, :n_columns] *= scale[features]
+        else:
+            piece.data *= np.repeat(rows, np.diff(piece.indptr))
+            if scale is not None:
+                piece.data *= scale[features].astype(np.float64)[piece.indices]
+            if expectations.intercept:
+                ones = scipy.sparse.csr_array(np.ones((len(rows), 1)))
+                piece = scipy.sparse.hstack([piece, ones], format="csr")
+        yield slice(lo, hi), piece
 
 
-def is_dense(dataset: Dataset) -> bool:
-    """Return whether samples are better kept as dense arrays."""
-    return dataset.nnz >= _DENSE * dataset.n_samples * max(dataset.n_features, 1)
-
-
-def with_constant(matrix: scipy.sparse.csr_array, intercept: bool, dense: bool) -> Matrix:
-    """Return the samples with the constant feature, if there is one, dense or not."""
-    n_rows, n_features = matrix.shape
-    if dense:
-        filled = np.ones((n_rows, n_features + int(intercept)))
-        filled[:, :n_features] = matrix.toarray()
-        return filled
-    ones = np.ones((n_rows, int(intercept)))
-    return scipy.sparse.hstack([matrix, scipy.sparse.csr_array(ones)], format="csr")
-
-
-def stack_rows(pieces: Sequence[Matrix]) -> Matrix:
-    """Put the rows of matrices of one form under each other."""
-    if scipy.sparse.issparse(pieces[0]):
-        return scipy.sparse.vstack(pieces, format="csr")
-    return np.concatenate(pieces)
-
-
-def _no_rows(n_features: int) -> scipy.sparse.csr_array:
-    return scipy.sparse.csr_array((0, n_features), dtype=np.float64)
+def array_type(dataset: Dataset) -> np.dtype[Any] | None:
+    """Return the smallest type of arrays that hold the values exactly; None if they are kept sparse."""
+    if dataset.nnz < _DENSE * dataset.n_samples * max(dataset.n_features, 1):
+        return None
+    weighted = dataset.weighting.l2 or dataset.weighting.idf
+    single = not weighted and np.can_cast(dataset.dtype, np.float32)
+    return np.dtype(np.float32 if single else np.float64)
 
 
 def _gather_shard(
-    part: tuple[int, NDArray[np.int64]], dataset: Dataset, features: NDArray[np.int64], room: int
-) -> scipy.sparse.csr_array:
-    """Return the raw values of some rows of a shard, in the given features."""
+    part: tuple[int, NDArray[np.int64]],
+    dataset: Dataset,
+    features: NDArray[np.int64],
+    intercept: bool,
+    room: int,
+    dtype: np.dtype[Any] | None,
+) -> Matrix:
+    """Return the raw values of some rows of a shard, in the features used; an array has the constant too."""
     shard, rows = dataset.shards[part[0]], part[1]
     slot = np.full(shard.n_rows, -1, np.int64)
     slot[rows] = np.arange(len(rows))
     binary = dataset.weighting.binary
     none = np.empty(0, np.int64)
     found = [(none, none, np.empty(0))]
+    if dtype is not None:
+        whole = np.zeros((len(rows), len(features) + int(intercept)), dtype)
+        whole[:, len(features) :] = 1.0
     for run in column_runs(shard, features, room, _GATHER_BYTES, binary):
         counts = run.stops - run.starts
         ends = np.cumsum(counts)
@@ -227,6 +229,11 @@ def _gather_shard(
         slots = slot[run.rows[entries]]
         chosen = np.flatnonzero(slots >= 0)
         values = np.ones(len(chosen)) if binary else run.data[entries[chosen]].astype(np.float64)
-        found.append((slots[chosen], columns[chosen], values))
+        if dtype is not None:
+            whole[slots[chosen], columns[chosen]] = values
+        else:
+            found.append((slots[chosen], columns[chosen], values))
+    if dtype is not None:
+        return whole
     at, columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
     return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))

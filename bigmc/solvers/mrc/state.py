@@ -41,6 +41,12 @@ class State:
         Iterations of the loop, and passes over the samples.
     linear : bool
         The linear program has taken over.
+    spent, allowance : float
+        Expected seconds of the linear programs since then, and how many there may be.
+    outgrown : bool
+        The working set has no room for the constraints that were found.
+    setbacks : int
+        How often the first-order steps had to take over again.
     history : list of dict
     """
 
@@ -56,6 +62,10 @@ class State:
     n_iter: int = 0
     n_scans: int = 0
     linear: bool = False
+    spent: float = 0.0
+    allowance: float = 0.0
+    setbacks: int = 0
+    outgrown: bool = False
     history: list[dict[str, float]] = field(default_factory=list)
 
     def save(self, checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
@@ -112,4 +122,7 @@ class State:
         )
 
 
-_SCALARS = ("eps1", "eps2", "upper", "lower", "n_iter", "n_scans", "linear", "history")
+_SCALARS = (
+    "eps1", "eps2", "upper", "lower", "n_iter", "n_scans", "linear", "spent", "allowance",
+    "setbacks", "outgrown", "history",
+)  # fmt: skip

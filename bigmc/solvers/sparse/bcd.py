@@ -7,6 +7,7 @@ does not fit into memory starts from the weights of a sample that does.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,8 +51,10 @@ _SMALL_VISITS = 20_000_000
 _ROWS_PER_FEATURE = 15
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 _MANY_ENTRIES = 5_000_000
-#: Gap to reach on a sample: the optimum of all samples is further away than that.
-_SAMPLE_TOL = 1e-2
+#: Gap to reach on a sample: the optimum of all samples is further away than that. In memory a sample gives
+#: a rough start only, with a penalty larger by as much as the noise of its gradients: more features that soon
+#: lose their weights again cost more than the better objective saves.
+_SAMPLE_TOL, _ROUGH_TOL = 1e-2, 1e-1
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def solve(
     DataError
         If the data lead to numbers that are not finite.
     """
-    minimised = objective(loss, penalty, l1_ratio, ridge)
+    minimised = objective(loss, penalty, l1_ratio, ridge, sets=dataset.has_sets)
     _check(dataset, alpha, ridge, tol, step)
     lanes = minimised.loss.lanes
     column_nnz = dataset.column_nnz()
@@ -176,7 +179,7 @@ def solve(
         "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
         "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
         "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
-        "column_scaled": dataset.weighting.idf,
+        "column_scaled": dataset.weighting.idf, "most_labels": dataset.most_labels(),
     }  # fmt: skip
     plan = plan_memory(limit=memory_limit, block_bytes=block_bytes, **size)
     options: dict[str, Any] = {
@@ -208,7 +211,9 @@ def solve(
             state = State.at(start, size["width"], alpha)
         elif sampled and sample:
             # another seed: a sample of the sample by the same hash would be all of it
-            options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1}
+            options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1, "tol": _SAMPLE_TOL}
+            if plan.keep_blocks:  # passes are cheap: a rough start will do
+                options |= {"alpha": alpha / math.sqrt(sampled.share), "tol": _ROUGH_TOL}
             with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
                 state = _start_on_sample(run, sample, options, size["width"])
         if state and sample and not plan.keep_blocks:
@@ -334,8 +339,8 @@ def _start_on_sample(run: _Run, sample: Sample, options: dict[str, Any], width: 
         run.progress(replace(seen, stage="train on a sample"))
 
     found = solve(
-        sample.dataset, sample_weight=sample.weights, tol=_SAMPLE_TOL, max_passes=run.max_passes,
-        engine=run.local_engine, progress=show, **options,
+        sample.dataset, sample_weight=sample.weights, max_passes=run.max_passes, engine=run.local_engine,
+        progress=show, **options,
     )  # fmt: skip
     state = State.at(Start(found.features, found.coef, found.intercept), width, run.alpha)
     state.n_iter, state.nnz_read = found.n_iter, run.dataset.nnz

@@ -205,7 +205,7 @@ class CorrectedRounds:
                     start = best
             else:
                 state.damping /= _RELAXED
-            state.coef = self._improved(start)
+            state.coef = self._improved(start, best.objective)
             state.anchor = best
             if checkpoint is not None:
                 state.save(checkpoint, run)
@@ -275,8 +275,11 @@ class CorrectedRounds:
         smooth = float(np.einsum("jr,jr->", gradient.astype(np.float64) + self._objective.ridge * rows, way))
         return smooth + self._problem.alpha * float(along.sum())
 
-    def _improved(self, at: Evaluated) -> Coefficients:
-        """Return the weights that minimise the loss of the sample, corrected at a point."""
+    def _improved(self, at: Evaluated, best: float) -> Coefficients:
+        """Return the weights that minimise the loss of the sample, corrected at a point.
+
+        Those whose penalty alone is more than the best objective so far are on the way to infinity.
+        """
         problem, state = self._problem, self.state
         alpha = problem.alpha
         gradient = at.gradient.astype(np.float64)
@@ -294,7 +297,7 @@ class CorrectedRounds:
                     held, at.coef, state.intercept, alpha, target, _MOST_SWEEPS, state.n_iter, terms
                 )
                 coef = at.coef.updated(changes)
-                if np.isfinite(coef.rows).all():
+                if self._objective.regulariser(alpha, coef.rows) <= best:  # false if not finite
                     state.n_iter += n_sweeps
                     return coef
             state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)

@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels import newton, newton_sets
 from bigmc.kernels.newton import (
     add_penalty_curvature,
     count_entries,
     descend,
-    gradient_rows,
-    hessian_rows,
-    losses_along,
     move_rows,
     place_entries,
     turn,
@@ -46,7 +44,7 @@ _SMALLEST_CURVATURE = 1e-12
 #: gradients amplify rounding where there are about as many steps as weights.
 _DIRECT = 512
 #: It takes a product for every weight, which is cheap with at most so many entries only.
-_DIRECT_ENTRIES = 200_000
+_DIRECT_ENTRIES = 20_000
 _RANK = 1e-13
 
 
@@ -94,6 +92,8 @@ class Support:
     ) -> None:
         self._problem = problem
         self._tasks = isinstance(problem.objective.loss, MultitaskSquaredHinge)
+        self._kernels: Any = newton_sets if problem.objective.sets else newton
+        self._labels = problem.labels if problem.objective.sets else problem.label
         n, base = problem.n_samples, held[0].base
         picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
         self._constant = constant
@@ -283,8 +283,8 @@ class Support:
 
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
-            gradient_rows(
-                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+            self._kernels.gradient_rows(
+                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, self._labels,
                 problem.weights, problem.row_scale, problem.gain, self._active, self._constant, *sums,
             )  # fmt: skip
             return sums
@@ -302,8 +302,8 @@ class Support:
 
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros(scaled.shape, scaled.dtype)
-            hessian_rows(
-                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+            self._kernels.hessian_rows(
+                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, self._labels,
                 problem.weights, problem.row_scale, problem.gain, self._active, self._constant, scaled, sums,
             )  # fmt: skip
             return sums
@@ -317,8 +317,8 @@ class Support:
         problem = self._problem
 
         def work(rows: tuple[int, int]) -> float:
-            return losses_along(  # type: ignore[no-any-return]
-                self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+            return self._kernels.losses_along(  # type: ignore[no-any-return]
+                self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, self._labels,
                 problem.weights, problem.row_scale, problem.gain, self._constant, scaled, part,
             )  # fmt: skip
 

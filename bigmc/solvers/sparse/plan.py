@@ -87,6 +87,7 @@ def plan_memory(
     itemsize: int,
     limit: int,
     tol: float,
+    most_labels: int = 1,
     weighted: bool = False,
     column_scaled: bool = False,
     block_bytes: int | None = None,
@@ -107,6 +108,8 @@ def plan_memory(
         Bytes.
     tol : float
         Relative gap to reach.
+    most_labels : int
+        Of one sample.
     weighted, column_scaled : bool
         Samples have weights; columns have a scale.
     block_bytes : int, optional
@@ -123,7 +126,7 @@ def plan_memory(
     row_bytes = dtype.itemsize
     coef_row = width * 8 + 16
     items = [
-        ("labels", 4 * n_samples),
+        ("labels", 4 * n_samples * most_labels),
         ("row scale", (row_bytes if row_bytes == 4 else row_bytes + 4) * n_samples),
         ("sample weights", (8 + row_bytes) * n_samples if weighted else 0),
         ("entries per feature", 8 * n_features),
@@ -215,7 +218,7 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, **size
     block_bytes = shard_rows * (2 + itemsize) + 16  # the longest column
     sums = 8 * n_used * (width + 1)
     # two blocks, the places of the features, and scores, labels and scales of a shard
-    worker = sums + 8 * n_features + shard_rows * (8 * width + 24)
+    worker = sums + 8 * n_features + shard_rows * (8 * width + 20 + 4 * size.get("most_labels", 1))
     least = workspace + 4 * sums + worker + 2 * block_bytes
     for_passes = max(int((1.0 - _SAMPLE_MEMORY) * limit), least)
     for_sample = limit - for_passes

@@ -61,6 +61,10 @@ class Problem:
     ----------
     scores : array of shape (n_samples, width)
         Product of samples and weights plus intercept; pads hold the loss's pad score.
+    labels : int32 array of shape (n_samples, most labels)
+        Of each sample, increasing, -1 after the last.
+    label : int32 array of shape (n_samples,)
+        The first of them, where samples have one.
     row_scale, gain : arrays of shape (n_samples,)
         Factor of a row's values, and the same times the sample weight.
     column_scale : float32 array of shape (n_features,) or None
@@ -84,8 +88,10 @@ class Problem:
         self.alpha = alpha
         self.engine = engine
         self.n_samples, self.n_classes = dataset.n_samples, dataset.n_classes
-        self.labels = dataset.labels()
-        if self.labels.min() < 0 or self.labels.max() >= self.n_classes:
+        self.labels = dataset.label_sets()
+        self.label = self.labels[:, 0]
+        unlabelled = not dataset.has_sets and self.labels.min() < 0
+        if unlabelled or self.labels.max() >= self.n_classes:
             raise DataError("some samples have no label", "train on labelled samples only")
         self.column_scale = dataset.column_scale()
         self.row_scale = dataset.row_scale(self.column_scale).astype(dtype, copy=False)
@@ -190,6 +196,12 @@ class Problem:
         for _, sums in self.engine.map(add_up, self._row_parts()):
             total += sums
         return Margins(*total)
+
+    def value(self, rows: Iterable[NDArray[np.float64]], margins: Margins | None = None) -> float:
+        """Return the objective at the present scores, of which `rows` are the weights."""
+        margins = margins or self.margins()
+        loss = self.objective.loss.value(margins.squares, self.weight_sum)
+        return loss + sum(self.objective.regulariser(self.alpha, some) for some in rows)
 
     def entropy(self, factor: NDArray[np.float64], scale: float) -> float:
         """Return the sum of entropies of a scaled dual point, see `bigmc.kernels.composite.entropy`."""

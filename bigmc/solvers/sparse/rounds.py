@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.bounds import lower_bound
@@ -36,14 +36,18 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 
-#: Sweeps go on until the violation is this fraction of the tolerance times alpha, which mostly makes the next
-#: pass the last, but between these fractions of what the last pass found: the working set may miss features.
+#: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, which mostly makes
+#: the next pass the last, but between these fractions of what the last pass found: the working set may miss
+#: features.
 _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
+#: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
+_SMALLEST_SHARE = 0.1
 #: With fewer entries a pass costs nothing: everything is updated at once, and aimed at no further than this.
 _FEW_ENTRIES = 10_000
-#: Sweeps between two passes, at most.
+#: Sweeps between two passes, at most, and Newton steps where all data is in memory: a pass costs less there.
 _INNER_SWEEPS = 1000
+_INNER_STEPS = 2
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
@@ -67,6 +71,7 @@ class Rounds:
         self._total_nnz = max(source.dataset.nnz, 1)
         self._gradual = source.keeps and source.dataset.nnz >= _FEW_ENTRIES
         self._held: list[Columns] = []
+        self._share = 1.0
         self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
 
     def run(
@@ -86,7 +91,7 @@ class Rounds:
         read_before = self.state.bytes_read - self._source.bytes_read
         if self.state.norms is not None:
             self._rebuild()
-            self._improve(self._expected(self.state.norms), max_passes)
+            self._improve(self._expected(self.state.norms), max_passes, progress, None)
             self._save(checkpoint, run)
         while True:
             self._rebuild()
@@ -97,7 +102,7 @@ class Rounds:
             if certificate.gap <= self._tol or passes >= max_passes:
                 self.state.norms = found.norms
                 return certificate
-            self._improve(found, max_passes)
+            self._improve(found, max_passes, progress, _INNER_STEPS if self._gradual else None)
             self.state.bytes_read = read_before + self._source.bytes_read
             self._save(checkpoint, run)
 
@@ -206,10 +211,11 @@ class Rounds:
             factor = objective.loss.balance(margins.sums)
         else:
             margins = problem.margins()
-        upper = objective.loss.value(margins.squares, problem.weight_sum)
-        upper += objective.regulariser(problem.alpha, state.coef.rows)
+        upper = problem.value([state.coef.rows], margins)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
+        penalty = objective.regulariser(problem.alpha, state.coef.rows)
+        self._share = max(penalty, _SMALLEST_SHARE * upper) / upper if upper > 0.0 else 1.0
         used = np.empty((0, problem.n_classes)) if factor is None else factor
         found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
         state.nnz_read += found.nnz
@@ -237,14 +243,15 @@ class Rounds:
             "bytes_read": float(state.bytes_read),
         }
         state.history.append(entry)
-        total = int(max_passes) if np.isfinite(max_passes) else 0
-        progress(Progress("train", int(entry["n_passes"]), total, "passes", entry))
+        progress(_message(entry, max_passes))
 
-    def _improve(self, found: GradientPass, max_passes: float) -> None:
+    def _improve(
+        self, found: GradientPass, max_passes: float, progress: ProgressCallback, most_steps: int | None
+    ) -> None:
         """Sweep over the working set: in memory if it fits, else as it streams by."""
         state, source = self.state, self._source
         alpha = self._problem.alpha
-        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._tol * alpha)
+        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._tol * alpha / self._share)
         target = max(_SMALLEST_FRACTION * found.violation, target)
         if self._total_nnz < _FEW_ENTRIES:
             target = _LARGEST_FRACTION * found.violation
@@ -259,9 +266,17 @@ class Rounds:
             if alpha > self._problem.alpha:
                 target = _STAGE_FRACTION * alpha
             held = self._above(found, held, alpha)
+
+        def watch(n_sweeps: int, objective: float, n_nonzero: int) -> None:
+            seen = {"n_iter": state.n_iter + n_sweeps, "objective": objective, "n_nonzero": n_nonzero}
+            seen["gap"] = Certificate.of(state.lower, objective).gap
+            progress(_message(state.history[-1] | seen, max_passes))
+
         changes, n_sweeps = self._sweeper.sweep_until(
-            held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter
-        )
+            held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter,
+            most_steps=most_steps,
+            watch=watch if progress is not silent and state.history else None,
+        )  # fmt: skip
         state.n_iter += n_sweeps
         self._set_coef(state.coef.updated(changes))
         state.in_memory = True
@@ -315,3 +330,8 @@ class Rounds:
             state.nnz_read += block.nnz
             held.append(Columns.of(number, block, positions[number]).gathered())
         return held
+
+
+def _message(entry: dict[str, float], max_passes: float) -> Progress:
+    total = int(max_passes) if np.isfinite(max_passes) else 0
+    return Progress("train", int(entry["n_passes"]), total, "passes", entry)

@@ -1,0 +1,102 @@
+"""The score above which a class is one of a sample's labels.
+
+The ranking loss orders the classes of a sample and leaves open where its labels end; Blondel et al. (2013),
+section 4.7, point to threshold selection for that. Here it is one number for all classes, the one with the
+best micro-averaged F1 on the training samples (one of the strategies in Fan, Lin, "A study on threshold
+selection for multi-label classification", 2007): the sums of a sample's scores are 0 at the optimum, since
+every row of weights adds up to 0, so that scores of different samples are measured from the same level.
+
+Scores are counted by the leading bits of their float32: one pass finds the threshold up to a 512th of its
+size, in memory that does not depend on the number of samples, and any order of the counts gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.model import Model
+from bigmc.store.dataset import Dataset
+from bigmc.store.sets import pairs_of
+
+#: Leading bits of a float32 that count: sign, exponent and 9 of the mantissa.
+_BITS = 18
+#: Share of the memory limit for scores, which the solver has left again, and bounds on what a worker takes.
+_SHARE = 0.25
+_LEAST, _MOST = 8 << 20, 256 << 20
+
+Part = tuple[int, NDArray[np.float64] | None]
+
+
+def best_threshold(
+    model: Model, dataset: Dataset, weights: NDArray[np.float64] | None, engine: Engine, memory_limit: int
+) -> float:
+    """Return the threshold with the best micro-averaged F1, the largest on a tie; one pass.
+
+    Parameters
+    ----------
+    model : Model
+    dataset : Dataset
+        Samples whose labels are sets of the model's classes.
+    weights : float64 array of shape (n_samples,) or None
+        Of the samples.
+    engine : Engine
+    memory_limit : int
+        Bytes; where the scores of all classes do not fit, columns are read again for every so many classes.
+    """
+    room = int(np.clip(_SHARE * memory_limit / engine.n_threads, _LEAST, _MOST))
+    everything, wanted = np.zeros((2, 1 << _BITS))
+    for _, found in engine.map(_count, list(_parts(dataset, weights)), model, dataset, room):
+        everything += found[0]
+        wanted += found[1]
+    return _choose(everything, wanted)
+
+
+def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> Iterator[Part]:
+    for s, (lo, hi) in enumerate(zip(dataset.base[:-1], dataset.base[1:], strict=True)):
+        yield s, None if weights is None else weights[lo:hi]
+
+
+def _count(part: Part, model: Model, dataset: Dataset, room: int) -> NDArray[np.float64]:
+    """Return how often each score occurs in a shard, at all and for labels, weighted."""
+    shard, weights = part
+    counts = np.zeros((2, 1 << _BITS))
+    rows, codes = pairs_of(dataset.shards[shard].table(["label"]).column("label"))
+    if weights is None:
+        weights = np.ones(dataset.shards[shard].n_rows)
+    for lo, scores in model.shard_tiles(dataset, shard, room):
+        keys = _keys(scores)
+        here = (codes >= lo) & (codes < lo + scores.shape[1])
+        of_labels = keys[rows[here], codes[here] - lo]
+        every = np.broadcast_to(weights[:, None], keys.shape)
+        counts[0] += np.bincount(keys.ravel(), every.ravel(), len(counts[0]))
+        counts[1] += np.bincount(of_labels, weights[rows[here]], len(counts[0]))
+    return counts
+
+
+def _keys(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return numbers in the order of the scores, the leading bits of which stand for them."""
+    bits = scores.astype(np.float32).view(np.uint32)
+    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
+    return (ordered >> (32 - _BITS)).astype(np.int64)
+
+
+def _lower_edge(key: int) -> float:
+    """Return the smallest float32 of a key."""
+    ordered = np.uint32(key << (32 - _BITS))
+    bits = ordered & np.uint32((1 << 31) - 1) if ordered >> 31 else ~ordered
+    return float(np.asarray(bits, np.uint32).view(np.float32))
+
+
+def _choose(everything: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
+    """Return the threshold half way between the last scores above it and the first below."""
+    occurring = np.flatnonzero(everything)[::-1]
+    above, right = np.cumsum(everything[occurring]), np.cumsum(wanted[occurring])
+    best = int(np.argmax(2.0 * right / (above + wanted.sum())))
+    edge = _lower_edge(int(occurring[best]))
+    if best + 1 == len(occurring):
+        return edge - max(1.0, abs(edge))  # all scores are above
+    return 0.5 * (edge + _lower_edge(int(occurring[best + 1]) + 1))
