@@ -238,6 +238,15 @@ class DaskEngine:
                 ) from None
             except (CancelledError, CommClosedError):
                 raise self._gone() from None
+            except (ImportError, RuntimeError) as error:
+                # Where the scheduler cannot read a task, it says so in a RuntimeError, without the reason.
+                if not (isinstance(error, ImportError) or "deserialization of the task" in str(error)):
+                    raise
+                reason = " ".join(str(error).split())[:80]
+                raise BigmcError(
+                    f"the Dask scheduler or a worker cannot load what it is sent ({reason})",
+                    "install the same bigmc and the packages it needs on all machines",
+                ) from None
             if self._client.status != "running":
                 raise self._gone()
             if self._workers():

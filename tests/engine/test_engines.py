@@ -1,5 +1,6 @@
 """Every engine keeps the same contract; what is run stands at module level, as a cluster asks for."""
 
+import importlib
 import os
 import signal
 import threading
@@ -186,6 +187,12 @@ class TestDaskEngine(EngineContract):
     def test_a_file_that_workers_do_not_see_is_named(self, engine, tmp_path):
         with pytest.raises(BigmcError, match=r"the worker at .* finds no .*absent; keep data"):
             list(engine.map(read_file, [tmp_path / "absent"]))
+
+    def test_a_package_that_workers_do_not_have_is_named(self, engine, tmp_path, monkeypatch):
+        (tmp_path / "only_here.py").write_text("def fn(part):\n    return part\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(BigmcError, match=r"No module named 'only_here'\); install the same bigmc"):
+            list(engine.map(importlib.import_module("only_here").fn, range(2)))
 
     def test_workers_are_prepared_once_for_a_map(self, engine, monkeypatch):
         prepared = engine.prepared(preparation)
