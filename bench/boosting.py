@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -167,20 +168,22 @@ def solver(sets: list[str], n_rounds: int, C: float, cycles: int, folder: Path) 
             for _ in range(cycles // 4):
                 problem.master.improve(TOLERANCE, 4, 2, ENGINE)
             point = problem.master.rebuild(ENGINE)
-            if k > 1:  # the first call compiles
-                spent["FCD"] += time.process_time() - started
+            taken = time.process_time() - started
             started = time.process_time()
             weights, value = problem.lbfgs(weights)
-            spent["L-BFGS-B"] += time.process_time() - started
+            if k > 1:  # the first call compiles
+                spent["FCD"] += taken
+                spent["L-BFGS-B"] += time.process_time() - started
             for name, reached in (("FCD", point.objective), ("L-BFGS-B", value)):
-                times[name].append(spent[name])
+                times[name].append(spent[name] or np.nan)
                 objectives[name].append(reached)
             worst = max(worst, point.objective / value - 1)
             if k in (1, 5, 10, 15, 25, 50, 75, 100) or k == n_rounds:
                 tell(
                     set=data, round=k, fcd_seconds=spent["FCD"], lbfgs_seconds=spent["L-BFGS-B"],
-                    ratio=spent["L-BFGS-B"] / max(spent["FCD"], 1e-9), fcd_objective=point.objective,
-                    lbfgs_objective=value, excess=point.objective / value - 1, largest_excess=worst,
+                    ratio=spent["L-BFGS-B"] / spent["FCD"] if spent["FCD"] else np.nan,
+                    fcd_objective=point.objective, lbfgs_objective=value,
+                    excess=point.objective / value - 1, largest_excess=worst,
                 )  # fmt: skip
 
         draw(folder / f"boosting-solver-{data}.png", times, "solver, CPU seconds so far", data, log=True)
@@ -190,6 +193,7 @@ def solver(sets: list[str], n_rounds: int, C: float, cycles: int, folder: Path) 
 def draw(to: Path, curves: dict[str, list[float]], label: str, title: str, log: bool = False) -> None:
     """Draw curves along the iterations, if matplotlib is installed."""
     if not importlib.util.find_spec("matplotlib"):
+        print(f"{to.name} is not drawn: install matplotlib", file=sys.stderr)
         return
     from matplotlib.figure import Figure
 
@@ -257,7 +261,7 @@ def figures(sets: list[str], n_rounds: int, C: float, folder: Path) -> None:
         curves = {}
         for name, curve, seconds in along(train, y_train, test, y_test, n_rounds, C):
             curves[name] = [float(100 * e) for e in curve]
-            at = {k: curves[name][min(k, len(curve)) - 1] for k in (1, 10, 25, 50, n_rounds)}
+            at = {k: curves[name][min(k, len(curve)) - 1] for k in (1, 10, 25, 50, 100) if k <= n_rounds}
             tell(set=data, method=name, error_at=at, cpu_seconds=seconds)
         (folder / f"boosting-{data}.json").write_text(json.dumps(curves))
         draw(folder / f"boosting-{data}.png", curves, "test error, %", data)
@@ -293,8 +297,8 @@ def width(source: Path, bits: list[int], rounds: int) -> None:
 
 
 def tell(**figures: Any) -> None:
-    rounded = {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in figures.items()}
-    print(json.dumps(rounded), flush=True)
+    told = {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in figures.items()}
+    print(json.dumps({k: v for k, v in told.items() if v == v}), flush=True)  # NaN is unlike itself
 
 
 def main() -> None:

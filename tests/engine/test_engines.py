@@ -57,6 +57,14 @@ def refuse(part):
     raise MemoryLimitError("too little", "give more")
 
 
+def rest(part):
+    time.sleep(0.3)
+
+
+def large(part):
+    return bytes(2 << 20)
+
+
 def length(part, data):
     return len(data)
 
@@ -154,6 +162,21 @@ class TestDaskEngine(EngineContract):
         usage = engine.usage()
         assert usage["tasks"] == 5
         assert 1_000_000 < usage["bytes_moved"] < 2_010_000  # once to each worker that had a part
+
+    def test_short_parts_share_tasks(self, engine):
+        before = engine.usage()["tasks"]
+        assert [r for _, r in engine.map(length, range(300), b"four")] == [4] * 300
+        assert engine.usage()["tasks"] - before < 100
+        seen, results = [], engine.map(fail_at, range(300), 250, ValueError)
+        with pytest.raises(ValueError, match="part 250"):
+            seen.extend(part for part, _ in results)
+        assert seen == [*range(250)]
+
+    def test_long_parts_and_large_results_do_not(self, engine):
+        for fn, n in ((rest, 10), (large, 30)):
+            before = engine.usage()["tasks"]
+            assert [part for part, _ in engine.map(fn, range(n))] == [*range(n)]
+            assert engine.usage()["tasks"] - before == n
 
     def test_a_function_that_fills_an_array_of_this_process_is_refused(self, engine):
         filled = []

@@ -258,7 +258,8 @@ class TreeGrower:
         """Return the trees of roots."""
         n_trees, n_cells, step = len(roots.classes), 0, 0
         if self.source.keeps:
-            n_cells = sum(table.n_cells for table in self._tables())
+            found = (block.bins for block in self.source.stream())
+            n_cells = sum(int(bins.n_bins[bins.columns].sum()) for bins in found)
             step = self._room // (8 * n_cells << (self._depth - 1)) if n_cells else 0
         if not step:
             n_cells, step = 0, max(n_trees, 1)
@@ -327,16 +328,17 @@ class TreeGrower:
 
     def _grow(self, forest: Forest) -> Grown:
         run = self._engine.map
-        if forest.hist.size:
-            different, places = np.unique(forest.classes, return_inverse=True)
-            whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
-            for table in self._tables():
-                for _ in run(self._add_root, range(len(different)), table, different, whole, table.at):
-                    pass
-            forest.hist[:, 0] = whole[places]
+        # The first pass sends the samples down from the roots, and sums up those of each class at hand.
+        different, places = np.unique(forest.classes, return_inverse=True)
+        whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
         for table in self._tables():
             for _ in run(forest.route, forest.parts, table):
                 pass
+            if forest.hist.size:
+                for _ in run(self._add_root, range(len(different)), table, different, whole, table.at):
+                    pass
+        if forest.hist.size:
+            forest.hist[:, 0] = whole[places]
         for _ in range(1, self._depth):
             forest.next_level()
             for _ in run(forest.enter, forest.parts):
