@@ -1,0 +1,21 @@
+"""The commands as plain functions: what the command line and a notebook both call."""
+
+from bigmc.api.data import info, ingest, ingest_part, open_dataset, verify
+from bigmc.api.training import load_model, publish, sparse_path, train
+from bigmc.api.using import evaluate, inspect, predict, report
+
+__all__ = [
+    "evaluate",
+    "info",
+    "ingest",
+    "ingest_part",
+    "inspect",
+    "load_model",
+    "open_dataset",
+    "predict",
+    "publish",
+    "report",
+    "sparse_path",
+    "train",
+    "verify",
+]

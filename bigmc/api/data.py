@@ -1,0 +1,258 @@
+"""Datasets: making them, and what is in them or in a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bigmc import budget
+from bigmc.api.given import Columns, Size, is_folder, model_of
+from bigmc.engine import EngineLike, opened
+from bigmc.errors import DataError
+from bigmc.progress import ProgressCallback, silent
+
+if TYPE_CHECKING:
+    from bigmc.ingestion import Append, Upload
+    from bigmc.ingestion.job import Job
+    from bigmc.ingestion.rejects import OnBadRow
+    from bigmc.store.dataset import Dataset
+
+
+def ingest(
+    source: Any,
+    to: str | Path,
+    *,
+    text: Columns = None,
+    label: Any = None,
+    label_separator: str | None = None,
+    categorical: Columns = None,
+    numeric: Columns = None,
+    dense: Columns = None,
+    keep: Columns = None,
+    hash_bits: int | None = None,
+    ngrams: tuple[int, int] | None = None,
+    analyzer: str | None = None,
+    lowercase: bool | None = None,
+    standardize: bool | None = None,
+    fourier: int | None = None,
+    gamma: float | None = None,
+    missing: Literal["refuse", "keep"] | None = None,
+    weighting: str | None = None,
+    split: Mapping[str, float] | str | None = None,
+    group: str | None = None,
+    seed: int | None = None,
+    n_features: int | None = None,
+    names: bool | None = None,
+    append: bool = False,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    on_bad_row: OnBadRow = "fail",
+    format: str | None = None,
+    progress: ProgressCallback = silent,
+) -> Dataset:
+    """Turn files or arrays into a dataset on disk.
+
+    Killed at any moment, the same call continues; after success it does nothing.
+
+    Parameters
+    ----------
+    source : path, glob, folder, array, table, or a list of these
+        CSV, TSV, JSONL, Parquet or svmlight files; NumPy, SciPy sparse or dask arrays; Arrow tables.
+    to : path
+        Dataset to make.
+    text, categorical, numeric : str or sequence of str
+        Columns hashed as text, as ``name=value``, and by name with the value as weight.
+    dense : str or sequence of str
+        Numeric columns that keep a feature of their own.
+    label : str or array
+        Label column; for arrays the labels themselves. Labels are sets where the column holds lists (of
+        Parquet, JSON arrays), or the array is an indicator of shape (n_samples, n_classes), also sparse, 1
+        where a sample has the label of that number, or a list of Python sets. A set may be empty.
+    label_separator : str, optional
+        What stands between the labels of a row where the column is text and a row has several.
+    keep : str or sequence of str
+        Columns copied to ``rows.parquet``.
+    hash_bits, ngrams, analyzer, lowercase
+        By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.TextHasher`.
+    standardize : bool, optional
+        Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
+        of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
+    fourier : int, optional
+        Turn dense features, standardised, into so many random Fourier features, an even number.
+    gamma : float, optional
+        Of the Gaussian kernel they approximate; by default 1 / number of dense features.
+    missing : {"refuse", "keep"}, optional
+        Dense values that are null, empty or NaN: a bad row, as is the default, or kept as NaN, which boosting
+        learns from and other learners refuse.
+    weighting : {"counts", "binary", "l2", "tfidf"}, optional
+        How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
+    split : mapping or str, optional
+        Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of a row's number decides.
+    group : str, optional
+        Column whose rows stay together in a split.
+    seed : int, optional
+        Seed of the assignment to splits, by default 0, and of random Fourier features.
+    n_features : int, optional
+        Width of svmlight data; by default the largest index says.
+    names : bool, optional
+        Keep the words behind hashed features, as is the default.
+    append : bool, default=False
+        Add the sources to the dataset that exists, which decides all options above; one that is given must
+        be its own. Sources it has already are passed over, so that the same call adds nothing twice. Ids
+        and splits of the rows are those of one ingest of all sources; classes not seen before are numbered
+        after those that were. Whoever has the dataset open, and models trained on it, are not disturbed.
+    memory_limit : str or int, optional
+        Bytes that ingest may use above the bare process; by default half of what there is.
+    engine : Engine, distributed.Client or str, optional
+        Runs the parts; by default a thread per processor. A client, which stays open, or the address of a
+        Dask scheduler has the workers of a cluster run them, which must see the same files; the memory limit
+        then holds for each process.
+    on_bad_row : {"fail", "quarantine"}, default="fail"
+        Stop at a row that cannot be used, or set it aside in ``rejects.parquet`` with the reason.
+    format : str, optional
+        Format of the files; by default their names say.
+    progress : callable, optional
+        Called with :class:`bigmc.progress.Progress`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        If the input cannot be used; the message names file, line and cure.
+    """
+    asked = {
+        "text": text,
+        "label": label,
+        "label_separator": label_separator,
+        "categorical": categorical,
+        "numeric": numeric,
+        "dense": dense,
+        "keep": keep,
+        "hash_bits": hash_bits,
+        "ngrams": ngrams,
+        "analyzer": analyzer,
+        "lowercase": lowercase,
+        "standardize": standardize,
+        "fourier": fourier,
+        "gamma": gamma,
+        "missing": missing,
+        "weighting": weighting,
+        "split": split,
+        "group": group,
+        "seed": seed,
+        "n_features": n_features,
+        "names": names,
+    }
+    from bigmc.ingestion import prepare_process
+
+    with opened(engine, prepare_process) as workers:
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        job = _ingest_job(source, to, asked, append, limit, on_bad_row, format)
+        return job.run(workers, progress)
+
+
+def ingest_part(
+    source: Any,
+    to: str | Path,
+    part: tuple[int, int],
+    *,
+    append: bool = False,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    on_bad_row: OnBadRow = "fail",
+    format: str | None = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, int]:
+    """Do a part of an ingest, beside other processes that do the others; :func:`ingest` completes it.
+
+    Every process is given the same sources, target and options. The first cuts the sources, each writes its
+    part aside, and the call of :func:`ingest` that follows does what is missing and publishes the dataset.
+
+    Parameters
+    ----------
+    source, to, append, memory_limit, engine, on_bad_row, format, progress, **options
+        As for :func:`ingest`.
+    part : (int, int)
+        Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
+        have pieces (of some 60,000 rows) some hold nothing.
+
+    Returns
+    -------
+    dict
+        ``n_pieces`` of this part and the rows they hold: ``n_samples``.
+
+    Raises
+    ------
+    DataError, BusyError
+        As for :func:`ingest`; also if another process is at work on the same part.
+    """
+    number, count = part
+    if not 0 <= number < count:
+        raise DataError(f"part {number} of {count}", "count the parts from 0")
+    from bigmc.ingestion import prepare_process
+
+    with opened(engine, prepare_process) as workers:
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        job = _ingest_job(source, to, options, append, limit, on_bad_row, format)
+        return job.run_part(number, count, workers, progress)
+
+
+def open_dataset(path: str | Path) -> Dataset:
+    """Open a finished dataset; ``dataset["train"]`` is one of its splits.
+
+    Raises
+    ------
+    StoreError
+        If there is none, it is unfinished, damaged or of another version.
+    """
+    from bigmc.store.dataset import Dataset
+
+    return Dataset.open(path)
+
+
+def info(path: str | Path) -> dict[str, Any]:
+    """Return what a dataset or a model holds."""
+    return open_dataset(path).info() if is_folder(path) else model_of(path).info()
+
+
+def verify(path: str | Path) -> list[str]:
+    """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
+    from bigmc.model import verify_model
+    from bigmc.store.remote import local_file
+    from bigmc.store.verify import verify as verify_dataset
+
+    if is_folder(path):
+        return verify_dataset(path)
+    with local_file(path) as file:
+        return verify_model(file)
+
+
+def _ingest_job(
+    source: Any,
+    to: str | Path,
+    asked: Mapping[str, Any],
+    append: bool,
+    limit: int,
+    on_bad_row: OnBadRow,
+    format: str | None,
+) -> Job | Append | Upload:
+    from bigmc.ingestion import Append, Options, Upload, make_job
+    from bigmc.store.remote import building_folder, is_remote
+
+    columns = {"text", "categorical", "numeric", "dense", "keep"}
+    given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
+    options = Options().asked(given)
+    if append:
+        return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
+    folder = building_folder(str(to)) if is_remote(to) else Path(to)
+    job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
+    return Upload(job, str(to)) if is_remote(to) else job
+
+
+def _columns(names: Columns) -> tuple[str, ...] | None:
+    return (names,) if isinstance(names, str) else names if names is None else tuple(names)

@@ -1,0 +1,190 @@
+"""Making models, and choosing among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigmc import budget
+from bigmc.api.given import Size, dataset_of, local_folder, model_of
+from bigmc.engine import EngineLike, opened
+from bigmc.errors import DataError
+from bigmc.progress import ProgressCallback, silent
+
+if TYPE_CHECKING:
+    from bigmc.store.dataset import Dataset
+
+
+def train(
+    learner: str,
+    dataset: str | Path | Dataset,
+    to: str | Path,
+    *,
+    split: str = "train",
+    warm_start: str | Path | None = None,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train a learner on a split of a dataset and save the model.
+
+    Killed at any moment, the same call continues from its checkpoint to the same model; after success
+    it does nothing.
+
+    Parameters
+    ----------
+    learner : str
+        Name of a learner in `bigmc.estimators.LEARNERS`, such as ``"sparse"``.
+    dataset : path or Dataset
+        Data on disk.
+    to : path
+        Model to make; ``TO.wip/`` holds the checkpoint meanwhile.
+    split : str, default="train"
+        Split to train on.
+    warm_start : path, optional
+        Saved model to start from, such as that of yesterday's data.
+    memory_limit, engine, progress
+        As for :func:`ingest`.
+    **options
+        Parameters of the estimator, such as ``alpha`` and ``tol``.
+
+    Returns
+    -------
+    dict
+        ``objective``, ``certificate`` with ``lower``, ``upper`` and ``gap``, ``converged``, ``n_iter``,
+        ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
+        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
+    """
+    from bigmc import training
+    from bigmc.estimators import LEARNERS
+    from bigmc.ingestion import prepare_process
+
+    if learner not in LEARNERS:
+        known = ", ".join(LEARNERS)
+        raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
+    from bigmc.store.remote import built, local_file
+
+    with ExitStack() as held:
+        workers = held.enter_context(opened(engine, prepare_process))
+        trained = training.train(
+            learner,
+            dataset_of(dataset),
+            held.enter_context(built(to)),
+            split=split,
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            engine=workers,
+            progress=progress,
+            options=options,
+            start=None if warm_start is None else held.enter_context(local_file(warm_start)),
+        )
+    return trained | {"model": str(to)}
+
+
+def sparse_path(
+    dataset: str | Path | Dataset,
+    to: str | Path,
+    *,
+    n_alphas: int = 10,
+    alpha_ratio: float = 1e-2,
+    alphas: Sequence[float] | None = None,
+    split: str = "train",
+    validation: str = "test",
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train the sparse learner along falling penalties, each model the start of the next, and choose one.
+
+    Killed at any moment, the same call continues; after success it does nothing.
+
+    Parameters
+    ----------
+    dataset : path or Dataset
+        Data on disk.
+    to : path
+        Folder for the models, ``path.json`` with the table, ``path.png`` with the plot where matplotlib is
+        installed, and ``best.model``.
+    n_alphas : int, default=10
+        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight.
+    alpha_ratio : float, default=0.01
+        The smallest penalty relative to the largest.
+    alphas : sequence of float, optional
+        The penalties themselves, instead.
+    split, validation : str
+        Splits to train on and to choose by.
+    memory_limit, engine, progress
+        As for :func:`ingest`.
+    **options
+        Parameters of the estimator other than ``alpha``.
+
+    Returns
+    -------
+    dict
+        ``table``: for each penalty ``alpha``, ``n_nonzero_features``, ``objective``, ``gap``, ``accuracy``,
+        ``macro_f1``, ``seconds``, ``n_passes`` and ``model``; ``best``: the row with the highest accuracy on
+        the validation split, of equals the one with the fewest features; ``best_model``: its file.
+    """
+    from bigmc import selection
+
+    folder = local_folder(to, "a path of models")
+    with opened(engine) as workers:
+        return selection.sparse_path(
+            dataset_of(dataset),
+            folder,
+            n_alphas=n_alphas,
+            alpha_ratio=alpha_ratio,
+            alphas=alphas,
+            split=split,
+            validation=validation,
+            limit=budget.resolve_limit(memory_limit, workers.process_memory),
+            engine=workers,
+            progress=progress,
+            options=options,
+        )
+
+
+def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy") -> dict[str, Any]:
+    """Choose the best of evaluated models and give it its public name, all at once.
+
+    Readers of the name find the model from before or the new one, whole. Done again it does nothing.
+
+    Parameters
+    ----------
+    evaluations : sequence of path
+        Files written by :func:`evaluate` with ``to``, all of one split of one dataset.
+    to : path
+        Public name; what it holds is replaced.
+    by : {"accuracy", "macro_f1"}, default="accuracy"
+        Figure to choose by; of equals the model with the fewest features.
+
+    Returns
+    -------
+    dict
+        ``published``, the chosen row ``best``, and the ``table`` of all.
+
+    Raises
+    ------
+    DataError, ModelError
+        If a file is no evaluation, they are of different data, or a model has changed since.
+    """
+    from bigmc import selection
+
+    return selection.publish(evaluations, to, by)
+
+
+def load_model(path: str | Path) -> Any:
+    """Return the classifier saved at ``path``, ready to predict.
+
+    Raises
+    ------
+    ModelError
+        If it is no model, damaged or of another version or kind.
+    """
+    from bigmc.estimators import LEARNERS
+
+    model = model_of(path)
+    return LEARNERS[model.kind].from_model(model)
