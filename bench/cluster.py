@@ -1,18 +1,19 @@
 """Threads beside a Dask cluster of one and two workers here: seconds, tasks, bytes; and 100 machines.
 
     python bench/data.py packages --to bench/data
-    python bench/cluster.py [--data bench/data/packages.csv] [--dataset words.bigmc] [--kills 10]
+    python bench/cluster.py [--data bench/data/packages.csv] [--dataset words.bigmc] [--kills 12]
 
 Ingest of the package descriptions (63,666 texts, 58 classes, words and pairs hashed to 2^14 columns),
 training of the boosted and the minimax learner, evaluation and prediction, each by one thread, two
-threads, and a ``LocalCluster`` of one and two workers of one thread. ``--dataset`` evaluates and predicts
-another dataset too, by a boosted model of its first shards. All engines have done a small run
-before the clock starts.
+threads, and a ``LocalCluster`` of one and two workers of one thread. With ``--dataset`` the sparse learner is
+trained on another dataset, out of core within ``--memory``, which is then evaluated and predicted by a
+boosted model of its first shards. All engines have done a small run before the clock starts.
 
 One JSON line a step: seconds on the wall, seconds of processor of this process (``here``: with the scheduler,
 which runs in it) and of the workers (``there``), tasks, bytes of pickled arguments and results. At the
 end the ratio of one worker to one thread, and `extrapolate`. ``--kills`` trains and ingests that many times
-with a worker killed at a random moment, and compares every byte with the undisturbed run.
+with a worker killed at a random moment, and compares every byte with the undisturbed run; with ``--dataset``
+the sparse learner too.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ TEXT: dict[str, Any] = {
 }  # fmt: skip
 #: Steps over so few rows that what does not grow with them, such as sending the model, is most of it.
 FEW = ("evaluate", "predict", "predict raw")
+#: The sparse learner's options: those of bench/words.py, and few passes.
+SPARSE: dict[str, Any] = {
+    "alpha": 2e-4, "ridge": 1e-6, "loss": "multitask_squared_hinge", "max_passes": 3,
+}  # fmt: skip
 #: Machines of the extrapolation, threads of each, its rows, and bytes a second into one machine.
 WORKERS, ROWS, NETWORK = 100, 10**9, 1e9
 #: Seconds of the scheduler for a task: Dask's documentation says some 0.2 to 1 ms.
@@ -83,7 +88,7 @@ def timed(
 
 
 def steps(
-    folder: Path, data: Path, other: Path | None, engine: Any, rounds: int
+    folder: Path, data: Path, other: Path | None, memory: str, engine: Any, rounds: int
 ) -> Iterator[tuple[str, int, Callable[[], Any]]]:
     """Yield name, rows and work of every step."""
     dataset, options = folder / "packages.bigmc", {"engine": engine, "memory_limit": "1GB"}
@@ -110,6 +115,11 @@ def steps(
             bigmc.MultiBoostClassifier(C=1e5, n_rounds=4, memory_limit="4GB").fit(few).save(model)
         rows = large.splits["test"]
         name = other.name.removesuffix(".bigmc")
+        sparse = SPARSE | {"engine": engine, "memory_limit": memory}
+        yield (
+            f"train sparse {name}", large.splits["train"],
+            lambda: bigmc.train("sparse", other, folder / "sparse.model", **sparse),
+        )  # fmt: skip
         yield f"evaluate {name}", rows, lambda: bigmc.evaluate(model, other, **options)
         to = folder / "o.parquet"
         yield f"predict {name}", rows, lambda: bigmc.predict(model, other, to, split="test", **options)
@@ -120,7 +130,7 @@ def warm(folder: Path, data: Path, engine: Any) -> None:
     small = folder / "small.csv"
     with open(data, newline="") as source, open(small, "w", newline="") as file:
         csv.writer(file).writerows(itertools.islice(csv.reader(source), 2000))
-    for _, _, run in steps(folder / "warm", small, None, engine, 2):
+    for _, _, run in steps(folder / "warm", small, None, "", engine, 2):
         run()
 
 
@@ -153,8 +163,8 @@ def extrapolate(figures: list[dict[str, Any]]) -> None:
     print(f"boosting keeps {duals / 1e9:.0f} GB of dual weights in this process, the minimax learner 12 GB")
 
 
-def kills(folder: Path, data: Path, count: int) -> None:
-    """Kill a worker of two at a random moment of a run, so many times over ingest and both learners."""
+def kills(folder: Path, data: Path, other: Path | None, memory: str, count: int) -> None:
+    """Kill a worker of two at a random moment of a run, so many times over ingest and the learners."""
     draw = random.Random(0)
     options = {"memory_limit": "1GB"}
     source = folder / "true.bigmc"
@@ -166,6 +176,9 @@ def kills(folder: Path, data: Path, count: int) -> None:
         ),
         "mrc": lambda to, engine: bigmc.train("mrc", source, to, k_max=1, tol=1e-9, engine=engine, **options),
     }
+    if other is not None:
+        sparse = SPARSE | {"memory_limit": memory}
+        jobs["sparse"] = lambda to, engine: bigmc.train("sparse", other, to, engine=engine, **sparse)
     seconds, truth = {}, {"ingest": content(source)}
     for name, job in jobs.items():
         started = time.monotonic()
@@ -201,13 +214,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data" / "packages.csv")
     parser.add_argument("--dataset", type=Path)
+    parser.add_argument("--memory", default="192MB")
     parser.add_argument("--engines", nargs="*", default=ENGINES)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--kills", type=int, default=0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         if asked.kills:
-            kills(Path(scratch), asked.data, asked.kills)
+            kills(Path(scratch), asked.data, asked.dataset, asked.memory, asked.kills)
             return
         figures = []
         for name in asked.engines:
@@ -215,7 +229,9 @@ def main() -> None:
                 folder = Path(scratch) / name.replace(" ", "-")
                 (folder / "warm").mkdir(parents=True)
                 warm(folder, asked.data, engine)
-                for step, rows, run in steps(folder, asked.data, asked.dataset, engine, asked.rounds):
+                for step, rows, run in steps(
+                    folder, asked.data, asked.dataset, asked.memory, engine, asked.rounds
+                ):
                     figures.append(timed(step, name, engine, there, rows, run))
                 shutil.rmtree(folder)
     by_step = {(entry["step"], entry["engine"]): entry for entry in figures}

@@ -122,7 +122,9 @@ class PartPredictor:
         labels = self.model.classes.tolist()
         table = {"row_id": pa.array(ids, pa.int64())}
         if self.model.label_threshold is None:
-            table["predicted_label"] = pa.array(labels).take(predicted)
+            # As codes until it is in the file, which has a dictionary too: small, and nothing is looked up.
+            small = predicted.cast(pa.from_numpy_dtype(np.min_scalar_type(-max(len(labels), 1))))
+            table["predicted_label"] = pa.DictionaryArray.from_arrays(small, pa.array(labels))
         else:
             of_sets = pa.array(labels).take(predicted.flatten())
             starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)
@@ -249,7 +251,7 @@ class Predictor:
         empty = PartPredictor(self._model, self._scores, 0).empty()
         with ExitStack() as files:
             file = files.enter_context(replacing(self._to))
-            writer = files.enter_context(pq.ParquetWriter(file, empty.schema))
+            writer = files.enter_context(pq.ParquetWriter(file, empty.schema, store_schema=False))
             rejects: pq.ParquetWriter | None = None
             for table, found in results:
                 writer.write_table(table)

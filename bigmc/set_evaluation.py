@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.ranking import count_above
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
-from bigmc.store.sets import codes_of, pairs_of
+from bigmc.store.sets import pairs_of
 
 
 @dataclass
@@ -105,24 +106,39 @@ def count_shard(shard: int, model: Model, dataset: Dataset, places: Places, room
     right, support, marked = (
         np.bincount(pairs % n_labels, minlength=n_labels) for pairs in (both, truth, predicted)
     )
-    loss, precision = _ranking(shard, model, dataset, places, room)
+    of_model = np.full(n_labels, -1)
+    of_model[places.of_model] = np.arange(model.n_classes)
+    ours = of_model[places.of_truth[codes]]
+    known = ours >= 0
+    loss, precision = _ranking(
+        rows[known], ours[known], n_rows, model.n_classes, lambda: model.shard_tiles(dataset, shard, room)
+    )
     return SetCounts(right, support, marked, int(exact.sum()), loss, precision)
 
 
-def _ranking(shard: int, model: Model, dataset: Dataset, places: Places, room: int) -> tuple[float, float]:
-    """Return the sums over a shard's samples of ranking loss and average precision."""
-    starts, codes = codes_of(dataset.shards[shard].table(["label"]).column("label"))
-    of_model = np.full(places.n_labels, -1)
-    of_model[places.of_model] = np.arange(model.n_classes)
-    codes = of_model[places.of_truth[codes]]
-    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[codes >= 0]
-    codes = codes[codes >= 0]
-    starts = np.searchsorted(rows, np.arange(len(starts)))
+def _ranking(
+    rows: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    n_rows: int,
+    n_classes: int,
+    tiles: Callable[[], Iterator[tuple[int, NDArray[np.float64]]]],
+) -> tuple[float, float]:
+    """Return the sums over samples of ranking loss and average precision.
+
+    Parameters
+    ----------
+    rows, codes : int64 arrays of shape (n_labels,)
+        Row, increasing, and class of every label.
+    n_rows, n_classes : int
+    tiles : callable
+        Gives the scores, for some classes at a time after the first of these, as often as it is called.
+    """
+    starts = np.searchsorted(rows, np.arange(n_rows + 1))
     own, above = np.empty(len(codes)), np.zeros(len(codes), np.int64)
-    for lo, scores in model.shard_tiles(dataset, shard, room):
+    for lo, scores in tiles():
         here = (codes >= lo) & (codes < lo + scores.shape[1])
         own[here] = scores[rows[here], codes[here] - lo]
-    for _, scores in model.shard_tiles(dataset, shard, room):
+    for _, scores in tiles():
         count_above(scores, starts, own, above)
     # Labels of a row from the largest score on; of equal ones each counts all.
     order = np.lexsort((-own, rows))
@@ -132,8 +148,8 @@ def _ranking(shard: int, model: Model, dataset: Dataset, places: Places, room: i
     labels_above = np.empty(len(order), np.int64)
     labels_above[order] = ends[np.searchsorted(ends, np.arange(len(order)))] - starts[row] + 1
     sizes = np.diff(starts)
-    ranked = (sizes > 0) & (sizes < model.n_classes)
-    pairs, n_rows = sizes * (model.n_classes - sizes), len(sizes)
+    ranked = (sizes > 0) & (sizes < n_classes)
+    pairs = sizes * (n_classes - sizes)
     wrong = np.bincount(rows, above - labels_above, n_rows)
     precision = np.bincount(rows, labels_above / np.maximum(above, 1), n_rows)
     return (

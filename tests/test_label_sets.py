@@ -320,6 +320,10 @@ def test_bad_labels_are_refused_or_set_aside(tmp_path):
         bigmc.ingest(np.eye(3), to=tmp_path / "c", label=np.eye(3) * 2)
     with pytest.raises(DataError, match="a list of labels and others one"):
         bigmc.ingest([np.eye(3), np.eye(3)], to=tmp_path / "d", label=[np.eye(3), np.arange(3)])
+    holes = np.array([[1.0, np.nan], [2.0, 1.0]])
+    kept = bigmc.ingest(holes, to=tmp_path / "f", label=np.eye(2), missing="keep", split={"train": 1.0})
+    with pytest.raises(DataError, match="feature 1 has missing values"):
+        bigmc.SparseClassifier(**RANKING).fit(kept["train"])
     dates = pa.table({"t": ["a b"], "y": pa.array([[1]], pa.list_(pa.date32()))})
     with pytest.raises(DataError, match="cannot name a class"):
         bigmc.ingest(dates, to=tmp_path / "e", text="t", label="y")

@@ -33,7 +33,10 @@ def train_sparse(
     split: TrainSplit = "train",
     alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
     loss: Annotated[
-        str, typer.Option(help="squared_hinge, multitask_squared_hinge or log_loss.")
+        str,
+        typer.Option(
+            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets."
+        ),
     ] = "squared_hinge",
     penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
     l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,

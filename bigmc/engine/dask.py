@@ -9,8 +9,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
+from operator import length_hint
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -31,9 +35,12 @@ _DESERTED = 300.0
 _LOOK = 2.0
 #: Seconds between two looks for a scheduler's file, or the first worker.
 _PAUSE = 0.1
-#: Parts submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
+#: Tasks submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
 #: go on by as many. Their results wait where they were made.
 _AHEAD = 4
+#: A task does parts, one after the other, for so many seconds and so many bytes of results, at least one: the
+#: scheduler takes some milliseconds for a task, however short.
+_TASK_SECONDS, _TASK_BYTES = 0.3, 2 << 20
 #: Shared arguments of more bytes travel once to each worker, not with every part.
 _LARGE = 1 << 16
 
@@ -140,8 +147,8 @@ class DaskEngine:
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        Only so many parts are submitted ahead of the reader that results waiting for their turn cannot
-        pile up.
+        Parts that are short go to a worker several at a time. Only so many are submitted ahead of the reader
+        that results waiting for their turn cannot pile up.
 
         Raises
         ------
@@ -150,36 +157,46 @@ class DaskEngine:
         """
         # Plain pickle: it refuses a function that closes over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
-        most, looked = _AHEAD * self.n_workers, time.monotonic()
-        waiting: deque[tuple[P, Any]] = deque()
+        n_workers, looked = self.n_workers, time.monotonic()
+        source, left, pace = iter(parts), length_hint(parts), _Pace()
+        waiting: deque[tuple[list[P], Any]] = deque()
         reached: set[str] = set()
         number = 0
+        given: Any = payload
 
-        def take() -> tuple[P, R]:
-            part, future = waiting[0]
-            address, packed = self._result(future, f"part {number} ({fn.__name__.strip('_')})")
+        def submit(some: list[P]) -> tuple[list[P], Any]:
+            packed = pickle.dumps(some, pickle.HIGHEST_PROTOCOL)
+            self._usage["bytes_moved"] += len(packed)
+            return some, self._submit(_run, given, packed, self._most)
+
+        def take() -> Iterator[tuple[P, R]]:
+            nonlocal number
+            some, future = waiting[0]
+            name = f"part {number}" + (f" to {number + len(some) - 1}" if len(some) > 1 else "")
+            done: _Done = self._result(future, f"{name} ({fn.__name__.strip('_')})")
             waiting.popleft()
+            if len(done.results) < len(some):
+                waiting.appendleft(submit(some[len(done.results) :]))
+            pace.add(done)
             self._usage["tasks"] += 1
-            self._usage["bytes_moved"] += len(packed) + (0 if address in reached else len(payload))
-            reached.add(address)
-            return part, pickle.loads(packed)  # from our own worker
+            self._usage["bytes_moved"] += done.n_bytes + (0 if done.worker in reached else len(payload))
+            reached.add(done.worker)
+            number += len(done.results)
+            for part, packed in zip(some, done.results, strict=False):
+                yield part, pickle.loads(packed)  # from our own worker
 
-        given = payload
         try:
-            for part in parts:
-                if given is payload and len(payload) > _LARGE:
-                    given = self._submit(_same, payload)
+            if len(payload) > _LARGE:
+                given = self._submit(_same, payload)
+            while some := list(islice(source, pace.parts(left, n_workers))):
+                left -= len(some)
                 if time.monotonic() - looked > _LOOK:  # more workers may have come
-                    most, looked = _AHEAD * self.n_workers, time.monotonic()
-                packed = pickle.dumps(part, pickle.HIGHEST_PROTOCOL)
-                self._usage["bytes_moved"] += len(packed)
-                waiting.append((part, self._submit(_run, given, packed, self._most)))
-                while len(waiting) >= most:
-                    yield take()
-                    number += 1
+                    n_workers, looked = self.n_workers, time.monotonic()
+                waiting.append(submit(some))
+                while len(waiting) >= _AHEAD * n_workers:
+                    yield from take()
             while waiting:
-                yield take()
-                number += 1
+                yield from take()
         finally:
             for _, future in waiting:
                 _forget(future)
@@ -221,6 +238,15 @@ class DaskEngine:
                 ) from None
             except (CancelledError, CommClosedError):
                 raise self._gone() from None
+            except (ImportError, RuntimeError) as error:
+                # Where the scheduler cannot read a task, it says so in a RuntimeError, without the reason.
+                if not (isinstance(error, ImportError) or "deserialization of the task" in str(error)):
+                    raise
+                reason = " ".join(str(error).split())[:80]
+                raise BigmcError(
+                    f"the Dask scheduler or a worker cannot load what it is sent ({reason})",
+                    "install the same bigmc and the packages it needs on all machines",
+                ) from None
             if self._client.status != "running":
                 raise self._gone()
             if self._workers():
@@ -274,23 +300,61 @@ def _same(payload: bytes) -> bytes:
     return payload
 
 
-def _run(payload: bytes, packed: bytes, most: int | None) -> tuple[str, bytes]:
-    """Run one part in a worker; return the worker's address and the pickled result."""
+@dataclass(frozen=True)
+class _Done:
+    """What a task did: its worker, and the pickled results of the first of its parts, in so many seconds."""
+
+    worker: str
+    results: list[bytes]
+    seconds: float
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the results."""
+        return sum(map(len, self.results))
+
+
+@dataclass
+class _Pace:
+    """How many parts make a task, by how much of one the parts that are done would have been."""
+
+    share: float | None = None
+
+    def add(self, done: _Done) -> None:
+        """Learn from a task, the last ones counting most."""
+        whole = max(done.seconds / _TASK_SECONDS, done.n_bytes / _TASK_BYTES, 1e-6)
+        share = whole / len(done.results)
+        self.share = share if self.share is None else (self.share + share) / 2
+
+    def parts(self, left: int, n_workers: int) -> int:
+        """Return the parts of the next task, of so many that are left; the others shall get some too."""
+        return 1 if self.share is None else max(1, int(min(1 / self.share, left / (2 * n_workers))))
+
+
+def _run(payload: bytes, packed: bytes, most: int | None) -> _Done:
+    """Run parts in a worker, for as long as a task may be; an error of a later one is left for its turn."""
     with _opening:
         fn, shared = _opened(payload)
-    part = pickle.loads(packed)  # from the client
-    try:
-        if most is None:
-            result = fn(part, *shared)
-        else:
-            with _gate(most):
+    results: list[bytes] = []
+    started, size = time.perf_counter(), 0
+    for part in pickle.loads(packed):  # from the client
+        try:
+            with _gate(most) if most else nullcontext():
                 result = fn(part, *shared)
-    except FileNotFoundError as error:
-        raise BigmcError(
-            f"the worker at {get_worker().address} finds no {error.filename}",
-            "keep data, models and targets in a folder that all workers see under the same path",
-        ) from None
-    return get_worker().address, pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            if results:
+                break
+            if isinstance(error, FileNotFoundError):
+                raise BigmcError(
+                    f"the worker at {get_worker().address} finds no {error.filename}",
+                    "keep data, models and targets in a folder that all workers see under the same path",
+                ) from None
+            raise
+        results.append(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
+        size += len(results[-1])
+        if size >= _TASK_BYTES or time.perf_counter() - started >= _TASK_SECONDS:
+            break
+    return _Done(get_worker().address, results, time.perf_counter() - started)
 
 
 _opening = threading.Lock()

@@ -25,6 +25,8 @@ def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
         missing = np.array(labels.is_null().to_numpy(zero_copy_only=False), dtype=bool)
         missing[np.asarray(pc.list_parent_indices(labels))[find_missing(labels.flatten())]] = True
         return missing
+    if pa.types.is_dictionary(labels.type):
+        return find_missing(labels.dictionary_decode())
     missing = np.asarray(pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
     if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
         missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))

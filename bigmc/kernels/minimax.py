@@ -36,6 +36,36 @@ def _sort(values, ordered):
 
 
 @njit(cache=True, nogil=True)
+def _sort_top(values, total, ordered):
+    """Write the values at most `total` below the largest into `ordered` in rising order; return them.
+
+    They are all that `_threshold` looks at.
+    """
+    least = values[0]
+    for k in range(1, values.shape[0]):
+        least = max(least, values[k])
+    least -= total
+    n = 0
+    for k in range(values.shape[0]):
+        value = values[k]
+        if value >= least:
+            at = n
+            if n < _FEW:
+                while at > 0 and ordered[at - 1] > value:
+                    ordered[at] = ordered[at - 1]
+                    at -= 1
+            ordered[at] = value
+            n += 1
+    if n == 0:  # not a number
+        ordered[0] = values[0]
+        n = 1
+    top = ordered[:n]
+    if n > _FEW:
+        top.sort()
+    return top
+
+
+@njit(cache=True, nogil=True)
 def _threshold(ordered, total):
     """Return θ with ``Σ max(v − θ, 0) = total`` for values in rising order."""
     n = ordered.shape[0]
@@ -125,8 +155,7 @@ def project_dual(points: NDArray[np.float64], sigma: float, start: float, caps: 
     ordered = np.empty(n_classes)
     largest = -np.inf
     for i in range(n_samples):
-        _sort(points[i], ordered)
-        caps[i] = _threshold(ordered, sigma)
+        caps[i] = _threshold(_sort_top(points[i], sigma, ordered), sigma)
         largest = max(largest, caps[i])
     t = start if start < largest else largest - 1.0
     for _ in range(100):

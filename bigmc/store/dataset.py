@@ -19,13 +19,11 @@ from bigmc.store.layout import canonical_json
 from bigmc.store.memory import MAX_ROWS, memory_shards
 from bigmc.store.sets import column_of_indicator, fill_rows, is_sets, longest
 from bigmc.store.shard import Shard
-from bigmc.store.statistics import block_statistics
+from bigmc.store.statistics import block_statistics, group_codes
 from bigmc.store.stored import StoredShard
 from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
-#: Loss for labels that are sets, named in messages.
-_FOR_SETS = "multilabel_ranking"
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
 _PASS_ENTRIES = 1 << 20
 _PASS_FEATURES = 1 << 17
@@ -75,6 +73,7 @@ class Dataset:
         self._column_scale = column_scale
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
+        self._has_sets: bool | None = None
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -194,9 +193,13 @@ class Dataset:
     @property
     def has_sets(self) -> bool:
         """Whether a sample has a set of labels instead of one label."""
-        if self._stored:
-            return self._stored.has_sets
-        return any(is_sets(s.table(["label"]).schema.field("label").type) for s in self.shards[:1])
+        if self._has_sets is None:
+            if self._stored:
+                self._has_sets = self._stored.has_sets
+            else:
+                tables = (shard.table(["label"]) for shard in self.shards[:1])
+                self._has_sets = any(is_sets(table.schema.field("label").type) for table in tables)
+        return self._has_sets
 
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample.
@@ -209,7 +212,7 @@ class Dataset:
         if self.has_sets:
             raise DataError(
                 "the labels are sets, and one label per sample is needed",
-                f'train sparse with the loss "{_FOR_SETS}", or give one label per sample',
+                "give data with one label per sample",
             )
         return self._row_column("label", np.int32)
 
@@ -316,7 +319,8 @@ class Dataset:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
 
         The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored, unless they were too large; otherwise the block is read.
+        on disk have them stored, unless they were too large; otherwise the block is read. Where labels are
+        sets all samples are of one class.
 
         Returns
         -------
@@ -331,7 +335,7 @@ class Dataset:
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
         if self._labels is None:
-            self._labels = self.labels()  # asked for block after block
+            self._labels = group_codes(self)  # asked for block after block
         sums, squares = block_statistics(self, read_block(self, lo, hi), self._labels)
         return sums.T, squares.T
 

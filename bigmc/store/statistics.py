@@ -60,6 +60,11 @@ def block_statistics(
     return sums, squares
 
 
+def group_codes(dataset: Dataset) -> NDArray[np.int32]:
+    """Return the class code of every sample; where labels are sets 0, for the one class of all."""
+    return np.zeros(dataset.n_samples, np.int32) if dataset.has_sets else dataset.labels()
+
+
 def _n_groups(dataset: Dataset) -> int:
     return 1 if dataset.has_sets else dataset.n_classes
 
@@ -98,8 +103,7 @@ def write_statistics(
     if dataset.n_features > most:
         return []
     counts = dataset.column_nnz()
-    labels = np.zeros(dataset.n_samples, np.int32) if dataset.has_sets else dataset.labels()
-    n_classes, n_features = _n_groups(dataset), dataset.n_features
+    labels, n_classes, n_features = group_codes(dataset), _n_groups(dataset), dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)
     dtype = exact if dataset.dtype.kind == "i" and dataset.dtype.itemsize < 4 else np.dtype(np.float64)

@@ -135,8 +135,10 @@ def test_sparse_training_gives_the_same_models(counts, engine_of, tiny_limits, t
     for name, make in engines.items():
         engine = make()
         for case, (loss, penalty, limit, more, is_sent) in enumerate(SPARSE):
+            if not is_sent and name in ("dask 2", "dask 3"):
+                continue  # no worker has a part in it
             before, to = engine.usage(), tmp_path / f"{case}-{name}.model"
-            options = {"alpha": 0.02, "max_passes": 6, "memory_limit": limit} | more
+            options = {"alpha": 0.02, "max_passes": 6 if is_sent else 3, "memory_limit": limit} | more
             bigmc.train("sparse", counts, to, loss=loss, penalty=penalty, engine=engine, **options)
             models[case, name] = to.read_bytes()
             if "dask" in name:

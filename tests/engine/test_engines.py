@@ -1,5 +1,6 @@
 """Every engine keeps the same contract; what is run stands at module level, as a cluster asks for."""
 
+import importlib
 import os
 import signal
 import threading
@@ -55,6 +56,14 @@ def wait_for(part, folder):
 
 def refuse(part):
     raise MemoryLimitError("too little", "give more")
+
+
+def rest(part):
+    time.sleep(0.3)
+
+
+def large(part):
+    return bytes(2 << 20)
 
 
 def length(part, data):
@@ -155,6 +164,21 @@ class TestDaskEngine(EngineContract):
         assert usage["tasks"] == 5
         assert 1_000_000 < usage["bytes_moved"] < 2_010_000  # once to each worker that had a part
 
+    def test_short_parts_share_tasks(self, engine):
+        before = engine.usage()["tasks"]
+        assert [r for _, r in engine.map(length, range(300), b"four")] == [4] * 300
+        assert engine.usage()["tasks"] - before < 100
+        seen, results = [], engine.map(fail_at, range(300), 250, ValueError)
+        with pytest.raises(ValueError, match="part 250"):
+            seen.extend(part for part, _ in results)
+        assert seen == [*range(250)]
+
+    def test_long_parts_and_large_results_do_not(self, engine):
+        for fn, n in ((rest, 10), (large, 30)):
+            before = engine.usage()["tasks"]
+            assert [part for part, _ in engine.map(fn, range(n))] == [*range(n)]
+            assert engine.usage()["tasks"] - before == n
+
     def test_a_function_that_fills_an_array_of_this_process_is_refused(self, engine):
         filled = []
         with pytest.raises((AttributeError, TypeError), match="pickle"):
@@ -163,6 +187,12 @@ class TestDaskEngine(EngineContract):
     def test_a_file_that_workers_do_not_see_is_named(self, engine, tmp_path):
         with pytest.raises(BigmcError, match=r"the worker at .* finds no .*absent; keep data"):
             list(engine.map(read_file, [tmp_path / "absent"]))
+
+    def test_a_package_that_workers_do_not_have_is_named(self, engine, tmp_path, monkeypatch):
+        (tmp_path / "only_here.py").write_text("def fn(part):\n    return part\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(BigmcError, match=r"No module named 'only_here'\); install the same bigmc"):
+            list(engine.map(importlib.import_module("only_here").fn, range(2)))
 
     def test_workers_are_prepared_once_for_a_map(self, engine, monkeypatch):
         prepared = engine.prepared(preparation)

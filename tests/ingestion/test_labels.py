@@ -69,7 +69,23 @@ def test_labels_that_cannot_be_classes(parts, reason):
         merge_classes(parts, from_text=False)
 
 
-@pytest.mark.parametrize("labels", [pa.array([[1], [2]]), pa.array([2**64 - 1], pa.uint64())])
+@pytest.mark.parametrize(
+    "labels", [pa.array([{"a": 1}]), pa.array([[[1]], []]), pa.array([2**64 - 1], pa.uint64())]
+)
 def test_types_that_cannot_name_a_class(labels):
     with pytest.raises(DataError, match="label"):
         LabelCoder().encode(labels)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.dictionary(pa.int8(), pa.string()))],
+)
+def test_lists_are_sets_of_codes(kind):
+    coder = LabelCoder()
+    labels = pa.array([["b", "a", "b"], [], ["c", "a"]]).cast(kind)
+    assert coder.encode(labels).to_pylist() == [[0, 1], [], [1, 2]]
+    assert coder.encode(labels.slice(2)).to_pylist() == [[1, 2]]
+    assert (coder.values, coder.sets) == (["b", "a", "c"], True)
+    holes = pa.array([["a", None], None, [""], ["a"], []]).cast(kind)
+    assert find_missing(holes).tolist() == [True, True, True, False, False]

@@ -168,8 +168,8 @@ class Loop:
         )
         last, average = solver.run(state.iterate, self._n_steps(), end)
         del solver, matrix  # their memory is for the rows to come
-        moments = self._bound_below(min((last, average), key=lambda c: c.lower).dual)
-        moments = self._bound_below(max((last, average), key=lambda c: c.lower).dual)
+        for candidate in sorted((last, average), key=lambda c: c.lower):
+            moments = self._bound_below(candidate.dual, candidate.lower)
         chosen: Candidate = min((last, average), key=lambda c: c.upper)
         most = self._plan.max_rows - self._n_classes
         mass = np.maximum(last.dual, average.dual).sum(axis=1)
@@ -246,11 +246,11 @@ class Loop:
             components = np.arange(self._expected.tau.size)
         sets.add_components(components)
 
-    def _bound_below(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Improve the lower bound by a distribution over the working rows; return its expectations."""
+    def _bound_below(self, dual: NDArray[np.float64], promise: float = np.inf) -> NDArray[np.float64]:
+        """Improve the lower bound by a distribution over the working rows, which promises one; return Fᵀα."""
         moments = self._rows.moments(dual)
         lower = lower_bound(self._expected, self.lam, dual, moments)
-        if self._absent.any():
+        if self._absent.any() and promise > self.state.lower:
             # A feature that no sample of a class has leaves no slack: however little is wrong there after the
             # first-order steps, it would take the whole bound.
             rest = self._rows.balanced(dual, self._absent)

@@ -15,8 +15,8 @@ from bigmc.solvers.mrc.expectations import Expectations
 from bigmc.solvers.mrc.scan import array_type, gather_samples
 from bigmc.store.dataset import Dataset
 
-#: Times that mass is balanced at most, and a share of it that stands for none.
-_BALANCINGS, _NOTHING = 30, 1e-300
+#: Times that mass is balanced at most, and taken away at most; a share that stands for none.
+_BALANCINGS, _REMOVALS, _NOTHING = 100, 20, 1e-300
 #: Rows of an array that are moved at once, and bytes of a value while rows are looked at in double precision.
 _MOVED, _CHUNK_BYTES = 64, 64
 
@@ -137,7 +137,8 @@ class WorkingRows:
         """Return p without the mass that keeps the expectations of some components from zero.
 
         Rows where the feature has the sign that weighs more keep the share that the other sign balances, none
-        if all have that sign. A row may have several such features, so this is done again until it settles.
+        if all have that sign. A row may have several such features, so this is done again until it settles;
+        where it does not, all rows with the feature lose their mass.
 
         Parameters
         ----------
@@ -148,7 +149,7 @@ class WorkingRows:
         chosen = components[features]
         tolerance = ROUNDING / 10 * self._expectations.rms[features, np.newaxis]
         dual = dual.copy()
-        for _ in range(_BALANCINGS):
+        for k in range(_BALANCINGS + _REMOVALS):
             total, size = np.zeros(chosen.shape), np.zeros(chosen.shape)
             for some in self._chunks():
                 part = self.vectors(np.arange(some.start, some.stop))[:, features]
@@ -161,6 +162,8 @@ class WorkingRows:
             kept = np.zeros(off.shape)
             kept[off] = np.log(np.maximum(share, _NOTHING))
             rising, falling = np.where(total > 0, kept, 0.0), np.where(total < 0, kept, 0.0)
+            if k >= _BALANCINGS:
+                rising = falling = np.where(off, np.log(_NOTHING), 0.0)
             for some in self._chunks():
                 part = self.vectors(np.arange(some.start, some.stop))[:, features]
                 change = (part > 0).astype(np.float64) @ rising + (part < 0).astype(np.float64) @ falling
