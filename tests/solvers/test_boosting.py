@@ -452,6 +452,19 @@ def test_shared_learners_lead_to_the_same_optimum():
     assert solution.certificate.gap <= 1e-9
 
 
+def test_data_without_a_cut_grow_no_trees():
+    y = np.array([0, 1, 0, 1, 2, 2])
+    for X in (np.full((6, 2), 3.0), np.full((6, 1), np.nan)):
+        found = solve(Dataset.from_arrays(X, y), C=10.0, max_depth=3, memory_limit=LIMIT)
+        assert found.history[-1]["objective"] <= 10.0 + 1e-12
+        assert found.n_iter == 0
+    perfect = solve(
+        Dataset.from_arrays(y[:, np.newaxis], y), C=1e3, max_depth=2, memory_limit=LIMIT, tol=1e-9
+    )  # fmt: skip
+    # One perfect tree for each class: case D of the reference values.
+    assert perfect.objective == pytest.approx(1.5 * (np.log(2e3 / 3) + 1), rel=1e-6)
+
+
 def test_trees_end_when_none_found_is_worth_a_weight():
     X, y = load_iris(return_X_y=True)
     options = {"C": 1e3, "max_depth": 3, "memory_limit": LIMIT, "pool": 4, "max_sweeps": 1, "inner_rounds": 5}

@@ -169,7 +169,7 @@ class Forest:
     def next_level(self) -> None:
         """Begin the next level, at which nothing is cut yet."""
         self._last = len(self._levels) == self._depth - 1
-        self._totals = self.sides.reshape(len(self.classes), -1)
+        self._totals = self.sides.reshape(len(self.classes), 2 * self.sides.shape[1])
         total = (self._totals >> 32).astype(np.float64)
         mass = (self._totals & 0xFFFFFFFF).astype(np.float64)
         purity = np.divide(total * total, mass, out=np.zeros_like(mass), where=mass > 0)
@@ -205,7 +205,8 @@ class Forest:
 
     def grown(self) -> Grown:
         """Return the trees."""
-        cuts, sums = np.concatenate(self._levels, axis=1), self.sides.reshape(len(self.classes), -1) >> 32
+        cuts = np.concatenate(self._levels, axis=1)
+        sums = self.sides.reshape(len(self.classes), cuts.shape[1] + 1) >> 32
         leaf = np.where(sums < 0, -1, 1)
         signs = leaf[:, 0].astype(np.int8)
         learners = Learners(

@@ -2,15 +2,15 @@
 
 Two layouts were weighed, for T trees of n samples in d features:
 
-===================  ===================================================  ==========================
-layout               moved in a round, to or from each machine            each machine reads
-===================  ===================================================  ==========================
-workers take columns  the dual weights, 8 bytes per sample and class; at  its columns
-                     every level the node of every sample in every tree,
-                     ``T n`` bytes
-workers take trees   the dual weights; the answers of its trees, n/8      all columns
-(this module)        bytes each
-===================  ===================================================  ==========================
+=====================  =================================================  ==========================
+layout                 moved in a round, to or from each machine          each machine reads
+=====================  =================================================  ==========================
+workers take columns   the dual weights, 8 bytes per sample and class;    its columns
+                       at every level the node of every sample in every
+                       tree, ``T n`` bytes
+workers take trees     the dual weights; the answers of its trees,        all columns
+(this module)          n/8 bytes each
+=====================  =================================================  ==========================
 
 A pass brings hundreds of trees, so that nodes would outweigh the columns of all but the widest data, and
 would have to wait for each other at every level. Trees do not: one is grown by one worker from its root to
