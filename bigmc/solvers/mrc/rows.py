@@ -15,8 +15,10 @@ from bigmc.solvers.mrc.expectations import Expectations
 from bigmc.solvers.mrc.scan import array_type, gather_samples
 from bigmc.store.dataset import Dataset
 
-#: Times that mass is balanced at most, and taken away at most; a share that stands for none.
-_BALANCINGS, _REMOVALS, _NOTHING = 100, 20, 1e-300
+#: Times that mass of one sign is taken away at most, and the share of all mass that is of one sign then.
+_REMOVALS, _LONE = 20, 0.999
+#: Corrections of the rest at most, the steps in which one is found, and how exactly.
+_CORRECTIONS, _STEPS, _SOLVED = 4, 100, 1e-8
 #: Rows of an array that are moved at once, and bytes of a value while rows are looked at in double precision.
 _MOVED, _CHUNK_BYTES = 64, 64
 
@@ -134,11 +136,10 @@ class WorkingRows:
             yield slice(lo, min(lo + step, len(self)))
 
     def balanced(self, dual: NDArray[np.float64], components: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return p without the mass that keeps the expectations of some components from zero.
+        """Return a p close by under which the expectations of some components are zero.
 
-        Rows where the feature has the sign that weighs more keep the share that the other sign balances, none
-        if all have that sign. A row may have several such features, so this is done again until it settles;
-        where it does not, all rows with the feature lose their mass.
+        Where all mass has the same sign of the feature there is no other way than to take it away. The rest
+        is changed in proportion, ``p (1 − Xa)`` with X the features in question: ``Xᵀ Diag(p) X a = Xᵀ p``.
 
         Parameters
         ----------
@@ -148,28 +149,59 @@ class WorkingRows:
         features = np.flatnonzero(components.any(axis=1))
         chosen = components[features]
         tolerance = ROUNDING / 10 * self._expectations.rms[features, np.newaxis]
-        dual = dual.copy()
-        for k in range(_BALANCINGS + _REMOVALS):
-            total, size = np.zeros(chosen.shape), np.zeros(chosen.shape)
-            for some in self._chunks():
-                part = self.vectors(np.arange(some.start, some.stop))[:, features]
-                total += part.T @ dual[some]
-                size += abs(part).T @ dual[some]
-            off = chosen & (abs(total) > tolerance)
-            if not off.any():
+        for _ in range(_REMOVALS):
+            total, size = self._weighed(features, dual, 1), self._weighed(features, dual, 1, absolute=True)
+            lone = chosen & (abs(total) > tolerance) & (abs(total) >= _LONE * size)
+            if not lone.any():
                 break
-            share = (size[off] - abs(total[off])) / (size[off] + abs(total[off]))
-            kept = np.zeros(off.shape)
-            kept[off] = np.log(np.maximum(share, _NOTHING))
-            rising, falling = np.where(total > 0, kept, 0.0), np.where(total < 0, kept, 0.0)
-            if k >= _BALANCINGS:
-                rising = falling = np.where(off, np.log(_NOTHING), 0.0)
-            for some in self._chunks():
-                part = self.vectors(np.arange(some.start, some.stop))[:, features]
-                change = (part > 0).astype(np.float64) @ rising + (part < 0).astype(np.float64) @ falling
-                dual[some] *= np.exp(change)
+            dual = np.where(self._weighing(features, lone.astype(np.float64), absolute=True) > 0, 0.0, dual)
+        for _ in range(_CORRECTIONS):
+            total = np.where(chosen, self._weighed(features, dual, 1), 0.0)
+            if not (abs(total) > tolerance).any():
+                break
+            spread = np.sqrt(self._weighed(features, dual, 2))
+            unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=chosen & (spread > 0))
+            # Conjugate gradients, for every class its own.
+            found, residual = np.zeros_like(total), unit * total
+            direction, square = residual.copy(), (residual**2).sum(axis=0)
+            least = _SOLVED**2 * square
+            for _ in range(_STEPS):
+                if (square <= least).all():
+                    break
+                image = unit * self._weighed(features, dual * self._weighing(features, unit * direction), 1)
+                bend = (direction * image).sum(axis=0)
+                length = np.divide(square, bend, out=np.zeros_like(bend), where=(bend > 0) & (square > least))
+                found += length * direction
+                residual -= length * image
+                before, square = square, (residual**2).sum(axis=0)
+                direction = (
+                    residual
+                    + np.divide(square, before, where=before > 0, out=np.zeros_like(before)) * direction
+                )
+            dual = dual * np.maximum(1.0 - self._weighing(features, unit * found), 0.0)
         mass = dual.sum()
         return dual / mass if mass > 0 else dual
+
+    def _weighed(
+        self, features: NDArray[np.int64], dual: NDArray[np.float64], power: int, absolute: bool = False
+    ) -> NDArray[np.float64]:
+        """Return ``Σ_x p_xy ψ(x)**power`` of some features, of the size of ψ if `absolute`."""
+        total = np.zeros((len(features), dual.shape[1]))
+        for some in self._chunks():
+            part = self.vectors(np.arange(some.start, some.stop))[:, features]
+            part = abs(part) if absolute else part
+            total += (part**power if power > 1 else part).T @ dual[some]
+        return total
+
+    def _weighing(
+        self, features: NDArray[np.int64], coef: NDArray[np.float64], absolute: bool = False
+    ) -> NDArray[np.float64]:
+        """Return ``Σ_j ψ_j(x) coef_jy`` over some features, of the size of ψ if `absolute`."""
+        pieces = []
+        for some in self._chunks():
+            part = self.vectors(np.arange(some.start, some.stop))[:, features]
+            pieces.append(np.asarray((abs(part) if absolute else part) @ coef))
+        return np.concatenate(pieces)
 
     def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Fᵀα in the form ``Σ_x p_xy ψ(x)``, shape (n_psi, n_classes), for p over the rows."""
