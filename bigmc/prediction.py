@@ -122,7 +122,7 @@ class PartPredictor:
         labels = self.model.classes.tolist()
         table = {"row_id": pa.array(ids, pa.int64())}
         if self.model.label_threshold is None:
-            # As codes until it is in the file, which has a dictionary too: it is small, and nothing is looked up.
+            # As codes until it is in the file, which has a dictionary too: small, and nothing is looked up.
             small = predicted.cast(pa.from_numpy_dtype(np.min_scalar_type(-max(len(labels), 1))))
             table["predicted_label"] = pa.DictionaryArray.from_arrays(small, pa.array(labels))
         else:
