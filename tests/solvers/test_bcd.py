@@ -13,6 +13,7 @@ from instances import (
     instance,
     loss_and_gradient,
 )
+from sklearn.datasets import load_digits
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
@@ -297,3 +298,22 @@ def test_labels_are_needed():
     X, y = instance("iris")
     with pytest.raises(DataError, match="class"):
         solve(Dataset.from_arrays(X, np.zeros(len(y))), alpha=0.1, memory_limit=LIMIT)
+
+
+def test_a_round_tells_how_far_it_is():
+    data = (
+        load_digits()
+    )  # of all: with fewer than 10,000 entries there are sweeps first, without Newton steps
+    seen = []
+    found = solve(
+        Dataset.from_arrays(data.data / 16, data.target), alpha=0.001, tol=1e-6, memory_limit=10**8,
+        progress=lambda p: seen.append(dict(p.facts)),
+    )  # fmt: skip
+    assert [facts for facts in seen if facts in found.history] == found.history
+    between = [facts for facts in seen if facts not in found.history]
+    assert len(between) > len(found.history) / 2
+    for facts in between:
+        assert facts["objective"] >= found.certificate.lower
+        assert facts["lower"] <= found.objective
+        assert facts["gap"] == pytest.approx(1 - facts["lower"] / facts["objective"], abs=1e-9)
+    assert between[-1]["objective"] == pytest.approx(found.objective, rel=1e-5)
