@@ -54,7 +54,7 @@ _MANY_ENTRIES = 5_000_000
 #: Gap to reach on a sample: the optimum of all samples is further away than that. In memory a sample gives
 #: a rough start only, with a penalty larger by as much as the noise of its gradients: more features that soon
 #: lose their weights again cost more than the better objective saves.
-_SAMPLE_TOL, _ROUGH_TOL = 1e-2, 1e-1
+_SAMPLE_TOL, _ROUGH_TOL = 1e-2, 0.3
 
 
 @dataclass(frozen=True)
