@@ -266,7 +266,7 @@ def test_sample_weights_and_unusable_labels():
                 learner.fit(*given)
 
 
-@parametrize_with_checks([bigmc.SparseClassifier(loss="multitask_squared_hinge", fit_intercept=True)])
+@parametrize_with_checks([bigmc.SparseClassifier(loss="multitask_squared_hinge")])
 def test_estimator_checks(estimator, check):
     check(estimator)
 
