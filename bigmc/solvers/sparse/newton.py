@@ -40,6 +40,9 @@ _FORCING = 0.1
 _SUFFICIENT_DECREASE = 0.01
 _HALVINGS = 6
 _SMALLEST_CURVATURE = 1e-12
+#: Damping there always is: along directions without any curvature the model goes on for ever, and steps that
+#: leave them out make no way where few margins are positive.
+_LEAST_DAMPING = 1e-6
 #: Models of at most so many weights, padded classes included, are solved by a factorisation: conjugate
 #: gradients amplify rounding where there are about as many steps as weights.
 _DIRECT = 512
@@ -178,7 +181,7 @@ class Support:
         gradient, precondition = self._gradient()
         gradient += alphas[:, None] * unit + ridges[:, None] * rows + tilt
         bend = alphas / lengths
-        damped = ridges + damping * precondition.mean(axis=1)
+        damped = ridges + max(damping, _LEAST_DAMPING) * precondition.mean(axis=1)
         precondition += (bend + damped + _SMALLEST_CURVATURE)[:, None]
         np.divide(1.0, precondition, out=precondition)
         step = self._minimise_model(gradient, precondition, unit, bend, damped, most)
