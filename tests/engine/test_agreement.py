@@ -149,7 +149,7 @@ def test_sparse_training_gives_the_same_models(counts, engine_of, tiny_limits, t
 def test_the_sparse_commands_and_the_estimator(counts, client, tiny_limits, tmp_path, monkeypatch, capsys):
     """``train sparse`` and ``path`` with the file of a scheduler, ``fit`` with a client: as on threads."""
     file = tmp_path / "s.json"
-    client.write_scheduler_file(file)
+    file.write_text(json.dumps({"address": client.scheduler.address}))
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["bigmc", *map(str, words), "--memory", "3MB", "--json"])
