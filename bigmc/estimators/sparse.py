@@ -185,7 +185,7 @@ default="squared_hinge"
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that the loss is not for; see `Classifier.check_labels`."""
-        objective(self.loss, self.penalty, self.l1_ratio, float(self.ridge), sets=sets)
+        objective(self.loss, self.penalty, self.l1_ratio, sets=sets)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
