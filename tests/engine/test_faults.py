@@ -135,11 +135,10 @@ def signalled(client, number, victims):
     return workers
 
 
-@pytest.mark.parametrize("victims", [1, 2])
-def test_killed_workers_change_no_bit_of_a_sparse_model(sparse, client, victims):
+def test_a_killed_worker_changes_no_bit_of_a_sparse_model(sparse, client):
     killed = []
-    sparse(client, 13, lambda: killed.extend(signalled(client, signal.SIGKILL, victims)))
-    assert len(killed) == victims
+    sparse(client, 13, lambda: killed.extend(signalled(client, signal.SIGKILL, 1)))
+    assert len(killed) == 1
 
 
 def test_a_slow_worker_changes_no_bit(sparse, client):
