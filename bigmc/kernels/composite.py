@@ -27,6 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bigmc.kernels.exponentials import lanes_exp, lanes_growth, lanes_largest
 from bigmc.kernels.lanes import lanes_curvature, lanes_gradient
 
 SQUARED_HINGE = 0
@@ -40,6 +41,8 @@ _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
 _SMALLEST_CURVATURE = 1e-12
 _SMALLEST_PART = 1e-12
+#: The sum of a sample's exponentials shrinks to no less than 1 plus this of itself in a step.
+_LARGEST_FALL = -1.0 + 1e-15
 #: Iterations of the one-dimensional searches, which converge quadratically, and where they stop.
 _ROOT_STEPS = 60
 _ROOT_TOLERANCE = 1e-13
@@ -67,34 +70,54 @@ def _hide_labels(scores, i, labels, others):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
+def _odds(scores, i, c, others):
+    """Fill `others` with exponentials of a sample's scores, 0 for its label c.
+
+    Returns that of the label, the sum of the others, and the largest score, to which all are relative: the
+    sum of all is from 1 to the number of classes.
+    """
+    width = np.uint64(scores.shape[1])
+    at = np.uint64(i) * width
+    top = scores[i, c]
+    for q in range(width // _EIGHT):
+        top = max(top, lanes_largest(scores, at + q * _EIGHT))
+    total = scores.dtype.type(0)
+    own = top
+    for q in range(width // _EIGHT):
+        lane = q * _EIGHT
+        some = lanes_exp(scores, at + lane, top, others, lane)
+        if q == np.uint64(c) // _EIGHT:
+            own = others[c]
+            others[c] = 0
+            some = scores.dtype.type(0)
+            for r in range(lane, lane + _EIGHT):
+                some += others[r]
+        total += some
+    return own, total, top
+
+
+@njit(cache=True, nogil=True, fastmath=False)
 def _slopes(loss, scores, i, labels, factor, others, slope):
     """Fill `slope` with half the derivative of a sample's loss by its scores, times the factors if any.
 
-    `others` is room; for `SQUARED_HINGE` it is filled as by `_hide_labels`.
+    `others` is room of the width of the scores, filled by `_hide_labels` or `_odds`.
     """
     number = scores.dtype.type
     zero, one = number(0), number(1)
     n_classes = slope.shape[0]
     if loss == LOG_LOSS:
         c = labels[i, 0]
-        top = scores[i, 0]
-        for r in range(1, n_classes):
-            top = max(top, scores[i, r])
-        total = zero
+        own, total, _ = _odds(scores, i, c, others)
+        half = number(0.5) / (own + total)
         for r in range(n_classes):
-            slope[r] = np.exp(scores[i, r] - top)
-            total += slope[r]
-        total = number(0.5) / total
-        for r in range(n_classes):
-            slope[r] *= total
+            slope[r] = others[r] * half
+        slope[c] = -total * half
         if factor.shape[0]:
+            total = zero
             for r in range(n_classes):
-                slope[r] *= factor[c, r]
-        slope[c] = zero
-        total = zero
-        for r in range(n_classes):
-            total += slope[r]
-        slope[c] = -total
+                slope[r] *= factor[c, r] if r != c else zero
+                total += slope[r]
+            slope[c] = -total
     elif loss == SQUARED_HINGE:
         _hide_labels(scores, i, labels, others)
         slope[:] = zero
@@ -268,11 +291,12 @@ def _curvature(
 
 @njit(cache=True, nogil=True, fastmath=False)
 def _loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, others, step):
-    """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores."""
+    """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores.
+
+    The step has the width of the scores.
+    """
     number = scores.dtype.type
     n_classes = step.shape[0]
-    none = np.empty((0, 0), scores.dtype)
-    slope = np.empty(n_classes, scores.dtype)
     change = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
@@ -283,12 +307,14 @@ def _loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale
             value = np.float64(number(data[k]) * row_scale[i])
             total = 0.0
             if loss == LOG_LOSS:
-                # log(sum p exp(d)) - d_c, with differences to the own class
+                # log(sum p exp(d)), with differences to the own class
                 c = labels[i, 0]
-                _slopes(loss, scores, i, labels, none, others, slope)
-                for r in range(n_classes):
-                    if r != c:
-                        total += 2.0 * slope[r] * np.expm1(value * (step[r] - step[c]))
+                own, rest, _ = _odds(scores, i, c, others)
+                for q in range(np.uint64(n_classes) // _EIGHT):
+                    total += lanes_growth(others, q * _EIGHT, value, step, q * _EIGHT, step[c])
+                total /= own + rest
+                if total < _LARGEST_FALL:  # where the probability of the label is lost in rounding
+                    total = _LARGEST_FALL
                 total = np.log1p(total)
             elif loss == SQUARED_HINGE:
                 _hide_labels(scores, i, labels, others)
@@ -545,7 +571,7 @@ def gradient_norms(
     alpha, ridge, factor, slots, coef, norms, violations, distances
         As in `bigmc.kernels.squared_hinge.gradient_norms`.
     """
-    others = np.empty(n_classes, scores.dtype)
+    others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     wide = np.empty((2, scores.shape[1]), np.float64)
     sums = np.empty(n_classes, np.float64)
@@ -682,7 +708,7 @@ def add_gradients(
     """
     none = np.empty((0, 0), scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
-    others = np.empty(n_classes, scores.dtype)
+    others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     bend = np.empty(n_classes, scores.dtype)
     wide = np.empty((3, scores.shape[1]), np.float64)
@@ -734,13 +760,14 @@ def sweep(
     """
     none = np.empty((0, 0), scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
-    others = np.empty(n_classes, scores.dtype)
+    others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     bend = np.empty(n_classes, scores.dtype)
     wide = np.empty((2, scores.shape[1]), np.float64)
     step = np.empty(n_classes, scores.dtype)
-    room = np.empty((8, n_classes), np.float64)
-    sums, diagonal, squares, linear, curve, work, new, trial = room
+    room = np.empty((7, n_classes), np.float64)
+    sums, diagonal, squares, linear, curve, work, new = room
+    trial = np.zeros(scores.shape[1], np.float64)
     ones = np.ones(n_classes, np.float64)
     level = np.zeros(scores.shape[1], np.float64)
     coupled = loss != MULTITASK_SQUARED_HINGE
@@ -861,8 +888,9 @@ def class_sums(loss, scores, labels, weights, slopes, values, curvatures):
     """
     n_classes = slopes.shape[0]
     none = np.empty((0, 0), scores.dtype)
-    others = np.empty(n_classes, scores.dtype)
+    others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
+    wide = np.empty((2, scores.shape[1]), np.float64)
     one = scores.dtype.type(1)
     weight = 1.0
     for i in range(scores.shape[0]):
@@ -885,13 +913,10 @@ def class_sums(loss, scores, labels, weights, slopes, values, curvatures):
         _slopes(loss, scores, i, labels, none, others, slope)
         if loss == LOG_LOSS:
             c = labels[i, 0]
-            top = scores[i, 0]
-            for r in range(1, n_classes):
-                top = max(top, scores[i, r])
-            total = 0.0
-            for r in range(n_classes):
-                total += np.exp(np.float64(scores[i, r] - top))
-            values[c, c] += weight * (np.log(total) + np.float64(top - scores[i, c]))
+            for r in range(scores.shape[1]):
+                wide[0, r] = scores[i, r]
+            own, total, top = _odds(wide, 0, c, wide[1])
+            values[c, c] += weight * (np.log(own + total) + (top - wide[0, c]))
             for r in range(n_classes):
                 slopes[c, r] += weight * 2.0 * slope[r] if r != c else 0.0
             slope[c] += scores.dtype.type(0.5)
@@ -915,7 +940,7 @@ def entropy(scores, labels, weights, factor, scale):
     rows stands for ones); what is missing goes to the own class. It is the conjugate of the log loss.
     """
     n_classes = factor.shape[1]
-    others = np.empty(n_classes, scores.dtype)
+    others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     weight = 1.0
     total = 0.0

@@ -13,6 +13,7 @@ from bigmc.errors import BigmcError
 from bigmc.kernels import composite, squared_hinge
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
+from bigmc.objectives.row_kernels import RowKernels
 
 #: Place of the labels among the arguments of the kernels.
 _LABELS = 7
@@ -43,8 +44,18 @@ class Objective:
 
     @property
     def newton(self) -> bool:
-        """Whether there are Newton steps over the features with weights, for squared hinges with l1/l2."""
+        """Whether there are Newton steps over the weights that are not zero: the penalty is smooth there."""
+        return self.penalty.smooth_on_support
+
+    @property
+    def correctable(self) -> bool:
+        """Whether the loss of a sample can be corrected, see `bigmc.solvers.sparse.corrected`."""
         return not isinstance(self.loss, LogLoss) and self.penalty == GROUP_LASSO
+
+    @property
+    def row_kernels(self) -> RowKernels:
+        """Derivatives of the loss over samples in row order."""
+        return self.loss.row_kernels(self.sets)
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""

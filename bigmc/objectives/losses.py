@@ -17,8 +17,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels import composite, lanes, scores, squared_hinge
+from bigmc.kernels import (
+    composite,
+    lanes,
+    newton_hinges,
+    newton_log,
+    newton_sets,
+    scores,
+    squared_hinge,
+)
 from bigmc.objectives.balancing import balance_classes, balance_tasks
+from bigmc.objectives.row_kernels import RowKernels
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +64,10 @@ class Loss(ABC):
     def value(self, values: Floats, weight_sum: float) -> float:
         """Mean loss."""
         return float(values.sum()) / weight_sum
+
+    @abstractmethod
+    def row_kernels(self, sets: bool) -> RowKernels:
+        """Return the kernels over samples in row order, whose labels are sets or not."""
 
     @abstractmethod
     def intercept_slope(self, slopes: Floats) -> Floats:
@@ -103,6 +116,10 @@ class _Hinge(Loss):
     With ``b = 2 w m / n`` the dual is ``sum (b - n b² / (4 w))``; on the ray ``t b`` it is
     ``t * 2 / n * sum w m - t² / n * sum w m²``.
     """
+
+    def row_kernels(self, sets: bool) -> RowKernels:
+        tasks = self.code == composite.MULTITASK_SQUARED_HINGE
+        return RowKernels.of(newton_sets if sets else newton_hinges, tasks, per_class=False)
 
     def largest_scale(self, slopes: Floats, values: Floats) -> float:
         total = float(values.sum())
@@ -189,6 +206,10 @@ class LogLoss(Loss):
 
     name = "log_loss"
     code = composite.LOG_LOSS
+
+    def row_kernels(self, sets: bool) -> RowKernels:
+        """Return kernels that keep the probabilities; samples have one label."""
+        return RowKernels.of(newton_log, per_class=True)
 
     def intercept_slope(self, slopes: Floats) -> Floats:
         """Return half of: probabilities of a class for other samples less those its own have elsewhere."""

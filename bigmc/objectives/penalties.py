@@ -11,6 +11,58 @@ from bigmc.kernels import composite
 
 
 @dataclass(frozen=True)
+class RestrictedPenalty:
+    """A penalty as a function of the weights that are not zero, near some rows of them.
+
+    Those that have a penalty each keep their signs; the others are free to be anything. With the length
+    ``|w|`` of a row its gradient is ``group w / |w| + single sign(w)`` and its Hessian
+    ``group / |w| (I - w w' / |w|²)``.
+
+    Attributes
+    ----------
+    rows : float64 array of shape (n_rows, width)
+    single, group : float64 arrays of shape (n_rows,)
+        Weights of the l1 and the l2 norm of each row.
+    lengths : float64 array of shape (n_rows,)
+    unit : float64 array of shape (n_rows, width)
+        The rows over their lengths.
+    free : bool array of shape (n_rows, width)
+        Weights that may move.
+    """
+
+    rows: NDArray[np.float64]
+    single: NDArray[np.float64]
+    group: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    unit: NDArray[np.float64]
+    free: NDArray[np.bool_]
+
+    @property
+    def gradient(self) -> NDArray[np.float64]:
+        """Derivatives by the weights that are not zero."""
+        return self.group[:, None] * self.unit + self.single[:, None] * np.sign(self.rows)
+
+    @property
+    def bend(self) -> NDArray[np.float64]:
+        """Factor of ``I - w w' / |w|²`` in the Hessian."""
+        return self.group / self.lengths
+
+    def turned(self, step: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which weights a step takes through zero: of single ones their sign, of groups the side."""
+        moved = self.rows + step
+        groups = (np.einsum("jr,jr->j", moved, self.rows) <= 0) & (self.group > 0)
+        singles = (moved * self.rows <= 0) & (self.single > 0)[:, None]
+        return np.asarray((groups[:, None] | singles) & self.free)
+
+    def change(self, moved: NDArray[np.float64]) -> float:
+        """Return the penalty of other rows less that of these."""
+        groups = self.group @ (np.sqrt(np.einsum("jr,jr->j", moved, moved)) - self.lengths)
+        if not self.single.any():
+            return float(groups)
+        return float(groups + self.single @ (np.abs(moved).sum(axis=1) - np.abs(self.rows).sum(axis=1)))
+
+
+@dataclass(frozen=True)
 class Penalty:
     """A norm of every row of weights, added up over the features; see `bigmc.kernels.composite`.
 
@@ -26,6 +78,21 @@ class Penalty:
     name: str
     code: int
     l1_ratio: float = 0.0
+
+    @property
+    def smooth_on_support(self) -> bool:
+        """Whether it is a smooth function of the weights that are not zero, as long as they keep their signs.
+
+        The largest weight is not: at the optimum several share the place.
+        """
+        return self.code == composite.SPARSE_GROUP
+
+    def restricted(self, rows: NDArray[np.float64], alphas: NDArray[np.float64]) -> RestrictedPenalty:
+        """Return the penalty near rows of weights, none of them all zero, times a factor for each."""
+        single, group = self.l1_ratio * alphas, (1.0 - self.l1_ratio) * alphas
+        lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
+        free = (rows != 0) | (single == 0)[:, None]
+        return RestrictedPenalty(rows.copy(), single, group, lengths, rows / lengths[:, None], free)
 
     def value(self, coef: NDArray[np.float64]) -> float:
         """Penalty of weights of shape (n_features, n_classes), before the factor alpha."""

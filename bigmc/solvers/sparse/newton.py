@@ -1,8 +1,8 @@
-"""Newton steps over the features that have weights: what sweeps need many rounds for, in a few.
+"""Newton steps over the weights that are not zero: what sweeps need many rounds for, in a few.
 
-On the rows of the weights that are not zero the objective is smooth. Conjugate gradients minimise its
-quadratic model there, over the samples in row order; a line search on the objective itself follows.
-Together with sweeps, which find out which rows are zero, this is a subspace acceleration in the sense of
+As a function of these weights the objective is smooth. Conjugate gradients minimise its quadratic model,
+over the samples in row order; a line search on the objective itself follows. Together with sweeps, which
+find out which weights are zero, this is a subspace acceleration in the sense of
 Curtis, Dai, Robinson, "A subspace acceleration method for minimization involving a group
 sparsity-inducing regularizer", SIAM J. Optim. 32 (2022).
 """
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels import newton, newton_sets
 from bigmc.kernels.newton import (
     add_penalty_curvature,
     count_entries,
@@ -24,7 +23,7 @@ from bigmc.kernels.newton import (
     place_entries,
     turn,
 )  # fmt: skip
-from bigmc.objectives.losses import MultitaskSquaredHinge
+from bigmc.objectives.penalties import RestrictedPenalty
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.terms import Terms
@@ -52,12 +51,10 @@ _RANK = 1e-13
 
 
 class _Line(NamedTuple):
-    """Where a line search starts: weights, their lengths, the gradient, and the terms of each row."""
+    """Where a line search starts: the penalty at its weights, the gradient, and the terms of each row."""
 
-    rows: NDArray[np.float64]
-    lengths: NDArray[np.float64]
+    penalty: RestrictedPenalty
     gradient: NDArray[np.float64]
-    alphas: NDArray[np.float64]
     ridges: NDArray[np.float64]
     tilt: NDArray[np.float64]
 
@@ -94,9 +91,7 @@ class Support:
         constant: bool = False,
     ) -> None:
         self._problem = problem
-        self._tasks = isinstance(problem.objective.loss, MultitaskSquaredHinge)
-        self._kernels: Any = newton_sets if problem.objective.sets else newton
-        self._labels = problem.labels if problem.objective.sets else problem.label
+        self._kernels = problem.objective.row_kernels
         n, base = problem.n_samples, held[0].base
         picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
         self._constant = constant
@@ -129,17 +124,18 @@ class Support:
         self._scale = np.ones(self.size)
         self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
         self._penalised[self.size - constant :] = 0.0
-        self._active = np.empty(n, np.uint64)
+        self._kept = self._kernels.room(problem.scores)
         n_parts = len(self._slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
         cuts = np.searchsorted(self._indptr, np.linspace(0, len(self._slots), n_parts + 1)[1:-1])
         self._parts = list(pairwise(np.unique([0, *cuts.tolist(), n]).tolist()))
 
     @staticmethod
-    def memory(nnz: int, itemsize: int, n_samples: int, n_features: int, width: int) -> int:
-        """Return the bytes a support of `nnz` entries and its Newton steps take."""
+    def memory(problem: Problem, nnz: int, itemsize: int, n_features: int) -> int:
+        """Return the bytes that `nnz` entries of some features and their Newton steps take."""
         vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
-        return nnz * (4 + itemsize) + 24 * n_samples + vectors * n_features * width
+        per_sample = 16 + problem.objective.row_kernels.bytes_per_sample(problem.scores)
+        return nnz * (4 + itemsize) + per_sample * problem.n_samples + vectors * n_features * problem.width
 
     def newton_step(
         self,
@@ -149,13 +145,14 @@ class Support:
         most: int,
         damping: float = 0.0,
     ) -> float:
-        """Move the weights towards the minimum over their non-zero rows.
+        """Move the weights that are not zero towards their minimum.
 
         Parameters
         ----------
         rows : float64 array of shape (n_chosen, width)
-            Weights of the chosen features, none of them zero, and the intercept; changed in place. Rows
-            that would turn round become zero.
+            Weights of the chosen features, no row of them zero, and the intercept; changed in place. Rows
+            that would turn round become zero, and so do weights whose sign would, if they have a penalty
+            of their own.
         alpha : float
             Weight of the penalty.
         terms : Terms
@@ -173,24 +170,22 @@ class Support:
             as before.
         """
         problem = self._problem
-        alphas = alpha * self._penalised
+        penalty = problem.objective.penalty.restricted(rows, alpha * self._penalised)
         terms = terms.padded(self.size)
         ridges, tilt = terms.ridges, terms.tilt
-        lengths = np.maximum(np.sqrt(np.einsum("jr,jr->j", rows, rows)), np.finfo(np.float64).tiny)
-        unit = rows / lengths[:, None]
         gradient, precondition = self._gradient()
-        gradient += alphas[:, None] * unit + ridges[:, None] * rows + tilt
-        bend = alphas / lengths
+        gradient += penalty.gradient + ridges[:, None] * rows + tilt
         damped = ridges + max(damping, _LEAST_DAMPING) * precondition.mean(axis=1)
-        precondition += (bend + damped + _SMALLEST_CURVATURE)[:, None]
-        np.divide(1.0, precondition, out=precondition)
-        step = self._minimise_model(gradient, precondition, unit, bend, damped, most)
-        turned = (np.einsum("jr,jr->j", rows + step, rows) <= 0) & (self._penalised > 0)
-        along = _Line(rows, lengths, gradient, alphas, ridges, tilt)
+        precondition += (penalty.bend + damped + _SMALLEST_CURVATURE)[:, None]
+        # without it weights that are not free do not move
+        precondition = np.divide(1.0, precondition, out=np.zeros_like(precondition), where=penalty.free)
+        step = self._minimise_model(gradient, precondition, penalty, damped, most)
+        turned = penalty.turned(step)
+        along = _Line(penalty, gradient, ridges, tilt)
         found = self._search(along, step, 1)
         if found is None or turned.any():
-            # rows that turn round may be on their way to zero, where the model is no good
-            other = self._search(along, np.where(turned[:, None], -rows, step), _HALVINGS)
+            # what turns round may be on its way to zero, where the model is no good
+            other = self._search(along, np.where(turned, -rows, step), _HALVINGS)
             if found is None or (other is not None and other.change < found.change):
                 found = other or self._search(along, step, _HALVINGS)
         if found is None:
@@ -213,13 +208,13 @@ class Support:
         if not slope < 0:
             return None
         scaled, part = self._scaled(step), 1.0
-        along = float(line.ridges @ np.einsum("jr,jr->j", line.rows, step))
+        along = float(line.ridges @ np.einsum("jr,jr->j", line.penalty.rows, step))
         along += float(np.einsum("jr,jr->", line.tilt, step))
         distance = float(line.ridges @ np.einsum("jr,jr->j", step, step))
         for _ in range(tries):
-            moved = line.rows + part * step
+            moved = line.penalty.rows + part * step
             change = self._loss_change(scaled, part)
-            change += float(line.alphas @ (np.sqrt(np.einsum("jr,jr->j", moved, moved)) - line.lengths))
+            change += line.penalty.change(moved)
             change += part * (along + 0.5 * part * distance)
             if change <= _SUFFICIENT_DECREASE * part * slope:
                 return _Point(moved, scaled, part, change)
@@ -230,14 +225,14 @@ class Support:
         self,
         gradient: NDArray[np.float64],
         precondition: NDArray[np.float64],
-        unit: NDArray[np.float64],
-        bend: NDArray[np.float64],
+        penalty: RestrictedPenalty,
         ridges: NDArray[np.float64],
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
         if gradient.size <= _DIRECT and len(self._slots) <= _DIRECT_ENTRIES:
-            return self._solve_model(gradient, unit, bend, ridges)
+            return self._solve_model(gradient, penalty, ridges)
+        unit, bend = penalty.unit, penalty.bend
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient
         direction = precondition * residual
@@ -259,24 +254,21 @@ class Support:
     def _solve_model(
         self,
         gradient: NDArray[np.float64],
-        unit: NDArray[np.float64],
-        bend: NDArray[np.float64],
+        penalty: RestrictedPenalty,
         ridges: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return the step to the minimum of a small model, from its matrix; of several, the shortest."""
         factor = self._problem.two_over_n * self._scale
-        used = [(j, r) for j in range(len(gradient)) for r in range(self._problem.n_classes)]
-        hessian = np.empty((len(used), len(used)))
-        for k, place in enumerate(used):
+        used = np.nonzero(penalty.free[:, : self._problem.n_classes])
+        hessian = np.empty((len(used[0]), len(used[0])))
+        for k, place in enumerate(zip(*used, strict=True)):
             direction = np.zeros_like(gradient)
             direction[place] = 1.0
             product = self._product(self._scaled(direction))
-            add_penalty_curvature(direction, unit, bend, ridges, factor, product)
-            hessian[k] = product[:, : self._problem.n_classes].ravel()
+            add_penalty_curvature(direction, penalty.unit, penalty.bend, ridges, factor, product)
+            hessian[k] = product[used]
         step = np.zeros_like(gradient)
-        right = -gradient[:, : self._problem.n_classes].ravel()
-        solved = np.linalg.lstsq(0.5 * (hessian + hessian.T), right, rcond=_RANK)[0]
-        step[:, : self._problem.n_classes] = solved.reshape(len(gradient), -1)
+        step[used] = np.linalg.lstsq(0.5 * (hessian + hessian.T), -gradient[used], rcond=_RANK)[0]
         return step
 
     def _gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -286,9 +278,9 @@ class Support:
 
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
-            self._kernels.gradient_rows(
-                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, self._labels,
-                problem.weights, problem.row_scale, problem.gain, self._active, self._constant, *sums,
+            self._kernels.gradient(
+                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                problem.weights, problem.row_scale, problem.gain, self._kept, self._constant, *sums,
             )  # fmt: skip
             return sums
 
@@ -305,9 +297,9 @@ class Support:
 
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros(scaled.shape, scaled.dtype)
-            self._kernels.hessian_rows(
-                self._tasks, *part, self._indptr, self._slots, self._values, problem.scores, self._labels,
-                problem.weights, problem.row_scale, problem.gain, self._active, self._constant, scaled, sums,
+            self._kernels.hessian(
+                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
+                problem.weights, problem.row_scale, problem.gain, self._kept, self._constant, scaled, sums,
             )  # fmt: skip
             return sums
 
@@ -320,8 +312,8 @@ class Support:
         problem = self._problem
 
         def work(rows: tuple[int, int]) -> float:
-            return self._kernels.losses_along(  # type: ignore[no-any-return]
-                self._tasks, *rows, self._indptr, self._slots, self._values, problem.scores, self._labels,
+            return self._kernels.change(
+                *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
                 problem.weights, problem.row_scale, problem.gain, self._constant, scaled, part,
             )  # fmt: skip
 
