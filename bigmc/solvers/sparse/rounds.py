@@ -275,9 +275,13 @@ class Rounds:
         changes, n_sweeps = self._sweeper.sweep_until(
             held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter,
             most_steps=most_steps,
+            damping=state.damping,
             watch=watch if progress is not silent and state.history else None,
         )  # fmt: skip
         state.n_iter += n_sweeps
+        if self._problem.objective.penalty.flat_on_support:
+            # nothing but the losses bounds the steps, which would be too long again at first
+            state.damping = self._sweeper.damping
         self._set_coef(state.coef.updated(changes))
         state.in_memory = True
         self._held = held

@@ -84,10 +84,10 @@ class State:
         One entry per certificate.
     norms : float32 array of shape (n_features,) or None
         Norms of the gradients at a start, until they are used; not saved.
-    corrected : bool
-        The run goes by `bigmc.solvers.sparse.corrected`; the following are for it.
     damping : float
-        Share of the curvature of all samples that it adds.
+        Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
+    corrected : bool
+        The run goes by `bigmc.solvers.sparse.corrected`; the following is for it.
     anchor : Evaluated or None
         The best weights so far.
     """
@@ -103,8 +103,8 @@ class State:
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
     norms: NDArray[np.float32] | None = None
-    corrected: bool = False
     damping: float = 0.0
+    corrected: bool = False
     anchor: Evaluated | None = None
 
     @classmethod

@@ -57,6 +57,11 @@ class Sweeper:
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int
         Room for the samples in row order; where they do not fit there are no Newton steps.
+
+    Attributes
+    ----------
+    damping : float
+        Of the Newton step that comes next.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Sweeper:
         self._seed = seed
         self.fit_intercept = fit_intercept
         self._most_visits = most_visits
+        self.damping = 0.0
 
     def shuffled(self, numbers: Sequence[int], sweep: int) -> list[int]:
         """Return the numbers of blocks in the order of a sweep."""
@@ -141,6 +147,7 @@ class Sweeper:
         n_iter: int,
         terms: Sequence[Terms] | None = None,
         most_steps: int | None = None,
+        damping: float = 0.0,
         watch: Callable[[int, float, int], None] | None = None,
     ) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.float64]]], int]:
         """Sweep over columns in memory until none violates optimality by more than `target`.
@@ -167,6 +174,8 @@ class Sweeper:
         most_steps : int, optional
             Newton steps at most; the sweep after the last one is followed by some over columns that still
             violate.
+        damping : float, optional
+            Of the first Newton step; that of the next one after the last is left in the attribute.
         watch : callable, optional
             Called after every Newton step with the number of sweeps, the objective (of which the scores are
             as they have moved along) and the number of features with weights.
@@ -187,7 +196,7 @@ class Sweeper:
         if target < _FINEST_OF_ALPHA * alpha:
             negligible = 0.0
         visits = n_sweeps = n_steps = 0
-        self._damping = 0.0
+        self.damping = damping
 
         def sweep(chosen: list[NDArray[np.int64]]) -> float:
             nonlocal n_sweeps
@@ -255,11 +264,11 @@ class Sweeper:
         moved = np.concatenate(together)
         support = Support(problem, held, chosen, self.fit_intercept)
         picked = Terms.joined([t.take(c) for t, c in zip(terms, chosen, strict=True)])
-        part = support.newton_step(moved, alpha, picked, products, self._damping)
+        part = support.newton_step(moved, alpha, picked, products, self.damping)
         if part == 1.0:
-            self._damping = self._damping / _DAMPING_FACTOR if self._damping > _DAMPING else 0.0
+            self.damping = self.damping / _DAMPING_FACTOR if self.damping > _DAMPING else 0.0
         elif part < _SHORT_STEP:
-            self._damping = max(_DAMPING, self._damping * _DAMPING_FACTOR)
+            self.damping = max(_DAMPING, self.damping * _DAMPING_FACTOR)
         if part == 0.0:
             return False
         if self.fit_intercept:
