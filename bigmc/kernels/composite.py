@@ -50,7 +50,8 @@ _ROOT_TOLERANCE = 1e-13
 _TIE = 1e-9
 #: The local Hessian is worth its use from this many classes squared per entry of the column on.
 _MODEL_RATIO = 3
-_MODEL_CLASSES = 128
+#: That of the log loss has no zeros: an entry costs the square of the classes.
+_MODEL_CLASSES, _LOG_MODEL_CLASSES = 128, 16
 #: Proximal steps on the local model, and the relative length of a step at which they end.
 _MODEL_STEPS = 30
 _MODEL_TOLERANCE = 1e-3
@@ -771,7 +772,8 @@ def sweep(
     ones = np.ones(n_classes, np.float64)
     level = np.zeros(scores.shape[1], np.float64)
     coupled = loss != MULTITASK_SQUARED_HINGE
-    size = n_classes if coupled and n_classes <= _MODEL_CLASSES else 0
+    most = _LOG_MODEL_CLASSES if loss == LOG_LOSS else _MODEL_CLASSES
+    size = n_classes if coupled and n_classes <= most else 0
     whole_hessian = np.empty((size, size), np.float64)
     for p in order:
         j = columns[p]
