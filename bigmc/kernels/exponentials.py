@@ -21,7 +21,7 @@ from bigmc.kernels.lanes import LANES, load, pointer, spread, total
 #: By precision: terms of the series, bits of the first part of ln 2 (few, so that its product with k is
 #: exact), bits of the mantissa, bias of the exponent, and the x between which the power of two is normal.
 _SINGLE = (8, 12, 23, 127, -87.0, 88.0)
-_DOUBLE = (13, 32, 52, 1023, -708.0, 709.0)
+_DOUBLE = (13, 32, 52, 1023, -708.0, 700.0)
 
 
 def _constant(vector, value):
@@ -105,7 +105,7 @@ def lanes_exp(typing, scores, at, shift, into, to):
 def lanes_growth(typing, shares, at, value, step, step_at, own_step):
     """Sum of ``shares[at:] * expm1(value (step[step_at:] - own_step))``, in double precision.
 
-    Shares of any precision; the step is float64. Growth beyond 1e307 counts as that.
+    Shares of any precision; the step is float64. Growth beyond 1e304 counts as that, so that sums stay finite.
     """
     signature = types.float64(shares, at, value, step, step_at, own_step)
 
