@@ -105,7 +105,7 @@ def lanes_exp(typing, scores, at, shift, into, to):
 def lanes_growth(typing, shares, at, value, step, step_at, own_step):
     """Sum of ``shares[at:] * expm1(value (step[step_at:] - own_step))``, in double precision.
 
-    Shares of any precision; the step is float64. Growth beyond 1e304 counts as that, so that sums stay finite.
+    Shares of any precision; the step is float64. Growth beyond 1e304 counts as that: sums stay finite.
     """
     signature = types.float64(shares, at, value, step, step_at, own_step)
 
