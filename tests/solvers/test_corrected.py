@@ -90,22 +90,25 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         assert np.isclose(found.curvature[j - 10], bend / 5, rtol=1e-3)
 
 
-def corrected(dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, **run):
+def corrected(
+    dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, intercept=False, **run
+):
     """Train on a sample of this share, corrected; returns the rounds and the certificate."""
     sample, positions = draw_rows(dataset, share, 0, ThreadEngine(1))
     drawn = None if weights is None else weights[positions]
     minimised = objective(loss, "l1/l2", None, ridge)
     problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
     source = BlockSource(sample, [(0, sample.n_features)], keep=True)
-    sweeper = Sweeper(problem, True, 0, False, 10**9, 10**9)
+    sweeper = Sweeper(problem, True, 0, intercept, 10**9, 10**9)
     engine = ThreadEngine(workers)
     rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
     if not run.get("cold"):
         first = solve(
-            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9
-        )
-        state.coef = padded(first.coef, first.features)
+            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9,
+            fit_intercept=intercept,
+        )  # fmt: skip
+        state.coef, state.intercept = padded(first.coef, first.features), first.intercept
     saved = run.get("checkpoint")
     state = (saved and State.load(saved, {}, problem.width)) or state
     certificate = rounds.run(state, run.get("max_passes", 200), saved, {}, silent)

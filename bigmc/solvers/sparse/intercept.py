@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.terms import Terms
 
 _SUFFICIENT_DECREASE = 1e-4
 _HALVINGS = 30
@@ -13,7 +14,11 @@ _RIDGE = 1e-10
 
 
 def improve_intercept(
-    problem: Problem, intercept: NDArray[np.float64], n_steps: int, margins: Margins | None = None
+    problem: Problem,
+    intercept: NDArray[np.float64],
+    n_steps: int,
+    terms: Terms | None = None,
+    margins: Margins | None = None,
 ) -> Margins:
     """Minimise the loss over the intercept, at fixed weights, by at most `n_steps` Newton steps.
 
@@ -28,6 +33,8 @@ def improve_intercept(
     intercept : float64 array of shape (n_classes,)
         Changed in place.
     n_steps : int
+    terms : Terms, optional
+        What the intercept has beside the loss, as one feature; by default nothing.
     margins : Margins, optional
         At the present scores, if known.
 
@@ -37,22 +44,28 @@ def improve_intercept(
         At the new scores.
     """
     margins, loss = margins or problem.margins(), problem.objective.loss
+    n_classes = len(intercept)
+    terms = (terms or Terms.ridge(0.0, 1, problem.width)).padded(1)
+    tilt, ridge = terms.tilt[0, :n_classes], float(terms.ridges[0])
+
+    def value(margins: Margins, intercept: NDArray[np.float64]) -> float:
+        more = float(tilt @ intercept) + 0.5 * ridge * float(intercept @ intercept)
+        return loss.value(margins.squares, problem.weight_sum) + more
+
     noise = 4.0 * float(np.finfo(problem.scores.dtype).eps)
     for _ in range(n_steps):
-        gradient = problem.two_over_n * loss.intercept_slope(margins.sums)
+        gradient = problem.two_over_n * loss.intercept_slope(margins.sums) + tilt + ridge * intercept
         if np.abs(gradient).max() <= noise * problem.two_over_n * margins.sums.sum():
             break
         hessian = problem.two_over_n * loss.intercept_curvature(margins.active)
-        hessian += np.eye(len(gradient)) * (_RIDGE * max(float(hessian.max()), 1e-300))
+        hessian += np.eye(n_classes) * (ridge + _RIDGE * max(float(hessian.max()), 1e-300))
         step = np.negative(np.linalg.solve(hessian, gradient), dtype=np.float64)
         slope = float(gradient @ step)
-        before = loss.value(margins.squares, problem.weight_sum)
-        part = 1.0
+        before, part = value(margins, intercept), 1.0
         problem.shift(step)
         for _ in range(_HALVINGS):
             after = problem.margins()
-            value = loss.value(after.squares, problem.weight_sum)
-            if value <= before + _SUFFICIENT_DECREASE * part * slope:
+            if value(after, intercept + part * step) <= before + _SUFFICIENT_DECREASE * part * slope:
                 break
             part *= 0.5
             problem.shift(-part * step)
