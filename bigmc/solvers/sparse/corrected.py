@@ -61,8 +61,8 @@ _FAR = 1.1
 _TRIES = 8
 #: Bounds of the part of a step that is taken in the end.
 _SHORTEST, _LONGEST = 0.05, 2.0
-#: An objective is larger only if by more than rounding.
-_ROUNDING = 1e-7
+#: An objective is larger only if by more than rounding, in units of the scores' precision.
+_ROUNDING = 1.0
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class CorrectedRounds:
                 state.coef, state.intercept = best.coef, best.intercept
                 return certificate
             start = here if state.anchor is None else self._along(state.anchor, here)
-            if upper > best.objective * (1.0 + _ROUNDING):
+            if upper > best.objective * (1.0 + _ROUNDING * float(np.finfo(dtype).eps)):
                 state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
                 if upper > _FAR * best.objective:
                     start = best
