@@ -16,6 +16,9 @@ How long the step should have been the next pass tells, from the derivatives at 
 follows starts from there, with a gradient interpolated between those of the two passes, which costs no pass
 of its own. The damping d is 0 until a round makes the objective larger, or its descent has no end: the hinge
 loss of a sample has no curvature where no margin is positive.
+
+An intercept is one more feature in all of this. No dual point may have a slope by it, but a pass finds one:
+`bigmc.solvers.sparse.sample` takes it out by the dual variables of the sample, which costs no pass either.
 """
 
 from __future__ import annotations
