@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.corrected import CorrectedRounds
 from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.plan import plan_sample
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sample import SampleLoss
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
@@ -31,7 +32,7 @@ def made(n=6000, d=60, n_classes=5, weighting=None, seed=0):
     X = scipy.sparse.random(n, d, 0.15, format="csr", rng=generator)
     X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
     signal = np.zeros((d, n_classes))
-    signal[:20] = generator.standard_normal((20, n_classes))
+    signal[:20] = generator.standard_normal((20, n_classes))[:d]
     y = np.argmax(X @ signal + generator.gumbel(size=(n, n_classes)), axis=1)
     dataset = Dataset.from_arrays(X, y, shard_rows=700, weighting=weighting or Weighting())
     return X.toarray().astype(float), y, dataset
@@ -166,6 +167,33 @@ def test_the_bounds_of_every_pass_are_on_both_sides_of_the_optimum(loss, seed, w
     assert all(p["lower"] <= optimum * (1 + 1e-10) for p in passes)
     assert all(p["objective"] >= optimum * (1 - 1e-7) for p in passes)
     assert passes[3]["lower"] > 0.0
+
+
+@pytest.mark.parametrize("loss", [*HINGES, "multilabel_ranking"])
+def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
+    X, y, _ = uneven(loss, 0, 0.4) if loss == "multilabel_ranking" else made(900, 16)
+    X = np.hstack([X, np.ones((len(y), 1))])  # a feature that is what the intercept is
+    dataset = Dataset.from_arrays(X, y, shard_rows=100)
+    minimised = objective(loss, "l1/l2", sets=dataset.has_sets)
+    sample, _ = draw_rows(dataset, 0.4, 0, ThreadEngine(1))
+    problem = Problem(sample, minimised, ALPHA, None, np.dtype(np.float64), ThreadEngine(2))
+    generator = np.random.default_rng(0)
+    coef = padded(0.3 * generator.standard_normal((5, dataset.n_classes)), np.arange(5))
+    intercept = 0.1 * generator.standard_normal(dataset.n_classes)
+    job = Job(minimised, coef, intercept, np.arange(17), problem.scores.dtype, 1 << 20, 1000)
+    found = full_pass(dataset, job, None, float(len(y)), ThreadEngine(2))
+    assert np.abs(found.gradient[16]).max() > 0.01
+    held = SampleLoss(problem, BlockSource(sample, [(0, 17)], keep=True))
+    point = held.balanced(coef, intercept, found, float(len(y)))
+    assert np.abs(point.gradient[16]).max() < 1e-13
+    dual = (2 * point.margins.sums.sum() - point.margins.squares.sum()) / len(y)
+    W = np.zeros((17, dataset.n_classes))
+    W[:5] = coef.rows[:, : dataset.n_classes]
+    for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere
+        V = W + distance * generator.standard_normal(W.shape)
+        level = intercept + distance * generator.standard_normal(dataset.n_classes)
+        value = dense.loss_and_gradient(loss, X, y, V, level, np.ones(len(y)))[0]
+        assert dual + (point.gradient[:, : dataset.n_classes] * V).sum() <= value
 
 
 def test_a_sample_that_is_far_too_small_still_gets_there():
