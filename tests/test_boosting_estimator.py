@@ -334,6 +334,7 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, saves
         assert to.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_auto_takes_the_c_that_errs_least_on_samples_held_out():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=600)

@@ -14,7 +14,12 @@ from bigmc.engine.dask import DaskEngine
 
 @pytest.fixture(scope="session")
 def cluster():
-    options = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0, "threads_per_worker": 1}
+    options = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "memory_limit": 0,
+        "threads_per_worker": 1,
+    }
     found = LocalCluster(n_workers=1, processes=True, **options)
     yield found
     with suppress(KeyError):  # LocalCluster may count out a killed worker twice while it closes

@@ -1,7 +1,9 @@
 """The lines of the README that start clusters elsewhere, as far as they can be tried without one."""
 
+from functools import partial
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pytest
 
@@ -31,6 +33,8 @@ def folder(tmp_path_factory):
 
 def test_a_local_cluster(folder, monkeypatch):
     monkeypatch.chdir(folder)
+    free_port = partial(distributed.LocalCluster, dashboard_address="127.0.0.1:0")
+    monkeypatch.setattr(distributed, "LocalCluster", free_port)
     scope = {"bigmc": bigmc}
     exec(lines_of("distributed"), scope)
     try:
@@ -48,7 +52,7 @@ def test_slurm(folder, monkeypatch):
 
     def made(kind):
         def make(**options):
-            options |= {"scheduler_options": {"host": "127.0.0.1", "dashboard_address": None}}
+            options |= {"scheduler_options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}}
             if kind is LocalCluster:
                 del options["queue"], options["walltime"]
                 options |= {"cores": 2, "processes": 2, "memory": "8GB"}

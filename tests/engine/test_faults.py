@@ -193,7 +193,7 @@ def take_all(part):
 
 
 def test_a_worker_over_its_memory(folder):
-    options = {"host": "127.0.0.1", "dashboard_address": None, "threads_per_worker": 1}
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "threads_per_worker": 1}
     with LocalCluster(n_workers=1, memory_limit="500MB", **options) as small, Client(small) as client:
         small.scheduler.allowed_failures = 0  # a restart takes seconds, and four of them no more is learned
         with pytest.raises(MemoryLimitError, match=r"leaves 30 MB .* --memory-limit"):
