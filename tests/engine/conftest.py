@@ -3,17 +3,34 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+import dask
 import numpy as np
 import pytest
 import scipy.sparse
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
 import bigmc
 from bigmc.engine.dask import DaskEngine
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers():
+    """Fork workers from a process that has imported what they need: it takes longer than most tests."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        learners = (
+            "bigmc.api",
+            "bigmc.estimators",
+            "bigmc.ingestion",
+            "bigmc.evaluation",
+            "bigmc.prediction",
+        )
+        get_mp_context().set_forkserver_preload(["distributed", *learners])
+        yield
+
+
 @pytest.fixture(scope="session")
-def cluster():
+def cluster(forked_workers):
     options = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",

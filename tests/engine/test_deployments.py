@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import dask
 import distributed
 import numpy as np
 import pytest
@@ -36,7 +37,8 @@ def test_a_local_cluster(folder, monkeypatch):
     free_port = partial(distributed.LocalCluster, dashboard_address="127.0.0.1:0")
     monkeypatch.setattr(distributed, "LocalCluster", free_port)
     scope = {"bigmc": bigmc}
-    exec(lines_of("distributed"), scope)
+    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):  # as elsewhere than here
+        exec(lines_of("distributed"), scope)
     try:
         assert scope["client"].ncores()
         assert bigmc.load_model("reviews.model").classes_.tolist() == [0, 1]
