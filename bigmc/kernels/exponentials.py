@@ -22,6 +22,9 @@ from bigmc.kernels.lanes import LANES, load, pointer, spread, total
 #: exact), bits of the mantissa, bias of the exponent, and the x between which the power of two is normal.
 _SINGLE = (8, 12, 23, 127, -87.0, 88.0)
 _DOUBLE = (13, 32, 52, 1023, -708.0, 700.0)
+#: The sum of a sample's exponentials shrinks to no less than 1 plus this of itself in a step; below, the
+#: probability of the label is lost in rounding.
+LARGEST_FALL = -1.0 + 1e-15
 
 
 def _constant(vector, value):

@@ -15,39 +15,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigmc.kernels.exponentials import lanes_bend, lanes_dot, lanes_exp, lanes_growth, lanes_largest
+from bigmc.kernels.exponentials import LARGEST_FALL, lanes_bend, lanes_dot, lanes_growth
 from bigmc.kernels.lanes import LANES
+from bigmc.kernels.losses import sample_odds
 from bigmc.kernels.products import EVERY_GROUP, groups_of, row_outer, row_outer_square, row_product
 
 _EIGHT = np.uint64(LANES)
 _ONE = np.uint64(1)
-#: The sum of a sample's exponentials shrinks to no less than 1 plus this of itself in a step.
-_LARGEST_FALL = -1.0 + 1e-15
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def _odds(scores, i, c, n_groups, others):
-    """Fill `others` with exponentials of a sample's scores, 0 for its label c.
-
-    Returns that of the label and the sum of the others; all are relative to the largest score.
-    """
-    at = i * n_groups * _EIGHT
-    top = scores[i, c]
-    for q in range(n_groups):
-        top = max(top, lanes_largest(scores, at + q * _EIGHT))
-    own = top
-    total = scores.dtype.type(0)
-    for q in range(n_groups):
-        lane = q * _EIGHT
-        some = lanes_exp(scores, at + lane, top, others, lane)
-        if q == c // _EIGHT:
-            own = others[c]
-            others[c] = 0
-            some = scores.dtype.type(0)
-            for r in range(lane, lane + _EIGHT):
-                some += others[r]
-        total += some
-    return own, total
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -77,7 +51,7 @@ def gradient_rows(
         if start == stop and not constant:
             continue
         c = np.uint64(labels[i, 0])
-        own, others = _odds(scores, i, c, n_groups, odds)
+        own, others, _ = sample_odds(scores, i, c, odds)
         total = number(1) / (own + others)
         for r in range(width):
             p = odds[r] * total
@@ -162,13 +136,13 @@ def losses_along(
         for r in range(width):
             wide[r] = move[r] + direction[size, r] if constant else move[r]
         c = np.uint64(labels[i, 0])
-        own, others = _odds(scores, i, c, n_groups, odds)
+        own, others, _ = sample_odds(scores, i, c, odds)
         total = 0.0
         for q in range(n_groups):
             total += lanes_growth(odds, q * _EIGHT, part, wide, q * _EIGHT, wide[c])
         total /= own + others
-        if total < _LARGEST_FALL:  # where the probability of the label is lost in rounding
-            total = _LARGEST_FALL
+        if total < LARGEST_FALL:  # where the probability of the label is lost in rounding
+            total = LARGEST_FALL
         total = np.log1p(total)
         change += weights[i] * total if weights.shape[0] else total
     return change

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.kernels import composite, squared_hinge
+from bigmc.kernels import composite, loss_columns, squared_hinge
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
@@ -70,8 +70,8 @@ class Objective:
             composite.sweep(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
 
     def add_gradients(self, *columns: Any) -> None:
-        """Add up gradients; see `bigmc.kernels.composite.add_gradients` for the arguments."""
-        composite.add_gradients(self.loss.code, *columns)
+        """Add up gradients; see `bigmc.kernels.loss_columns.add_gradients` for the arguments."""
+        loss_columns.add_gradients(self.loss.code, *columns)
 
     def gradient_norms(self, *columns: Any) -> None:
         """Measure columns; see `bigmc.kernels.composite.gradient_norms` for the arguments."""

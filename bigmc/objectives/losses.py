@@ -17,15 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels import (
-    composite,
-    lanes,
-    newton_hinges,
-    newton_log,
-    newton_sets,
-    scores,
-    squared_hinge,
-)
+from bigmc.kernels import lanes, losses, newton_hinges, newton_log, newton_sets, scores, squared_hinge
 from bigmc.objectives.balancing import balance_classes, balance_tasks
 from bigmc.objectives.row_kernels import RowKernels
 
@@ -39,7 +31,7 @@ class Loss(ABC):
     ----------
     name : str
     code : int
-        Its code in `bigmc.kernels.composite`.
+        Its code in `bigmc.kernels.losses`.
     takes_labels, takes_sets : bool
         Whether it is for samples that have one label each, and for such that have a set of them.
     lanes : int
@@ -58,8 +50,8 @@ class Loss(ABC):
     def class_sums(
         self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.composite.class_sums`."""
-        composite.class_sums(self.code, scores, labels, weights, *sums)
+        """Add to slopes, values and curvatures; see `bigmc.kernels.losses.class_sums`."""
+        losses.class_sums(self.code, scores, labels, weights, *sums)
 
     def value(self, values: Floats, weight_sum: float) -> float:
         """Mean loss."""
@@ -105,7 +97,7 @@ class Loss(ABC):
         weight_sum : float
             n, the sum of the sample weights.
         entropy : callable
-            Sum of entropies of the scaled dual point, see `bigmc.kernels.composite.entropy`; it takes a
+            Sum of entropies of the scaled dual point, see `bigmc.kernels.losses.entropy`; it takes a
             pass over the scores.
         """
 
@@ -118,7 +110,7 @@ class _Hinge(Loss):
     """
 
     def row_kernels(self, sets: bool) -> RowKernels:
-        tasks = self.code == composite.MULTITASK_SQUARED_HINGE
+        tasks = self.code == losses.MULTITASK_SQUARED_HINGE
         return RowKernels.of(newton_sets if sets else newton_hinges, tasks, per_class=False)
 
     def largest_scale(self, slopes: Floats, values: Floats) -> float:
@@ -140,7 +132,7 @@ class SquaredHinge(_Hinge):
     """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013)."""
 
     name = "squared_hinge"
-    code = composite.SQUARED_HINGE
+    code = losses.SQUARED_HINGE
 
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
@@ -174,7 +166,7 @@ class MultilabelRanking(SquaredHinge):
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.composite.class_sums`."""
+        """Add to slopes, values and curvatures; see `bigmc.kernels.losses.class_sums`."""
         Loss.class_sums(self, scores_, labels, weights, *sums)
 
 
@@ -185,7 +177,7 @@ class MultitaskSquaredHinge(_Hinge):
     """
 
     name = "multitask_squared_hinge"
-    code = composite.MULTITASK_SQUARED_HINGE
+    code = losses.MULTITASK_SQUARED_HINGE
     takes_sets = True
 
     def intercept_slope(self, slopes: Floats) -> Floats:
@@ -205,7 +197,7 @@ class LogLoss(Loss):
     """``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)."""
 
     name = "log_loss"
-    code = composite.LOG_LOSS
+    code = losses.LOG_LOSS
 
     def row_kernels(self, sets: bool) -> RowKernels:
         """Return kernels that keep the probabilities; samples have one label."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels import composite
+from bigmc.kernels import penalties
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class RestrictedPenalty:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A norm of every row of weights, added up over the features; see `bigmc.kernels.composite`.
+    """A norm of every row of weights, added up over the features; see `bigmc.kernels.penalties`.
 
     Attributes
     ----------
     name : str
     code : int
-        Its code in `bigmc.kernels.composite`.
+        Its code in `bigmc.kernels.penalties`.
     l1_ratio : float
         Share of the l1 norm in a sparse group.
     """
@@ -85,7 +85,7 @@ class Penalty:
 
         The largest weight is not: at the optimum several share the place.
         """
-        return self.code == composite.SPARSE_GROUP
+        return self.code == penalties.SPARSE_GROUP
 
     @property
     def flat_on_support(self) -> bool:
@@ -101,7 +101,7 @@ class Penalty:
 
     def value(self, coef: NDArray[np.float64]) -> float:
         """Penalty of weights of shape (n_features, n_classes), before the factor alpha."""
-        if self.code == composite.LARGEST:
+        if self.code == penalties.LARGEST:
             return float(np.abs(coef).max(axis=1, initial=0.0).sum())
         group = float(np.sqrt((coef * coef).sum(axis=1)).sum()) if self.l1_ratio < 1 else 0.0
         sparse = float(np.abs(coef).sum()) if self.l1_ratio > 0 else 0.0
@@ -109,13 +109,13 @@ class Penalty:
 
 
 #: A feature is kept for all classes or for none (group lasso).
-GROUP_LASSO = Penalty("l1/l2", composite.SPARSE_GROUP)
+GROUP_LASSO = Penalty("l1/l2", penalties.SPARSE_GROUP)
 #: Every weight for itself.
-LASSO = Penalty("l1", composite.SPARSE_GROUP, 1.0)
+LASSO = Penalty("l1", penalties.SPARSE_GROUP, 1.0)
 #: As the group lasso, with weights of one size.
-LARGEST = Penalty("l1/linf", composite.LARGEST)
+LARGEST = Penalty("l1/linf", penalties.LARGEST)
 #: Few features, each for few classes (Friedman, Hastie, Tibshirani, "A note on the group lasso and a sparse
 #: group lasso", 2010).
-SPARSE_GROUP = Penalty("sparse_group", composite.SPARSE_GROUP, 0.5)
+SPARSE_GROUP = Penalty("sparse_group", penalties.SPARSE_GROUP, 0.5)
 
 PENALTIES = {penalty.name: penalty for penalty in (GROUP_LASSO, LASSO, LARGEST, SPARSE_GROUP)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dense import loss_and_gradient, objective_value, penalty_value
 
-from bigmc.kernels import composite
+from bigmc.kernels import loss_columns, penalties
 from bigmc.objectives import LOSSES, PENALTIES
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
@@ -54,9 +54,11 @@ def test_gradient_and_hessian_are_finite_differences(loss):
         diagonal,
         squares,
     )
-    composite._curvature(code, *block, *arguments, hessian)
+    loss_columns.column_curvature(code, *block, *arguments, hessian)
     again, wide = np.empty(m), np.empty((2, 8))
-    composite._gradient(code, *block, scores, labels, row_scale * weights, none, others, slope, wide, again)
+    loss_columns.column_gradient(
+        code, *block, scores, labels, row_scale * weights, none, others, slope, wide, again
+    )
     np.testing.assert_allclose(again, sums, rtol=1e-12, atol=1e-14)
     n = weights.sum()
 
@@ -86,7 +88,10 @@ def test_gradient_and_hessian_are_finite_differences(loss):
         assert 2 / n * diagonal[r] == pytest.approx(((up[1] - down[1]) / (2 * small))[r], rel=1e-5)
     move = np.array([0.3, -0.7, 0.0, 1.1, 0, 0, 0, 0])
     change = (
-        composite._loss_change(code, *block, scores, labels, row_scale, row_scale * weights, others, move) / n
+        loss_columns.column_loss_change(
+            code, *block, scores, labels, row_scale, row_scale * weights, others, move
+        )
+        / n
     )
     assert change == pytest.approx(by_definition(move[:m])[0] - by_definition(np.zeros(m))[0], rel=1e-12)
 
@@ -100,7 +105,7 @@ def test_no_point_near_the_proximal_point_is_better(penalty, alpha):
         for _ in range(5):
             linear, curve = 3 * generator.standard_normal(n_classes), generator.random(n_classes) + 0.2
             new = np.empty(n_classes)
-            composite.prox(*PENALTY_CODES[penalty], alpha, linear, curve, new)
+            penalties.prox(*PENALTY_CODES[penalty], alpha, linear, curve, new)
 
             def value(u, linear=linear, curve=curve):
                 norms = np.array([penalty_value(penalty, row[None], RATIO) for row in u])
@@ -117,7 +122,7 @@ def test_dual_norm_is_the_largest_product_with_weights_of_penalty_one(penalty):
     sizes = np.array([penalty_value(penalty, u[None], RATIO) for u in CIRCLE[::40]])
     for g in ([1.0, 0.0], [0.3, -2.0], [1.0, 1.0], [-5.0, 4.9], [0.0, 0.0]):
         brute = max(0.0, (CIRCLE[::40] @ g / sizes).max())
-        assert composite.dual_norm(*PENALTY_CODES[penalty], np.array(g)) == pytest.approx(brute, rel=1e-5)
+        assert penalties.dual_norm(*PENALTY_CODES[penalty], np.array(g)) == pytest.approx(brute, rel=1e-5)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -129,7 +134,7 @@ def test_violation_is_the_steepest_descent_there_is(penalty, row):
     bend = (bend - penalty_value(penalty, row[None], RATIO)) / small
     for g in ([0.1, 0.1], [1.0, -0.2], [-0.3, 2.0], [-0.9, -0.9], [0.5, -0.6]):
         fall = -(CIRCLE[::100] @ (np.array(g) + ridge * row) + alpha * bend).min()
-        found = composite.violation(
+        found = penalties.violation(
             *PENALTY_CODES[penalty], alpha, ridge, row, np.array(g), np.ones(2), np.empty(2)
         )
         # the directions are at most 1.6e-3 off the steepest, which costs half of its square
