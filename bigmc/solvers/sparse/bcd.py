@@ -75,13 +75,14 @@ class Solution:
         Entries passed over in whole passes and streamed sweeps, in units of all entries.
     history : list of dict
         ``n_passes, n_iter, objective, lower, gap, violation, largest_norm, n_nonzero, bytes_read`` at every
-        certificate.
+        certificate, ``n_screened`` where features proved to have no weights are left out of the next.
     bytes_read : int
         Decoded bytes read from the shards.
     converged : bool
         The gap reached the tolerance.
     norms : float32 array of shape (n_features,) or None
-        Norm of the gradient of every feature at the weights.
+        Norm of the gradient of every feature at the weights; where these were proved to be none, as last
+        seen.
     column_scale : float32 array of shape (n_features,) or None
         Scale of the columns the weights belong to (idf weighting).
     plan : SolverPlan

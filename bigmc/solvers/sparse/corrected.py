@@ -188,7 +188,7 @@ class CorrectedRounds:
                 self._objective, self._problem.alpha, self._weight_sum, self._problem.scores.dtype,
                 found.margins, np.empty((0, self._problem.n_classes)), measured,
             )  # fmt: skip
-            state.lower = max(state.lower, bound)
+            state.lower = max(state.lower, bound.value)
             self._record(measured, upper, max_passes, progress)
             here = Evaluated.of(state.coef, upper, found, self._problem.scores.dtype)
             best = state.anchor

@@ -82,6 +82,10 @@ class State:
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
+    screened : int64 array
+        Features proved to have no weights at the optimum, increasing.
+    screened_norms : float32 array of shape (len(screened),)
+        Norms of their gradients as last seen.
     norms : float32 array of shape (n_features,) or None
         Norms of the gradients at a start, until they are used; not saved.
     corrected : bool
@@ -102,6 +106,8 @@ class State:
     stage: int = 0
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+    screened: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    screened_norms: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     norms: NDArray[np.float32] | None = None
     corrected: bool = False
     damping: float = 0.0
@@ -135,6 +141,8 @@ class State:
             "features": self.coef.features,
             "coef": self.coef.rows[:, :n_classes],
             "intercept": self.intercept,
+            "screened": self.screened,
+            "screened_norms": self.screened_norms,
         }
         if self.anchor is not None:
             meta["anchor"] = self.anchor.objective
@@ -176,6 +184,8 @@ class State:
         return cls(
             weights(arrays["features"], arrays["coef"]),
             np.array(arrays["intercept"], np.float64),
+            screened=np.asarray(arrays["screened"], np.int64),
+            screened_norms=np.asarray(arrays["screened_norms"], np.float32),
             anchor=anchor,
             **meta,
         )

@@ -1,0 +1,119 @@
+"""Gap-safe screening: features that a gap proves to have no weights at the optimum.
+
+The losses F bend by at most ``h_j`` along feature j. At weights W whose objective is within ``gap`` of the
+optimum W* the gradient of the feature is within ``sqrt(2 h_j gap)`` of that at the optimum: what a step of
+``1 / h_j`` along their difference takes from ``F - <F'(W*), .>``, the squared difference over ``2 h_j``,
+cannot be more than what is left to take until W*, which is at most the gap since -F'(W*) is a subgradient of
+the penalty and ridge. At a dual point whose value is within ``gap`` of the optimum the same follows from the
+conjugate of F, which bends by at least as much as F bends at most. If the dual norm of the gradient stays
+below alpha everywhere in this ball the weights of the feature are zero at the optimum. (Fercoq, Gramfort,
+Salmon, "Mind the duality gap: safer rules for the Lasso", ICML 2015; Ndiaye, Fercoq, Gramfort, Salmon, "Gap
+safe screening rules for sparsity enforcing penalties", JMLR 18, 2017, where one constant bounds the
+curvature of the losses by the scores. The curvature along the feature is less.)
+
+Such a feature leaves the problem: the optimum without it is the same, and so is a bound of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: The curvatures are computed once a gap was below this: before, next to nothing is proved.
+NEAR = 1e-2
+#: Rounding, in units of the precision of the scores: of gap and objective, and of the norms kept here.
+_ROUNDING = 64.0
+_SLACK = 16.0 * float(np.finfo(np.float32).eps)
+#: Features looked at together.
+_CHUNK = 1 << 16
+
+
+class Screening:
+    """What is known of every feature.
+
+    Parameters
+    ----------
+    n_features : int
+    features : int64 array, optional
+        Those proved to have no weights so far.
+    norms : float32 array of shape (len(features),), optional
+        The norms of their gradients as last seen.
+
+    Attributes
+    ----------
+    zero : bool array of shape (n_features,)
+        Proved to have no weights at the optimum.
+    norms : float32 array of shape (n_features,)
+        Dual norm of the gradient of the losses as last seen.
+    curvatures : float32 array of shape (n_features,)
+        Most the losses bend along the feature; -1 where that is not known.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        features: NDArray[np.int64] | None = None,
+        norms: NDArray[np.float32] | None = None,
+    ) -> None:
+        self.zero = np.zeros(n_features, bool)
+        self.norms = np.zeros(n_features, np.float32)
+        self.curvatures = np.full(n_features, -1.0, np.float32)
+        if features is not None:
+            self.zero[features] = True
+            self.norms[features] = norms
+
+    @staticmethod
+    def memory(n_features: int) -> int:
+        """Return the bytes it takes."""
+        return 9 * n_features
+
+    @property
+    def features(self) -> NDArray[np.int64]:
+        """Features proved to have no weights, increasing."""
+        return np.flatnonzero(self.zero)
+
+    def remaining(self, lo: int, hi: int) -> NDArray[np.int64]:
+        """Return which of the features ``lo`` to ``hi`` are left, counted from `lo`."""
+        return np.flatnonzero(~self.zero[lo:hi])
+
+    def update(
+        self,
+        weighted: NDArray[np.int64],
+        alpha: float,
+        conversion: float,
+        scale: float,
+        upper: float,
+        lower: float,
+        precision: np.dtype[Any],
+    ) -> None:
+        """Leave out the features that the last pass proves to have no weights at the optimum.
+
+        Rounding of the scores moves the objective by some parts of its size, or of its root where that is
+        less than 1, since the loss of a margin is its square; rounding of the gradients comes to less than
+        rounding of the gap does.
+
+        Parameters
+        ----------
+        weighted : int64 array
+            Features with weights, which stay until they have none.
+        alpha : float
+        conversion : float
+            Most that the dual norm is in units of the Euclidean norm.
+        scale : float
+            The point at which the optimum is nearest has the gradients of the pass times this.
+        upper, lower : float
+            Bounds of the optimum, one of them the value of that point.
+        precision : numpy.dtype
+            Of the scores.
+        """
+        rounding = _ROUNDING * float(np.finfo(precision).eps) * (upper + np.sqrt(upper))
+        reach = conversion * np.sqrt(2.0 * (max(upper - lower, 0.0) + rounding))
+        kept = self.zero[weighted]
+        for start in range(0, len(self.zero), _CHUNK):
+            here = slice(start, start + _CHUNK)
+            known = self.curvatures[here] >= 0.0
+            radius = reach * np.sqrt(np.maximum(self.curvatures[here], 0.0, dtype=np.float64))
+            self.zero[here] |= known & (scale * self.norms[here] + radius < alpha * (1.0 - _SLACK))
+        self.zero[weighted] = kept
