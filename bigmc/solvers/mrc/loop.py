@@ -47,6 +47,8 @@ _QUICK = 0.05
 #: The linear programs may take this many times what was expected of them, and so many seconds in any case;
 #: then the first-order steps go on, and expectations are doubled.
 _PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
+#: A lower bound of this share of the promised one has been found by a distribution that balances.
+_FOUND = 0.01
 #: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
 _TIGHTEN = 10.0
 #: Below these thresholds there is nothing left to find.
@@ -250,13 +252,21 @@ class Loop:
         """Improve the lower bound by a distribution over the working rows, which promises one; return Fᵀα."""
         moments = self._rows.moments(dual)
         lower = lower_bound(self._expected, self.lam, dual, moments)
-        if self._absent.any() and promise > self.state.lower:
+        if self._absent.any() and promise > self.state.lower and self._worth_balancing(promise):
             # A feature that no sample of a class has leaves no slack: however little is wrong there after the
             # first-order steps, it would take the whole bound.
             rest = self._rows.balanced(dual, self._absent)
             lower = max(lower, lower_bound(self._expected, self.lam, rest, self._rows.moments(rest)))
         self.state.lower = max(self.state.lower, lower)
         return moments
+
+    def _worth_balancing(self, promise: float) -> bool:
+        """Whether to look for a distribution without mass on absent components.
+
+        Where nearly all are absent, as in hashed text, none is found, and looking costs more than the steps:
+        until the lower bound is of the order of what they promise, it is done in iterations 2, 3, 5, 9, ...
+        """
+        return self.state.lower > _FOUND * promise or self.state.n_iter.bit_count() == 1
 
     def _scan(self, coef: NDArray[np.float64], n_best: int) -> Priced:
         """Price all samples at μ, which gives upper bounds along its ray, and keep the best point."""
