@@ -73,8 +73,8 @@ class Rounds:
         self._gradual = source.keeps and source.dataset.nnz >= _FEW_ENTRIES
         self._held: list[Columns] = []
         self._share = 1.0
-        self._screening = Screening(source.dataset.n_features)
         self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
+        self._screening = Screening(source.dataset.column_nnz(), self.state.coef.features)
 
     def run(
         self,
@@ -87,7 +87,9 @@ class Rounds:
         """Go on from `state`, or start, until the gap or the number of passes is reached."""
         if state is not None:
             self.state = state
-            self._screening = Screening(len(self._screening.zero), state.screened, state.screened_norms)
+            self._screening = Screening(self._source.dataset.column_nnz(), state.coef.features)
+            if state.screened is not None:
+                self._screening.restore(state.screened)
         elif not self._gradual:
             self._first_pass()
             self._save(checkpoint, run)
@@ -132,8 +134,7 @@ class Rounds:
 
     def _save(self, checkpoint: Checkpoint | None, run: dict[str, Any]) -> None:
         if checkpoint is not None:
-            self.state.screened = self._screening.features
-            self.state.screened_norms = self._screening.norms[self.state.screened]
+            self.state.screened = self._screening.saved()
             self.state.save(checkpoint, run)
 
     def _set_coef(self, coef: Coefficients) -> None:
@@ -255,7 +256,7 @@ class Rounds:
             "violation": found.violation,
             "largest_norm": found.largest_norm,
             "n_nonzero": float(len(state.coef.features)),
-            "n_screened": float(np.count_nonzero(self._screening.zero)),
+            "n_screened": float(self._screening.n_screened),
             "bytes_read": float(state.bytes_read),
         }
         state.history.append(entry)

@@ -16,6 +16,7 @@ Such a feature leaves the problem: the optimum without it is the same, and so is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,16 +31,31 @@ _SLACK = 16.0 * float(np.finfo(np.float32).eps)
 _CHUNK = 1 << 16
 
 
+@dataclass(frozen=True)
+class Screened:
+    """Features proved to have no weights at the optimum, as a checkpoint holds them.
+
+    Attributes
+    ----------
+    bits : uint8 array
+        One bit per feature.
+    norms : float32 array
+        Norms of their gradients as last seen.
+    """
+
+    bits: NDArray[np.uint8]
+    norms: NDArray[np.float32]
+
+
 class Screening:
     """What is known of every feature.
 
     Parameters
     ----------
-    n_features : int
-    features : int64 array, optional
-        Those proved to have no weights so far.
-    norms : float32 array of shape (len(features),), optional
-        The norms of their gradients as last seen.
+    column_nnz : int64 array of shape (n_features,)
+        Entries of every feature.
+    weighted : int64 array
+        Features with weights; others without entries are left out from the start.
 
     Attributes
     ----------
@@ -51,28 +67,31 @@ class Screening:
         Most the losses bend along the feature; -1 where that is not known.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        features: NDArray[np.int64] | None = None,
-        norms: NDArray[np.float32] | None = None,
-    ) -> None:
-        self.zero = np.zeros(n_features, bool)
-        self.norms = np.zeros(n_features, np.float32)
-        self.curvatures = np.full(n_features, -1.0, np.float32)
-        if features is not None:
-            self.zero[features] = True
-            self.norms[features] = norms
+    def __init__(self, column_nnz: NDArray[np.int64], weighted: NDArray[np.int64]) -> None:
+        self.zero = column_nnz == 0
+        self.zero[weighted] = False
+        self._column_nnz = column_nnz
+        self.norms = np.zeros(len(column_nnz), np.float32)
+        self.curvatures = np.full(len(column_nnz), -1.0, np.float32)
 
     @staticmethod
     def memory(n_features: int) -> int:
-        """Return the bytes it takes."""
-        return 9 * n_features
+        """Return the bytes it takes, with what is saved of it."""
+        return 14 * n_features + n_features // 8
 
     @property
-    def features(self) -> NDArray[np.int64]:
-        """Features proved to have no weights, increasing."""
-        return np.flatnonzero(self.zero)
+    def n_screened(self) -> int:
+        """Number of features proved to have no weights, those without entries not counted."""
+        return int(np.count_nonzero(self.zero & (self._column_nnz > 0)))
+
+    def saved(self) -> Screened:
+        """Return what a checkpoint must hold; curvatures are computed again."""
+        return Screened(np.packbits(self.zero), self.norms[self.zero])
+
+    def restore(self, screened: Screened) -> None:
+        """Go on from what was saved."""
+        self.zero[:] = np.unpackbits(screened.bits, count=len(self.zero))
+        self.norms[self.zero] = screened.norms
 
     def remaining(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return which of the features ``lo`` to ``hi`` are left, counted from `lo`."""

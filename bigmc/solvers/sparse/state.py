@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.passes import FullPass
+from bigmc.solvers.sparse.screening import Screened
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,8 @@ class State:
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
-    screened : int64 array
-        Features proved to have no weights at the optimum, increasing.
-    screened_norms : float32 array of shape (len(screened),)
-        Norms of their gradients as last seen.
+    screened : Screened or None
+        Features proved to have no weights at the optimum; None before the first round.
     norms : float32 array of shape (n_features,) or None
         Norms of the gradients at a start, until they are used; not saved.
     corrected : bool
@@ -106,8 +105,7 @@ class State:
     stage: int = 0
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
-    screened: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    screened_norms: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    screened: Screened | None = None
     norms: NDArray[np.float32] | None = None
     corrected: bool = False
     damping: float = 0.0
@@ -141,9 +139,9 @@ class State:
             "features": self.coef.features,
             "coef": self.coef.rows[:, :n_classes],
             "intercept": self.intercept,
-            "screened": self.screened,
-            "screened_norms": self.screened_norms,
         }
+        if self.screened is not None:
+            arrays |= {"screened": self.screened.bits, "screened_norms": self.screened.norms}
         if self.anchor is not None:
             meta["anchor"] = self.anchor.objective
             arrays |= {
@@ -181,11 +179,13 @@ class State:
                 arrays["anchor_gradient"],
                 arrays["anchor_curvature"],
             )
+        screened = None
+        if "screened" in arrays:
+            screened = Screened(arrays["screened"], arrays["screened_norms"])
         return cls(
             weights(arrays["features"], arrays["coef"]),
             np.array(arrays["intercept"], np.float64),
-            screened=np.asarray(arrays["screened"], np.int64),
-            screened_norms=np.asarray(arrays["screened_norms"], np.float32),
+            screened=screened,
             anchor=anchor,
             **meta,
         )
