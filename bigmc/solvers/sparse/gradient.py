@@ -125,7 +125,7 @@ def gradient_pass(
             curvatures = np.empty(len(features))
             for _ in problem.engine.map(bend, parts, positions, block, scale, curvatures):
                 pass
-            screening.curvatures[features] = curvatures
+            screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
         distance += float(distances.sum())
         nnz += int(column_nnz[features].sum())
         chosen = np.flatnonzero((slots >= 0) | (violations > 0))
