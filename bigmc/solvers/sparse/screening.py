@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: The curvatures are computed once a gap was below this: before, next to nothing is proved.
-NEAR = 1e-2
+#: The curvatures are computed, at a quarter of the cost of a pass or less, once a gap was below this: before,
+#: next to nothing is proved. (At 1e-4 of the objective 0.1 % of the entries of short texts of 45 classes with
+#: squared hinge, 6 % at 2e-6, and 16 % with log loss; rare features are proved first.)
+NEAR = 0.1
 #: Rounding, in units of the precision of the scores: of gap and objective, and of the norms kept here.
 _ROUNDING = 64.0
 _SLACK = 16.0 * float(np.finfo(np.float32).eps)
