@@ -5,7 +5,8 @@ comes by; every later pass computes the gradient of all features at fixed scores
 certificate and the working set (features that have weights or violate the optimality conditions).
 Sweeps over the working set, held in memory, and Newton steps over the features with weights follow until
 its violation is a fraction of what the pass had found. A working set that does not fit is streamed block
-by block, with several sweeps per block.
+by block, with several sweeps per block. What a pass proves to have no weights at the optimum is left out of
+the passes that follow.
 
 Where all data is in memory the first pass updates nothing. The solver starts with the penalty at which
 all weights are zero and goes down to the one asked for, each optimum the start for the next: the features
