@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.corrected import CorrectedRounds
 from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.plan import plan_sample
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sample import SampleLoss
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
@@ -31,7 +32,7 @@ def made(n=6000, d=60, n_classes=5, weighting=None, seed=0):
     X = scipy.sparse.random(n, d, 0.15, format="csr", rng=generator)
     X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
     signal = np.zeros((d, n_classes))
-    signal[:20] = generator.standard_normal((20, n_classes))
+    signal[:20] = generator.standard_normal((20, n_classes))[:d]
     y = np.argmax(X @ signal + generator.gumbel(size=(n, n_classes)), axis=1)
     dataset = Dataset.from_arrays(X, y, shard_rows=700, weighting=weighting or Weighting())
     return X.toarray().astype(float), y, dataset
@@ -90,22 +91,25 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         assert np.isclose(found.curvature[j - 10], bend / 5, rtol=1e-3)
 
 
-def corrected(dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, **run):
+def corrected(
+    dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, intercept=False, **run
+):
     """Train on a sample of this share, corrected; returns the rounds and the certificate."""
     sample, positions = draw_rows(dataset, share, 0, ThreadEngine(1))
     drawn = None if weights is None else weights[positions]
-    minimised = objective(loss, "l1/l2", None, ridge)
+    minimised = objective(loss, "l1/l2", None, ridge, sets=dataset.has_sets)
     problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
     source = BlockSource(sample, [(0, sample.n_features)], keep=True)
-    sweeper = Sweeper(problem, True, 0, False, 10**9, 10**9)
+    sweeper = Sweeper(problem, True, 0, intercept, 10**9, 10**9)
     engine = ThreadEngine(workers)
     rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
     if not run.get("cold"):
         first = solve(
-            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9
-        )
-        state.coef = padded(first.coef, first.features)
+            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9,
+            fit_intercept=intercept,
+        )  # fmt: skip
+        state.coef, state.intercept = padded(first.coef, first.features), first.intercept
     saved = run.get("checkpoint")
     state = (saved and State.load(saved, {}, problem.width)) or state
     certificate = rounds.run(state, run.get("max_passes", 200), saved, {}, silent)
@@ -114,17 +118,82 @@ def corrected(dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights
 
 @pytest.mark.parametrize("loss", HINGES)
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
-def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, ridge):
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, ridge, intercept):
     X, y, dataset = made()
-    whole = solve(dataset, alpha=ALPHA, loss=loss, ridge=ridge, tol=1e-9, memory_limit=10**9)
-    rounds, certificate = corrected(dataset, 0.5, loss=loss, ridge=ridge)
+    options = {"alpha": ALPHA, "loss": loss, "ridge": ridge, "tol": 1e-9, "fit_intercept": intercept}
+    whole = solve(dataset, memory_limit=10**9, **options)
+    rounds, certificate = corrected(dataset, 0.5, loss=loss, ridge=ridge, intercept=intercept)
+    assert rounds.state.intercept.any() == intercept
     assert certificate.gap <= 1e-9
     assert abs(certificate.upper - whole.objective) <= 2e-9 * whole.objective
     W = np.zeros((60, 5))
     W[rounds.state.coef.features] = rounds.state.coef.rows[:, :5]
-    value = dense.objective_value(loss, "l1/l2", X, y, W, 0.0, ALPHA, ridge)
+    value = dense.objective_value(loss, "l1/l2", X, y, W, rounds.state.intercept, ALPHA, ridge)
     assert np.isclose(value, certificate.upper, rtol=1e-12)
     assert np.array_equal(rounds.state.coef.features, whole.features)
+
+
+def uneven(loss, seed, share, n=900):
+    """Samples of uneven classes: one has shards to itself, and one, of three samples, is not drawn."""
+    generator = np.random.default_rng(seed)
+    X = scipy.sparse.random(n, 16, 0.3, format="csr", rng=generator)
+    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
+    scores = X @ generator.standard_normal((16, 4)) + [1.0, 0.0, 0.0, -1.0] + generator.gumbel(size=(n, 4))
+    if loss == "multilabel_ranking":
+        y = (scores > 1.5).astype(int)
+    else:
+        y = np.argmax(scores, axis=1)
+        y[: n // 4] = 2
+        positions = draw_rows(Dataset.from_arrays(X, y, shard_rows=100), share, 0, ThreadEngine(1))[1]
+        y[np.setdiff1d(np.arange(n), positions)[-3:]] = 4
+    return X.toarray().astype(float), y, Dataset.from_arrays(X, y, shard_rows=100)
+
+
+@pytest.mark.parametrize("loss", [*HINGES, "multilabel_ranking"])
+@pytest.mark.parametrize(("seed", "weighted", "ridge"), [(0, False, 0.0), (1, True, 0.0), (2, True, 1e-2)])
+def test_the_bounds_of_every_pass_are_on_both_sides_of_the_optimum(loss, seed, weighted, ridge):
+    X, y, dataset = uneven(loss, seed, 0.4)
+    weights = np.random.default_rng(seed).integers(0, 4, len(y)).astype(float) if weighted else None
+    optimum = dense.fista(
+        loss, "l1/l2", X, y, dataset.n_classes, ALPHA, ridge, weights=weights, intercept=True, n_iter=1000
+    )
+    options = {"loss": loss, "ridge": ridge, "weights": weights, "intercept": True}
+    rounds, certificate = corrected(dataset, 0.4, tol=1e-7, max_passes=60, **options)
+    assert certificate.gap <= 1e-7
+    assert np.isclose(certificate.upper, optimum, rtol=2e-7)
+    passes = rounds.state.history
+    assert len(passes) > 3
+    assert all(p["lower"] <= optimum * (1 + 1e-10) for p in passes)
+    assert all(p["objective"] >= optimum * (1 - 1e-7) for p in passes)
+    assert passes[3]["lower"] > 0.0
+
+
+@pytest.mark.parametrize("loss", [*HINGES, "multilabel_ranking"])
+def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
+    X, y, _ = uneven(loss, 0, 0.4) if loss == "multilabel_ranking" else made(900, 16)
+    X = np.hstack([X, np.ones((len(y), 1))])  # a feature that is what the intercept is
+    dataset = Dataset.from_arrays(X, y, shard_rows=100)
+    minimised = objective(loss, "l1/l2", sets=dataset.has_sets)
+    sample, _ = draw_rows(dataset, 0.4, 0, ThreadEngine(1))
+    problem = Problem(sample, minimised, ALPHA, None, np.dtype(np.float64), ThreadEngine(2))
+    generator = np.random.default_rng(0)
+    coef = padded(0.3 * generator.standard_normal((5, dataset.n_classes)), np.arange(5))
+    intercept = 0.1 * generator.standard_normal(dataset.n_classes)
+    job = Job(minimised, coef, intercept, np.arange(17), problem.scores.dtype, 1 << 20, 1000)
+    found = full_pass(dataset, job, None, float(len(y)), ThreadEngine(2))
+    assert np.abs(found.gradient[16]).max() > 0.01
+    held = SampleLoss(problem, BlockSource(sample, [(0, 17)], keep=True))
+    point = held.balanced(coef, intercept, found, float(len(y)))
+    assert np.abs(point.gradient[16]).max() < 1e-13
+    dual = (2 * point.margins.sums.sum() - point.margins.squares.sum()) / len(y)
+    W = np.zeros((17, dataset.n_classes))
+    W[:5] = coef.rows[:, : dataset.n_classes]
+    for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere
+        V = W + distance * generator.standard_normal(W.shape)
+        level = intercept + distance * generator.standard_normal(dataset.n_classes)
+        value = dense.loss_and_gradient(loss, X, y, V, level, np.ones(len(y)))[0]
+        assert dual + (point.gradient[:, : dataset.n_classes] * V).sum() <= value
 
 
 def test_a_sample_that_is_far_too_small_still_gets_there():
@@ -169,20 +238,23 @@ class Kept:
         return self.content
 
 
-@pytest.mark.parametrize("last", [1, 2, 4])
-def test_stop_and_resume_equals_uninterrupted(last):
+@pytest.mark.parametrize(("last", "intercept"), [(1, False), (2, False), (4, False), (1, True), (3, True)])
+def test_stop_and_resume_equals_uninterrupted(last, intercept):
     _, _, dataset = made()
-    there, certificate = corrected(dataset, 0.25, tol=1e-7, checkpoint=Kept())
+    options = {"tol": 1e-7, "intercept": intercept}
+    there, certificate = corrected(dataset, 0.25, checkpoint=Kept(), **options)
     stopped = Kept(last)
     with pytest.raises(KeyboardInterrupt):
-        corrected(dataset, 0.25, tol=1e-7, checkpoint=stopped)
-    again, bounds = corrected(dataset, 0.25, tol=1e-7, checkpoint=stopped, workers=1)
+        corrected(dataset, 0.25, checkpoint=stopped, **options)
+    again, bounds = corrected(dataset, 0.25, checkpoint=stopped, workers=1, **options)
     assert bounds == certificate
     assert np.array_equal(again.state.coef.rows, there.state.coef.rows)
+    assert np.array_equal(again.state.intercept, there.state.intercept)
     assert again.state.history == there.state.history
 
 
-def test_data_that_does_not_fit_is_trained_on_a_sample():
+@pytest.mark.parametrize("intercept", [False, True])
+def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
     generator = np.random.default_rng(0)
     n = 40_000
     X = scipy.sparse.hstack(
@@ -193,12 +265,12 @@ def test_data_that_does_not_fit_is_trained_on_a_sample():
     signal = generator.standard_normal((20, 6))
     y = np.argmax(X[:, :20] @ signal + generator.gumbel(size=(n, 6)), axis=1)
     dataset = Dataset.from_arrays(X, y, shard_rows=2000)
-    options = {"alpha": 0.02, "tol": 1e-3}
+    options = {"alpha": 0.02, "tol": 1e-3, "fit_intercept": intercept}
     streamed = solve(dataset, memory_limit=4_000_000, **options)
     assert not streamed.plan.keep_blocks
     assert streamed.certificate.gap <= 1e-3
     assert streamed.n_passes <= 6
-    whole = solve(dataset, memory_limit=10**9, alpha=0.02, tol=1e-6)
+    whole = solve(dataset, memory_limit=10**9, **options | {"tol": 1e-6})
     assert streamed.certificate.lower <= whole.objective <= streamed.objective
     assert streamed.objective <= whole.objective * (1 + 1e-3)
     other = solve(dataset, memory_limit=4_000_000, engine=ThreadEngine(1), **options)

@@ -259,7 +259,7 @@ class _Run:
     @property
     def correctable(self) -> bool:
         """Whether the loss of a sample can be corrected: it takes the steps of Newton's method."""
-        return self.objective.newton and self.line_search and not self.fit_intercept
+        return self.objective.newton and self.line_search
 
     def problem(
         self,

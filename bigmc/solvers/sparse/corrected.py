@@ -16,6 +16,9 @@ How long the step should have been the next pass tells, from the derivatives at 
 follows starts from there, with a gradient interpolated between those of the two passes, which costs no pass
 of its own. The damping d is 0 until a round makes the objective larger, or its descent has no end: the hinge
 loss of a sample has no curvature where no margin is positive.
+
+An intercept is one more feature in all of this. No dual point may have a slope by it, but a pass finds one:
+`bigmc.solvers.sparse.sample` takes it out by the dual variables of the sample, which costs no pass either.
 """
 
 from __future__ import annotations
@@ -35,12 +38,13 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.bounds import lower_bound
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.passes import FullPass, Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sample import SampleLoss, slope_and_bend
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.sweeps import Sweeper
-from bigmc.solvers.sparse.terms import Terms
 from bigmc.store.dataset import Dataset
 
 #: The descent leaves features alone whose gradient is below this share of alpha and that have no weights.
@@ -48,6 +52,8 @@ _CANDIDATE = 0.6
 #: It goes on until the violation is this share of what the pass had found, or of the tolerance times alpha.
 _FRACTION, _TOLERATED = 0.02, 0.1
 _MOST_SWEEPS = 200
+#: Newton steps of the intercept that follow, at most.
+_INTERCEPT_STEPS = 20
 #: The damping after a first step that was too long, and the factor by which it grows after others.
 _LEAST_DAMPING, _DAMPING_FACTOR = 0.02, 3.0
 #: The factor by which it shrinks after a good one.
@@ -58,8 +64,8 @@ _FAR = 1.1
 _TRIES = 8
 #: Bounds of the part of a step that is taken in the end.
 _SHORTEST, _LONGEST = 0.05, 2.0
-#: An objective is larger only if by more than rounding.
-_ROUNDING = 1e-7
+#: An objective is larger only if by more than rounding, in units of the scores' precision.
+_ROUNDING = 1.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ class CorrectedRounds:
         self._sample_weight = sample_weight
         self._weight_sum = float(dataset.n_samples if sample_weight is None else sample_weight.sum())
         self._problem = problem
-        self._source = source
+        self._sample = SampleLoss(problem, source)
         self._sweeper = sweeper
         self._tol = tol
         self._engine = engine
@@ -175,37 +181,36 @@ class CorrectedRounds:
         state.norms = None  # those of a start are of other weights
         while True:
             found = self._pass()
-            measured = Measured.of(
-                self._used, found.gradient, state.coef, self._problem.alpha, self._objective.ridge
-            )
+            measured = self._measured(found.gradient, state.coef)
             upper = self._objective.loss.value(found.margins.squares, self._weight_sum)
             upper += self._objective.regulariser(self._problem.alpha, state.coef.rows)
             if not np.isfinite(upper):
                 raise DataError(
                     "the objective is not finite", "look for huge or non-finite values in the data"
                 )
-            bound = lower_bound(
-                self._objective, self._problem.alpha, self._weight_sum, self._problem.scores.dtype,
-                found.margins, np.empty((0, self._problem.n_classes)), measured,
+            state.lower = max(state.lower, self._bound(found, measured))
+            slope, bend = slope_and_bend(self._problem, found.margins, self._weight_sum)
+            self._record(measured, slope, upper, max_passes, progress)
+            dtype = self._problem.scores.dtype
+            here = Evaluated(
+                state.coef, state.intercept, upper, found.gradient.astype(dtype),
+                found.curvature.astype(dtype), slope, bend,
             )  # fmt: skip
-            state.lower = max(state.lower, bound.value)
-            self._record(measured, upper, max_passes, progress)
-            here = Evaluated.of(state.coef, upper, found, self._problem.scores.dtype)
             best = state.anchor
             if best is None or upper <= best.objective:
                 best = here
             certificate = Certificate.of(state.lower, best.objective)
             if certificate.gap <= self._tol or self._passes >= max_passes:
-                state.coef = best.coef
+                state.coef, state.intercept = best.coef, best.intercept
                 return certificate
             start = here if state.anchor is None else self._along(state.anchor, here)
-            if upper > best.objective * (1.0 + _ROUNDING):
+            if upper > best.objective * (1.0 + _ROUNDING * float(np.finfo(dtype).eps)):
                 state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
                 if upper > _FAR * best.objective:
                     start = best
             else:
                 state.damping /= _RELAXED
-            state.coef = self._improved(start, best.objective)
+            state.coef, state.intercept = self._improved(start, best.objective)
             state.anchor = best
             if checkpoint is not None:
                 state.save(checkpoint, run)
@@ -225,17 +230,43 @@ class CorrectedRounds:
         state.bytes_read += found.n_bytes
         return found
 
+    def _measured(self, gradient: NDArray[np.float64], coef: Coefficients) -> Measured:
+        return Measured.of(self._used, gradient, coef, self._problem.alpha, self._objective.ridge)
+
+    def _bound(self, found: FullPass, measured: Measured) -> float:
+        """Return the lower bound that a pass gives, minus infinity if none."""
+        state, margins, left = self.state, found.margins, 0.0
+        if self._sweeper.fit_intercept:
+            balanced = self._sample.balanced(state.coef, state.intercept, found, self._weight_sum)
+            if balanced is None:
+                return -np.inf
+            margins, left = balanced.margins, balanced.left
+            measured = self._measured(balanced.gradient, state.coef)
+        bound = lower_bound(
+            self._objective, self._problem.alpha, self._weight_sum, self._problem.scores.dtype, margins,
+            np.empty((0, self._problem.n_classes)), measured,
+        )  # fmt: skip
+        return left + bound.value
+
     def _record(
-        self, measured: Measured, upper: float, max_passes: float, progress: ProgressCallback
+        self,
+        measured: Measured,
+        slope: NDArray[np.float64],
+        upper: float,
+        max_passes: float,
+        progress: ProgressCallback,
     ) -> None:
         state = self.state
+        violation = float(measured.violations.max(initial=0.0))
+        if self._sweeper.fit_intercept:
+            violation = max(violation, float(np.linalg.norm(slope)))
         entry = {
             "n_passes": self._passes,
             "n_iter": float(state.n_iter),
             "objective": upper,
             "lower": state.lower,
             "gap": Certificate.of(state.lower, upper).gap,
-            "violation": float(measured.violations.max(initial=0.0)),
+            "violation": violation,
             "largest_norm": measured.largest_norm,
             "n_nonzero": float(len(state.coef.features)),
             "bytes_read": float(state.bytes_read),
@@ -254,16 +285,19 @@ class CorrectedRounds:
         old, new = before.coef.take(features), after.coef.take(features)
         way = new - old
         at = np.searchsorted(self._used, features)
-        start = self._slope(before.gradient[at], old, way, 1.0)
-        end = self._slope(after.gradient[at], new, way, -1.0)
+        shift = after.intercept - before.intercept
+        start = self._slope(before.gradient[at], old, way, 1.0) + float(before.slope @ shift)
+        end = self._slope(after.gradient[at], new, way, -1.0) + float(after.slope @ shift)
         part = 1.0
         if start < 0.0 and end > start:
             part = float(np.clip(start / (start - end), _SHORTEST, _LONGEST))
         rows = old + part * way
         used = rows.any(axis=1)
         gradient = before.gradient + before.gradient.dtype.type(part) * (after.gradient - before.gradient)
-        coef = Coefficients(features[used], rows[used])
-        return Evaluated(coef, np.nan, gradient, after.curvature)
+        return Evaluated(
+            Coefficients(features[used], rows[used]), before.intercept + part * shift, np.nan, gradient,
+            after.curvature, before.slope + part * (after.slope - before.slope), after.bend,
+        )  # fmt: skip
 
     def _slope(
         self, gradient: NDArray[Any], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
@@ -275,66 +309,35 @@ class CorrectedRounds:
         smooth = float(np.einsum("jr,jr->", gradient.astype(np.float64) + self._objective.ridge * rows, way))
         return smooth + self._problem.alpha * float(along.sum())
 
-    def _improved(self, at: Evaluated, best: float) -> Coefficients:
-        """Return the weights that minimise the loss of the sample, corrected at a point.
+    def _improved(self, at: Evaluated, best: float) -> tuple[Coefficients, NDArray[np.float64]]:
+        """Return the weights and intercept that minimise the loss of the sample, corrected at a point.
 
-        Those whose penalty alone is more than the best objective so far are on the way to infinity.
+        Weights whose penalty alone is more than the best objective so far are on the way to infinity.
         """
-        problem, state = self._problem, self.state
+        problem, state, sweeper = self._problem, self.state, self._sweeper
         alpha = problem.alpha
         gradient = at.gradient.astype(np.float64)
-        measured = Measured.of(self._used, gradient, at.coef, alpha, self._objective.ridge)
+        measured = self._measured(gradient, at.coef)
         chosen = np.flatnonzero(measured.weighted | (measured.norms > _CANDIDATE * alpha))
-        positions = self._source.holding(self._used[chosen])
-        held = [Columns.of(n, block, positions[n]) for n, block in self._source.stream(positions)]
+        held = self._sample.holding(self._used[chosen])
         violation = float(measured.violations.max(initial=0.0))
         target = max(_FRACTION * violation, _TOLERATED * self._tol * alpha)
         for _ in range(_TRIES):
-            problem.rebuild_scores(at.coef, state.intercept, held)
-            terms = self._terms(held, at.coef, gradient[chosen], at.curvature[chosen].astype(np.float64))
+            intercept = at.intercept.copy()
+            problem.rebuild_scores(at.coef, intercept, held)
+            terms, level = self._sample.terms(
+                at, held, gradient[chosen], at.curvature[chosen].astype(np.float64), state.damping
+            )
             with suppress(DataError):  # the corrected loss of a small sample may have no minimum
-                changes, n_sweeps = self._sweeper.sweep_until(
-                    held, at.coef, state.intercept, alpha, target, _MOST_SWEEPS, state.n_iter, terms
+                changes, n_sweeps = sweeper.sweep_until(
+                    held, at.coef, intercept, alpha, target, _MOST_SWEEPS, state.n_iter, terms, level
                 )
+                if sweeper.fit_intercept:
+                    improve_intercept(problem, intercept, _INTERCEPT_STEPS, level)
                 coef = at.coef.updated(changes)
-                if self._objective.regulariser(alpha, coef.rows) <= best:  # false if not finite
+                penalty = self._objective.regulariser(alpha, coef.rows)
+                if penalty <= best and np.isfinite(intercept).all():  # false if not finite
                     state.n_iter += n_sweeps
-                    return coef
+                    return coef, intercept
             state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
         raise DataError("the weights are no longer finite", "look for huge or non-finite values in the data")
-
-    def _terms(
-        self,
-        held: list[Columns],
-        coef: Coefficients,
-        gradients: NDArray[np.float64],
-        curvatures: NDArray[np.float64],
-    ) -> list[Terms]:
-        """Return what corrects the loss of the sample, for the columns held, from those of all samples."""
-        problem = self._problem
-        ridge = self._objective.ridge
-
-        def work(columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            places = np.full(columns.indptr.shape[1] - 1, -1)
-            places[columns.positions] = np.arange(len(columns.positions))
-            gradient, curvature = np.zeros((len(places), problem.width)), np.zeros(len(places))
-            self._objective.add_gradients(
-                places, columns.indptr, columns.indices, columns.data, columns.base, problem.scores,
-                problem.labels, problem.row_scale, problem.gain, problem.n_classes, gradient, curvature,
-            )  # fmt: skip
-            scale = problem.scale_of(columns.features)
-            n = len(columns.positions)
-            return (
-                gradient[:n] * (problem.two_over_n * scale)[:, None],
-                curvature[:n] * (problem.two_over_n * scale**2),
-            )
-
-        terms, start = [], 0
-        for columns, (gradient, curvature) in problem.engine.map(work, held):
-            here = slice(start, start + len(columns.features))
-            added = np.maximum(curvatures[here] - curvature, 0.0)
-            added += self.state.damping * curvatures[here]
-            tilt = gradients[here] - gradient - added[:, None] * coef.take(columns.features)
-            terms.append(Terms(tilt, ridge + added))
-            start += len(columns.features)
-        return terms

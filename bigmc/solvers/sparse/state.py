@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.passes import FullPass
 from bigmc.solvers.sparse.screening import Screened
 
 
@@ -41,22 +40,25 @@ class Evaluated:
     Attributes
     ----------
     coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
     objective : float
     gradient : float array of shape (n_used, width)
         Of the losses, for the features that occur, in the precision of the scores.
     curvature : float array of shape (n_used,)
         Mean over the classes.
+    slope : float64 array of shape (n_classes,)
+        Gradient of the losses by the intercept.
+    bend : float
+        Their curvature by the intercept, mean over the classes.
     """
 
     coef: Coefficients
+    intercept: NDArray[np.float64]
     objective: float
     gradient: NDArray[Any]
     curvature: NDArray[Any]
-
-    @classmethod
-    def of(cls, coef: Coefficients, objective: float, found: FullPass, dtype: np.dtype[Any]) -> Evaluated:
-        """Keep what a pass found."""
-        return cls(coef, objective, found.gradient.astype(dtype), found.curvature.astype(dtype))
+    slope: NDArray[np.float64]
+    bend: float
 
 
 @dataclass
@@ -143,12 +145,14 @@ class State:
         if self.screened is not None:
             arrays |= {"screened": self.screened.bits, "screened_norms": self.screened.norms}
         if self.anchor is not None:
-            meta["anchor"] = self.anchor.objective
+            meta |= {"anchor": self.anchor.objective, "bend": self.anchor.bend}
             arrays |= {
                 "anchor_features": self.anchor.coef.features,
                 "anchor_coef": self.anchor.coef.rows[:, :n_classes],
+                "anchor_intercept": self.anchor.intercept,
                 "anchor_gradient": self.anchor.gradient,
                 "anchor_curvature": self.anchor.curvature,
+                "anchor_slope": self.anchor.slope,
             }
         save_run(checkpoint, run, meta, arrays)
 
@@ -175,9 +179,12 @@ class State:
         if "anchor" in meta:
             anchor = Evaluated(
                 weights(arrays["anchor_features"], arrays["anchor_coef"]),
+                arrays["anchor_intercept"],
                 meta.pop("anchor"),
                 arrays["anchor_gradient"],
                 arrays["anchor_curvature"],
+                arrays["anchor_slope"],
+                meta.pop("bend"),
             )
         screened = None
         if "screened" in arrays:

@@ -140,6 +140,7 @@ class Sweeper:
         most: int,
         n_iter: int,
         terms: Sequence[Terms] | None = None,
+        intercept_terms: Terms | None = None,
         most_steps: int | None = None,
         watch: Callable[[int, float, int], None] | None = None,
     ) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.float64]]], int]:
@@ -164,6 +165,8 @@ class Sweeper:
             Number of the first sweep, for its shuffle.
         terms : sequence of Terms, optional
             Of the columns held; by default the ridge of the objective.
+        intercept_terms : Terms, optional
+            Of the intercept, as one feature; by default nothing.
         most_steps : int, optional
             Newton steps at most; the sweep after the last one is followed by some over columns that still
             violate.
@@ -203,7 +206,7 @@ class Sweeper:
         while n_sweeps < most and visits <= self._most_visits:
             visits += sum(columns.nnz for columns in held)
             if self.fit_intercept:
-                improve_intercept(self._problem, intercept, 1)
+                improve_intercept(self._problem, intercept, 1, intercept_terms)
             largest = sweep(active)
             if largest <= target:
                 if active is everything:
@@ -218,7 +221,8 @@ class Sweeper:
                     if sweep(worst) <= target:
                         break
                 break
-            if self._newton_step(held, rows, terms, intercept, alpha, n_sweeps, n_iter + n_sweeps):
+            steps = n_sweeps, n_iter + n_sweeps
+            if self._newton_step(held, rows, terms, intercept, intercept_terms, alpha, *steps):
                 n_steps += 1
                 if watch:
                     n_nonzero = sum(int(np.count_nonzero(r.any(axis=1))) for r in rows)
@@ -232,6 +236,7 @@ class Sweeper:
         rows: list[NDArray[np.float64]],
         terms: Sequence[Terms],
         intercept: NDArray[np.float64],
+        intercept_terms: Terms | None,
         alpha: float,
         n_sweeps: int,
         n_iter: int,
@@ -254,8 +259,10 @@ class Sweeper:
             together.append(np.pad(intercept, (0, problem.width - len(intercept)))[None])
         moved = np.concatenate(together)
         support = Support(problem, held, chosen, self.fit_intercept)
-        picked = Terms.joined([t.take(c) for t, c in zip(terms, chosen, strict=True)])
-        part = support.newton_step(moved, alpha, picked, products, self._damping)
+        picked = [t.take(c) for t, c in zip(terms, chosen, strict=True)]
+        if self.fit_intercept and intercept_terms:
+            picked.append(intercept_terms)
+        part = support.newton_step(moved, alpha, Terms.joined(picked), products, self._damping)
         if part == 1.0:
             self._damping = self._damping / _DAMPING_FACTOR if self._damping > _DAMPING else 0.0
         elif part < _SHORT_STEP:
