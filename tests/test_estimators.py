@@ -26,7 +26,7 @@ FAST = {"alpha": 0.01, "tol": 0.01, "max_passes": 5}
 WITH_INTERCEPT = SparseClassifier(fit_intercept=True, **FAST)
 TOO_EXACT = (
     "both fits are within tol of the optimum, but sums over repeated and over weighted samples round "
-    "differently, and the Newton steps of the intercept turn that into 4e-8 where the check asks for 1e-9"
+    "differently, and the Newton steps of the intercept turn that into 1e-7 where the check asks for 1e-9"
 )
 
 
@@ -37,6 +37,7 @@ def expected_failures(estimator):
     return {name.format(kind): TOO_EXACT for kind in ("dense", "sparse")}
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of five passes
 @parametrize_with_checks([SparseClassifier(**FAST), WITH_INTERCEPT], expected_failed_checks=expected_failures)
 def test_scikit_learn_compatibility(estimator, check):
     check(estimator)
@@ -124,6 +125,7 @@ def test_two_classes_have_one_score_and_two_rows_of_weights():
     np.testing.assert_array_equal(model.predict(X), np.where(decision > 0, "virginica", "versicolor"))
 
 
+@pytest.mark.filterwarnings("ignore:Constructing a DIA matrix")
 @pytest.mark.parametrize(
     "form", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia", "float32", "fortran", "list"]
 )
@@ -317,7 +319,7 @@ def test_seeds_workers_and_memory_change_nothing_but_what_they_should(fitted, di
 
 def test_it_works_in_pipelines_and_searches():
     X, y = load_iris(return_X_y=True)
-    pipeline = make_pipeline(MaxAbsScaler(), clone(WITH_INTERCEPT))
+    pipeline = make_pipeline(MaxAbsScaler(), clone(WITH_INTERCEPT).set_params(max_passes=100))
     search = GridSearchCV(pipeline, {"sparseclassifier__alpha": [1e-2, 1.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"sparseclassifier__alpha": 1e-2}
     assert search.best_score_ > 0.9

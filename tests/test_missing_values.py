@@ -41,6 +41,8 @@ def boost(**options):
     return bigmc.MultiBoostClassifier(C=100, n_rounds=5, memory_limit="200MB", **options)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "array"])
 @pytest.mark.parametrize("max_depth", [1, 2])
 def test_from_disk_as_from_memory(problem, table, tmp_path, kind, max_depth):
@@ -78,6 +80,7 @@ def test_from_disk_as_from_memory(problem, table, tmp_path, kind, max_depth):
     np.testing.assert_array_equal(found.astype(int), memory.predict(X))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_model_of_arrays_takes_missing_values_of_arrays(problem, tmp_path):
     X, y = problem
     model = boost().fit(X, y)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -360,6 +360,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
         """Return the dataset that arrays make, after scikit-learn's checks."""
+        if hasattr(y, "dtype") and not is_lazy(y):
+            assert_all_finite(y, input_name="y")  # type_of_target casts it to int
         sets = y is not None and not is_lazy(y) and type_of_target(y) == "multilabel-indicator"
         self.check_labels(sets)
         if not is_lazy(X):

@@ -2,8 +2,9 @@
 
 Compiling takes some 130 MB that a process never gives back. With `compile_elsewhere` a kernel that is
 missing in numba's cache is compiled by a child process for exactly the types it was called with, and
-loaded from the cache when the child has ended. A warm cache is used as ever. Where no cache can be written,
-or no process be started, the kernel is compiled here.
+loaded from the cache. The child stays for the next ones, because to import numba takes longer than most
+kernels; it ends when none has come for some seconds, or this process ends. A warm cache is used as ever.
+Where no cache can be written, or no process be started, the kernel is compiled here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib import import_module
+from select import select
 from typing import Any
 
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+
+#: Seconds without a request after which the child ends.
+_IDLE = 5.0
 
 
 class _ChildCache(FunctionCache):
@@ -39,22 +45,64 @@ def compile_elsewhere() -> None:
                     vars(kernel)["_cache"] = _ChildCache(kernel.py_func)
 
 
-def _compile_in_child(function: Any, sig: Any) -> bool:
-    request = pickle.dumps((function.__module__, function.__name__, sig))
-    try:
-        done = subprocess.run(
+@dataclass
+class _Child:
+    """The process that compiles, and the one it does it for: a fork must not ask its parent's."""
+
+    process: subprocess.Popen[bytes]
+    owner: int
+
+    @classmethod
+    def started(cls) -> _Child:
+        process = subprocess.Popen(
             [sys.executable, "-m", __name__],
-            input=request,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
+        return cls(process, os.getpid())
+
+    def compiles(self, request: bytes) -> bool:
+        """Return whether it did what was asked; if not, it has ended or is about to."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(request)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return self.process.stdout.read(1) == b"1"
+
+
+_child: _Child | None = None
+
+
+def _compile_in_child(function: Any, sig: Any) -> bool:
+    """Return whether a child did it. Numba's compiler lock, held here, lets one thread ask at a time."""
+    global _child
+    request = pickle.dumps((function.__module__, function.__name__, sig))
+    if _child is not None and _child.owner == os.getpid() and _child.compiles(request):
+        return True
+    try:
+        _child = _Child.started()
     except OSError:
         return False
-    return done.returncode == 0
+    return _child.compiles(request)
+
+
+def _serve() -> None:
+    """Compile what comes, one after the other; an error ends the process, which is the answer."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what compiling prints is no answer
+    while select([sys.stdin], [], [], _IDLE)[0]:
+        try:
+            module, name, sig = pickle.load(sys.stdin.buffer)  # from the process that started this one
+        except EOFError:
+            return
+        getattr(import_module(module), name).compile(sig)
+        os.write(answers, b"1")
 
 
 if __name__ == "__main__":
-    module, name, sig = pickle.loads(sys.stdin.buffer.read())  # from the process that started this one
-    getattr(import_module(module), name).compile(sig)
+    _serve()

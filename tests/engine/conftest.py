@@ -3,44 +3,66 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+import dask
 import numpy as np
 import pytest
 import scipy.sparse
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
 import bigmc
 from bigmc.engine.dask import DaskEngine
 
 
-@pytest.fixture(scope="session")
-def cluster():
-    options = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0, "threads_per_worker": 1}
+@pytest.fixture(scope="package", autouse=True)
+def forked_workers():
+    """Fork workers from a process that has imported what they need: it takes longer than most tests."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        learners = (
+            "bigmc.api",
+            "bigmc.estimators",
+            "bigmc.ingestion",
+            "bigmc.evaluation",
+            "bigmc.prediction",
+        )
+        get_mp_context().set_forkserver_preload(["distributed", *learners])
+        yield
+
+
+@pytest.fixture(scope="package")
+def cluster(forked_workers):
+    options = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "memory_limit": 0,
+        "threads_per_worker": 1,
+    }
     found = LocalCluster(n_workers=1, processes=True, **options)
     yield found
     with suppress(KeyError):  # LocalCluster may count out a killed worker twice while it closes
         found.close()
 
 
-@pytest.fixture(scope="session")
-def session_client(cluster):
+@pytest.fixture(scope="package")
+def one_client(cluster):
     with Client(cluster, set_as_default=False) as found:
         yield found
 
 
 @pytest.fixture
-def client(cluster, session_client):
+def client(cluster, one_client):
     """A client of a cluster with two workers at least."""
-    grow(cluster, session_client, 2)
-    return session_client
+    grow(cluster, one_client, 2)
+    return one_client
 
 
 @pytest.fixture
-def engine_of(cluster, session_client) -> Callable[[int], DaskEngine]:
+def engine_of(cluster, one_client) -> Callable[[int], DaskEngine]:
     """Makes the engine of so many workers."""
 
     def make(n_workers: int) -> DaskEngine:
-        grow(cluster, session_client, n_workers)
-        return DaskEngine(session_client)
+        grow(cluster, one_client, n_workers)
+        return DaskEngine(one_client)
 
     return make
 
@@ -59,7 +81,7 @@ def grow(cluster, client, n_workers):
     raise TimeoutError("the cluster does not start")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def counts(tmp_path_factory):
     """A dataset of 20,000 rows in ten shards or more, whose entries do not fit into 3 MB."""
     generator = np.random.default_rng(0)

@@ -102,6 +102,7 @@ def test_every_engine_gives_the_same_bytes(texts, engine_of, monkeypatch):
             assert engine.usage()["bytes_moved"] > 10_000
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monkeypatch):
     monkeypatch.chdir(texts)
     dataset = bigmc.ingest("texts.csv", texts / "e.bigmc", text="text", label="label", hash_bits=8)

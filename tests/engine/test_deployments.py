@@ -1,7 +1,10 @@
 """The lines of the README that start clusters elsewhere, as far as they can be tried without one."""
 
+from functools import partial
 from pathlib import Path
 
+import dask
+import distributed
 import numpy as np
 import pytest
 
@@ -31,8 +34,11 @@ def folder(tmp_path_factory):
 
 def test_a_local_cluster(folder, monkeypatch):
     monkeypatch.chdir(folder)
+    free_port = partial(distributed.LocalCluster, dashboard_address="127.0.0.1:0")
+    monkeypatch.setattr(distributed, "LocalCluster", free_port)
     scope = {"bigmc": bigmc}
-    exec(lines_of("distributed"), scope)
+    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):  # as elsewhere than here
+        exec(lines_of("distributed"), scope)
     try:
         assert scope["client"].ncores()
         assert bigmc.load_model("reviews.model").classes_.tolist() == [0, 1]
@@ -48,7 +54,7 @@ def test_slurm(folder, monkeypatch):
 
     def made(kind):
         def make(**options):
-            options |= {"scheduler_options": {"host": "127.0.0.1", "dashboard_address": None}}
+            options |= {"scheduler_options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}}
             if kind is LocalCluster:
                 del options["queue"], options["walltime"]
                 options |= {"cores": 2, "processes": 2, "memory": "8GB"}
