@@ -258,8 +258,13 @@ class _Run:
 
     @property
     def correctable(self) -> bool:
-        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method."""
-        return self.objective.newton and self.line_search
+        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method.
+
+        One pass alone is asked for the gradients at the best intercept, which only the scores of all samples
+        tell (`largest_alpha`).
+        """
+        best_intercept = self.fit_intercept and self.max_passes <= 1
+        return self.objective.newton and self.line_search and not best_intercept
 
     def problem(
         self,
