@@ -21,7 +21,7 @@ from bigmc.kernels.loss_columns import (
     column_gradient,
     column_loss_change,
 )
-from bigmc.kernels.losses import LOG_LOSS, MULTITASK_SQUARED_HINGE, SQUARED_HINGE
+from bigmc.kernels.losses import LOG_LOSS, MULTITASK_SQUARED_HINGE, curvature_bound
 from bigmc.kernels.penalties import dual_norm, penalty_change, prox, violation
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
@@ -72,17 +72,17 @@ def _minimise_model(
 
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_norms(
-    loss, penalty, ratio, first, last, indptr, indices, data, base, scores, labels, gain, column_scale,
+    loss, penalty, ratio, order, columns, indptr, indices, data, base, scores, labels, gain, column_scale,
     n_classes, two_over_n, alpha, ridge, factor, slots, coef, norms, violations, distances,
 ):  # fmt: skip
-    """Dual norm of the gradient and violation of the optimality conditions of columns ``first`` to ``last``.
+    """Dual norm of the gradient and violation of the optimality conditions of columns.
 
     Parameters
     ----------
     loss, penalty : int
         Codes.
     ratio : float
-    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n
+    order, columns, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n
     alpha, ridge, factor, slots, coef, norms, violations, distances
         As in `bigmc.kernels.squared_hinge.gradient_norms`.
     """
@@ -93,20 +93,21 @@ def gradient_norms(
     work = np.empty(n_classes, np.float64)
     ones = np.ones(n_classes, np.float64)
     zeros = np.zeros(n_classes, np.float64)
-    for j in range(first, last):
+    for p in order:
         column_gradient(
-            loss, j, indptr, indices, data, base, scores, labels, gain, factor, others, slope, wide, sums
-        )
+            loss, columns[p], indptr, indices, data, base, scores, labels, gain, factor, others, slope, wide,
+            sums,
+        )  # fmt: skip
         for r in range(n_classes):
-            sums[r] *= two_over_n * column_scale[j]
-        norms[j] = dual_norm(penalty, ratio, sums)
-        row = zeros if slots[j] < 0 else coef[slots[j]]
-        violations[j] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
-        distances[j] = 0.0
-        if ridge > 0.0 and norms[j] > alpha:
+            sums[r] *= two_over_n * column_scale[p]
+        norms[p] = dual_norm(penalty, ratio, sums)
+        row = zeros if slots[p] < 0 else coef[slots[p]]
+        violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+        distances[p] = 0.0
+        if ridge > 0.0 and norms[p] > alpha:
             prox(penalty, ratio, alpha, sums, ones, work)
             for r in range(n_classes):
-                distances[j] += work[r] * work[r]
+                distances[p] += work[r] * work[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -119,11 +120,8 @@ def sweep(
     With `line_search` the step goes to the minimiser of a local quadratic model and is halved until
     equation (7) holds: the model has the exact Hessian of the column where that is diagonal (multitask
     squared hinge) or the classes are few for the entries, else twice its diagonal. Otherwise the curvature
-    is a constant that bounds the Hessian: ``2 / n (S + (m - 1) s_1 + s_2)`` of the sums of squares per
-    label, S their sum and s_1, s_2 the largest, for the squared hinge; of the sum S of all squares
-    ``2 S / n`` for the multitask one, ``S / (2n)`` for the log loss. (For v that adds up to 0 the pairs of a
-    set of ``a`` labels bend by at most ``a ||v||² + m sum over p in Y of v_p²``, and for ``a = 1`` by that.)
-    Columns that are zero and stay zero cost one gradient.
+    is a constant that bounds the Hessian, see `bigmc.kernels.losses.curvature_bound`. Columns that are zero
+    and stay zero cost one gradient.
 
     Parameters
     ----------
@@ -178,20 +176,9 @@ def sweep(
             sums, diagonal, squares, hessian,
         )  # fmt: skip
         scale_squared = scale * column_scale[p]
-        first = second = bound = 0.0
         for r in range(n_classes):
             sums[r] = scale * sums[r] + pull[r]
-            bound += squares[r]
-            if squares[r] > first:
-                second = first
-                first = squares[r]
-            else:
-                second = max(second, squares[r])
-        if loss == SQUARED_HINGE:
-            bound += (n_classes - 1) * first + second
-        elif loss == LOG_LOSS:
-            bound *= 0.25
-        bound *= scale_squared
+        bound = scale_squared * curvature_bound(loss, squares)
         for r in range(n_classes):
             if not line_search:
                 diagonal[r] = bound

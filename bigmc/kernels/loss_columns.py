@@ -16,6 +16,7 @@ from bigmc.kernels.losses import (
     LOG_LOSS,
     MULTITASK_SQUARED_HINGE,
     SQUARED_HINGE,
+    curvature_bound,
     hide_labels,
     sample_bends,
     sample_odds,
@@ -309,3 +310,39 @@ def add_gradients(
         for r in range(n_classes):
             gradients[place, r] += sums[r]
         curvatures[place] += trace / n_classes
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def largest_curvatures(
+    loss, order, columns, indptr, indices, data, base, labels, row_scale, gain, column_scale, n_classes,
+    two_over_n, bounds,
+):  # fmt: skip
+    """Bound the eigenvalues of the Hessian of the losses along columns, at any weights.
+
+    Parameters
+    ----------
+    loss : int
+        Code.
+    order, columns, indptr, indices, data, base, labels, row_scale, gain, column_scale, n_classes, two_over_n
+        As in `bigmc.kernels.squared_hinge.sweep`.
+    bounds : float64 array of shape (n_columns,)
+        Filled at the positions of `order`, see `bigmc.kernels.losses.curvature_bound`.
+    """
+    squares = np.empty(n_classes, np.float64)
+    for p in order:
+        j = columns[p]
+        squares[:] = 0.0
+        for s in range(indptr.shape[0]):
+            first = np.uint64(base[s])
+            for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+                i = first + np.uint64(indices[k])
+                square = np.float64(data[k]) ** 2 * (np.float64(row_scale[i]) * np.float64(gain[i]))
+                if loss != SQUARED_HINGE:
+                    squares[0] += square
+                    continue
+                for t in range(labels.shape[1]):
+                    c = labels[i, t]
+                    if c < 0:
+                        break
+                    squares[c] += square
+        bounds[p] = two_over_n * column_scale[p] ** 2 * curvature_bound(loss, squares)

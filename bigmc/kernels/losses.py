@@ -33,6 +33,35 @@ _EIGHT = np.uint64(8)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
+def curvature_bound(loss, squares):
+    """Bound half the eigenvalues of the Hessian of the sum of losses by the weights of one feature.
+
+    With the sum S of the feature's weighted squares half the Hessian is at most ``S`` for the multitask
+    squared hinge and ``S / 4`` for the log loss. With sums of squares per label, s_1 and s_2 the largest and
+    S their sum, it is at most ``S + (m - 1) s_1 + s_2`` for the squared hinge: for v that adds up to 0 the
+    pairs of a set of ``a`` labels bend by at most ``a ||v||² + m sum over p in Y of v_p²``, and for ``a = 1``
+    by that.
+
+    Parameters
+    ----------
+    loss : int
+    squares : float64 array of shape (n_classes,)
+        Added up for every label with `SQUARED_HINGE`, else once for all of a sample.
+    """
+    first = second = total = 0.0
+    for r in range(squares.shape[0]):
+        total += squares[r]
+        if squares[r] > first:
+            second = first
+            first = squares[r]
+        else:
+            second = max(second, squares[r])
+    if loss == SQUARED_HINGE:
+        return total + ((squares.shape[0] - 1) * first + second)
+    return 0.25 * total if loss == LOG_LOSS else total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
 def hide_labels(scores, i, labels, others):
     """Fill `others` with the scores of a sample, minus infinity at its labels: they have no margins."""
     for r in range(others.shape[0]):

@@ -308,53 +308,56 @@ def _slope(gradient, row, new, alpha):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_norms(
-    first, last, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n,
+    order, columns, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n,
     alpha, ridge, factor, slots, coef, norms, violations, distances,
 ):  # fmt: skip
-    """Norm of the gradient and violation of the optimality conditions of columns ``first`` to ``last``.
+    """Norm of the gradient and violation of the optimality conditions of columns.
 
     Parameters
     ----------
-    first, last : int
-        Columns of the block to work on.
+    order : int64 array
+        Positions in `columns` to visit.
+    columns : int64 array of shape (n_columns,)
+        Column of the block of each position.
     indptr, indices, data, base
         The block.
     scores : float array of shape (n_samples, width)
     labels : int32 array of shape (n_samples,)
     gain : array of shape (n_samples,)
         Row scale times sample weight.
-    column_scale : float64 array of shape (columns of the block,)
+    column_scale : float64 array of shape (n_columns,)
     n_classes : int
     two_over_n, alpha, ridge : float
     factor : array of shape (n_classes, width), or of no rows
         Factors of the margins that make the dual feasible for the intercept, see `objectives.balancing`.
-    slots : int64 array of shape (columns of the block,)
+    slots : int64 array of shape (n_columns,)
         Row of `coef` of each column, -1 where its weights are zero.
     coef : float64 array of shape (n_nonzero, width)
-    norms, violations, distances : float64 arrays of shape (columns of the block,)
-        Filled from `first` to `last`: norms of the gradients of the losses, violations, and, with a ridge,
-        squared distances of these gradients to the ball of radius alpha.
+    norms, violations, distances : float64 arrays of shape (n_columns,)
+        Filled at the positions of `order`: norms of the gradients of the losses, violations, and, with a
+        ridge, squared distances of these gradients to the ball of radius alpha.
     """
     width = scores.shape[1]
     sums = np.empty(width, np.float64)
     own = np.empty(width, np.float64)
-    for j in range(first, last):
+    for p in order:
+        j = columns[p]
         if factor.shape[0]:
             _balanced_gradient(j, indptr, indices, data, base, scores, labels, gain, factor, sums, own)
         else:
             _gradient(j, indptr, indices, data, base, scores, labels, gain, sums, own)
-        scale = two_over_n * column_scale[j]
+        scale = two_over_n * column_scale[p]
         total = 0.0
         for r in range(width):
             sums[r] = scale * (sums[r] - own[r])
             total += sums[r] * sums[r]
         norm = np.sqrt(total)
-        norms[j] = norm
-        distances[j] = max(norm - alpha, 0.0) ** 2 if ridge > 0.0 else 0.0
-        if slots[j] < 0:
-            violations[j] = max(norm - alpha, 0.0)
+        norms[p] = norm
+        distances[p] = max(norm - alpha, 0.0) ** 2 if ridge > 0.0 else 0.0
+        if slots[p] < 0:
+            violations[p] = max(norm - alpha, 0.0)
             continue
-        row = coef[slots[j]]
+        row = coef[slots[p]]
         length = 0.0
         for r in range(width):
             length += row[r] * row[r]
@@ -364,7 +367,7 @@ def gradient_norms(
         total = 0.0
         for r in range(width):
             total += (sums[r] + shrink * row[r]) ** 2
-        violations[j] = np.sqrt(total)
+        violations[p] = np.sqrt(total)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -382,11 +385,7 @@ def sweep(
 
     Parameters
     ----------
-    order : int64 array
-        Positions in `columns` to visit.
-    columns : int64 array of shape (n_columns,)
-        Column of the block of each position.
-    indptr, indices, data, base, labels, gain, two_over_n, alpha
+    order, columns, indptr, indices, data, base, labels, gain, two_over_n, alpha
         As in `gradient_norms`.
     scores : float array of shape (n_samples, width)
         Kept equal to the product of samples and weights.

@@ -73,6 +73,10 @@ class Objective:
         """Add up gradients; see `bigmc.kernels.loss_columns.add_gradients` for the arguments."""
         loss_columns.add_gradients(self.loss.code, *columns)
 
+    def largest_curvatures(self, *columns: Any) -> None:
+        """Bound curvatures; see `bigmc.kernels.loss_columns.largest_curvatures` for the arguments."""
+        loss_columns.largest_curvatures(self.loss.code, *columns)
+
     def gradient_norms(self, *columns: Any) -> None:
         """Measure columns; see `bigmc.kernels.composite.gradient_norms` for the arguments."""
         if self.specialised:

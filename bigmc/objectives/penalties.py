@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,6 +107,14 @@ class Penalty:
         group = float(np.sqrt((coef * coef).sum(axis=1)).sum()) if self.l1_ratio < 1 else 0.0
         sparse = float(np.abs(coef).sum()) if self.l1_ratio > 0 else 0.0
         return (1.0 - self.l1_ratio) * group + self.l1_ratio * sparse
+
+    def dual_conversion(self, n_classes: int) -> float:
+        """Return the most that the dual norm is in units of the Euclidean norm.
+
+        Penalties that are at least the Euclidean norm have a dual norm that is at most that; the dual norm of
+        the largest weight is the sum of ``n_classes``.
+        """
+        return math.sqrt(n_classes) if self.code == penalties.LARGEST else 1.0
 
 
 #: A feature is kept for all classes or for none (group lasso).

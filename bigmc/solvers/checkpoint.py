@@ -23,7 +23,7 @@ class Checkpoint(Protocol):
 
 
 #: Changes when a solver keeps something else: an unfinished run of before cannot be gone on with.
-VERSION = 4
+VERSION = 5
 
 
 def save_run(

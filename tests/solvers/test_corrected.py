@@ -8,7 +8,7 @@ import scipy.sparse
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.progress import silent
-from bigmc.solvers import Start, solve
+from bigmc.solvers import Start, largest_alpha, solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.corrected import CorrectedRounds
@@ -253,8 +253,8 @@ def test_stop_and_resume_equals_uninterrupted(last, intercept):
     assert again.state.history == there.state.history
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
+def large():
+    """Samples that do not fit into 4 MB."""
     generator = np.random.default_rng(0)
     n = 40_000
     X = scipy.sparse.hstack(
@@ -264,7 +264,12 @@ def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
     X.data = np.ones(X.nnz, np.int8)
     signal = generator.standard_normal((20, 6))
     y = np.argmax(X[:, :20] @ signal + generator.gumbel(size=(n, 6)), axis=1)
-    dataset = Dataset.from_arrays(X, y, shard_rows=2000)
+    return Dataset.from_arrays(X, y, shard_rows=2000)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
+    dataset = large()
     options = {"alpha": 0.02, "tol": 1e-3, "fit_intercept": intercept}
     streamed = solve(dataset, memory_limit=4_000_000, **options)
     assert not streamed.plan.keep_blocks
@@ -275,6 +280,11 @@ def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
     assert streamed.objective <= whole.objective * (1 + 1e-3)
     other = solve(dataset, memory_limit=4_000_000, engine=ThreadEngine(1), **options)
     assert np.array_equal(other.coef, streamed.coef)
+    assert np.array_equal(other.intercept, streamed.intercept)
+    # at the largest penalty the intercept is the best one for no weights, in memory or not
+    options = {"fit_intercept": intercept}
+    largest = [largest_alpha(dataset, memory_limit=limit, **options) for limit in (4_000_000, 10**9)]
+    assert np.isclose(*largest, rtol=1e-5)
 
 
 def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():

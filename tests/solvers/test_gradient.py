@@ -10,6 +10,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.screening import Screening
 from bigmc.store.dataset import Dataset
 
 
@@ -30,7 +31,8 @@ def test_gradient_norms_are_those_of_finite_differences(weighted):
     block = next(source.stream([0]))[1]
     problem.rebuild_scores(coef, b, [Columns.of(0, block, np.arange(4))])
     np.testing.assert_allclose(problem.scores[:, :3], X @ W + b, rtol=1e-12)
-    found = gradient_pass(problem, source, coef, np.empty((0, 3)), 0)
+    screening = Screening(dataset.column_nnz(), coef.features)
+    found = gradient_pass(problem, source, coef, np.empty((0, 3)), 0, screening)
     c = np.ones(len(y)) if weights is None else weights
     gradient = np.empty((4, 3))
     for j, r in np.ndindex(4, 3):

@@ -75,13 +75,14 @@ class Solution:
         Entries passed over in whole passes and streamed sweeps, in units of all entries.
     history : list of dict
         ``n_passes, n_iter, objective, lower, gap, violation, largest_norm, n_nonzero, bytes_read`` at every
-        certificate.
+        certificate, ``n_screened`` where features proved to have no weights are left out of the next.
     bytes_read : int
         Decoded bytes read from the shards.
     converged : bool
         The gap reached the tolerance.
     norms : float32 array of shape (n_features,) or None
-        Norm of the gradient of every feature at the weights.
+        Norm of the gradient of every feature at the weights; where these were proved to be none, as last
+        seen.
     column_scale : float32 array of shape (n_features,) or None
         Scale of the columns the weights belong to (idf weighting).
     plan : SolverPlan
@@ -257,8 +258,13 @@ class _Run:
 
     @property
     def correctable(self) -> bool:
-        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method."""
-        return self.objective.correctable and self.line_search
+        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method.
+
+        One pass alone is asked for the gradients at the best intercept, which only the scores of all samples
+        tell (`largest_alpha`).
+        """
+        best_intercept = self.fit_intercept and self.max_passes <= 1
+        return self.objective.correctable and self.line_search and not best_intercept
 
     def problem(
         self,

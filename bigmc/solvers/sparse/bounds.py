@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,13 @@ class Gradients(Protocol):
         ...
 
 
+class DualPoint(NamedTuple):
+    """A dual point on the ray of those of the present scores: its scale, and its value."""
+
+    scale: float
+    value: float
+
+
 def lower_bound(
     objective: Objective,
     alpha: float,
@@ -38,8 +45,8 @@ def lower_bound(
     factor: NDArray[np.float64],
     found: Gradients,
     entropy: Callable[[NDArray[np.float64], float], float] | None = None,
-) -> float:
-    """Return the better of the dual values that the present scores give.
+) -> DualPoint:
+    """Return the better of the dual points that the present scores give.
 
     The derivatives of the losses, as dual variables, are scaled so that every gradient is in the dual ball
     of the penalty. With a ridge they need no scaling: the conjugate of ``alpha * penalty + ridge / 2 ||.||²``
@@ -72,7 +79,9 @@ def lower_bound(
 
     allowance = 1.0 - _ROUNDING * float(np.finfo(precision).eps)
     feasible = alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
-    best = value(min(feasible, loss.largest_scale(slopes, values)))
+    scale = min(feasible, loss.largest_scale(slopes, values))
+    best = DualPoint(scale, value(scale))
     if ridge > 0:
-        best = max(best, value(1.0) - found.distance / (2.0 * ridge))
+        unscaled = DualPoint(1.0, value(1.0) - found.distance / (2.0 * ridge))
+        best = max(best, unscaled, key=lambda point: point.value)
     return best

@@ -242,10 +242,11 @@ class CorrectedRounds:
                 return -np.inf
             margins, left = balanced.margins, balanced.left
             measured = self._measured(balanced.gradient, state.coef)
-        return left + lower_bound(
+        bound = lower_bound(
             self._objective, self._problem.alpha, self._weight_sum, self._problem.scores.dtype, margins,
             np.empty((0, self._problem.n_classes)), measured,
         )  # fmt: skip
+        return left + bound.value
 
     def _record(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from bigmc.errors import DataError
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.screening import Screening
 from bigmc.store.block import Block
 
 #: Parts a block is cut into for the workers, whatever their number.
@@ -29,8 +31,6 @@ class GradientPass:
         With a ridge: ``sum_j dist(G_j, alpha * dual ball)²``.
     violation : float
         Largest violation of the optimality conditions.
-    norms : float32 array of shape (n_features,)
-        ``||G_j||`` of every feature.
     features : int64 array
         Features that violate them or have weights, increasing.
     violations : float64 array
@@ -38,13 +38,12 @@ class GradientPass:
     columns : list of Columns or None
         Their columns, in memory; None if they do not fit.
     nnz : int
-        Entries read.
+        Entries worked on.
     """
 
     largest_norm: float
     distance: float
     violation: float
-    norms: NDArray[np.float32]
     features: NDArray[np.int64]
     violations: NDArray[np.float64]
     columns: list[Columns] | None
@@ -52,9 +51,15 @@ class GradientPass:
 
 
 def gradient_pass(
-    problem: Problem, source: BlockSource, coef: Coefficients, factor: NDArray[np.float64], room: int
+    problem: Problem,
+    source: BlockSource,
+    coef: Coefficients,
+    factor: NDArray[np.float64],
+    room: int,
+    screening: Screening,
+    near: bool = False,
 ) -> GradientPass:
-    """Compute the gradient of every feature at the present scores.
+    """Compute the gradient of every feature that is left at the present scores.
 
     Parameters
     ----------
@@ -66,29 +71,48 @@ def gradient_pass(
         Factors of the margins, see `bigmc.solvers.certificate.balance`.
     room : int
         Bytes the gathered columns may take, unless the source keeps its blocks anyway.
+    screening : Screening
+        Says which features are left; gets the norms of their gradients.
+    near : bool, optional
+        It gets their curvatures too, where it has none.
     """
-    kernel = problem.objective.gradient_norms
+    objective = problem.objective
     wide = np.zeros((len(factor), problem.width), problem.scores.dtype)
     wide[:, : problem.n_classes] = factor
 
-    def work(part: tuple[int, int], block: Block, *arrays: NDArray[np.float64]) -> None:
+    def measure(
+        part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[Any]
+    ) -> None:
         scale, slots, norms, violations, distances = arrays
-        kernel(
-            *part, block.indptr, block.indices, block.data, block.base, problem.scores, problem.labels,
-            problem.gain, scale, problem.n_classes, problem.two_over_n, problem.alpha,
-            problem.objective.ridge, wide, slots, coef.rows, norms, violations, distances,
+        objective.gradient_norms(
+            part, positions, block.indptr, block.indices, block.data, block.base, problem.scores,
+            problem.labels, problem.gain, scale, problem.n_classes, problem.two_over_n, problem.alpha,
+            objective.ridge, wide, slots, coef.rows, norms, violations, distances,
+        )  # fmt: skip
+
+    def bend(
+        part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[np.float64]
+    ) -> None:
+        scale, curvatures = arrays
+        objective.largest_curvatures(
+            part, positions, block.indptr, block.indices, block.data, block.base, problem.labels,
+            problem.row_scale, problem.gain, scale, problem.n_classes, problem.two_over_n, curvatures,
         )  # fmt: skip
 
     largest_norm, distance, nnz = 0.0, 0.0, 0
-    all_norms = np.zeros(source.dataset.n_features, np.float32)
-    kept: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    column_nnz = source.dataset.column_nnz()
+    kept = [(np.empty(0, np.int64), np.empty(0))]
     columns: list[Columns] | None = []
-    for number, block in source.stream(range(len(source.ranges))):
-        features = np.arange(block.lo, block.hi)
+    numbers = [n for n, (lo, hi) in enumerate(source.ranges) if not screening.zero[lo:hi].all()]
+    for number, block in source.stream(numbers):
+        positions = screening.remaining(block.lo, block.hi)
+        features = positions + block.lo
+        parts = _equal_parts(block, positions)
         slots = coef.slots(features)
         norms, violations, distances = np.empty((3, len(features)))
-        arrays = (problem.scale_of(features), slots, norms, violations, distances)
-        for _ in problem.engine.map(work, _equal_parts(block), block, *arrays):
+        scale = problem.scale_of(features)
+        arrays = (scale, slots, norms, violations, distances)
+        for _ in problem.engine.map(measure, parts, positions, block, *arrays):
             pass
         if not np.isfinite(norms).all():
             feature = int(features[~np.isfinite(norms)][0])
@@ -96,14 +120,19 @@ def gradient_pass(
                 f"the gradient of feature {feature} is not finite", "look for huge or non-finite values in it"
             )
         largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
-        all_norms[block.lo : block.hi] = norms
+        screening.norms[features] = norms
+        if near and (screening.curvatures[features] < 0.0).any():
+            curvatures = np.empty(len(features))
+            for _ in problem.engine.map(bend, parts, positions, block, scale, curvatures):
+                pass
+            screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
         distance += float(distances.sum())
-        nnz += block.nnz
+        nnz += int(column_nnz[features].sum())
         chosen = np.flatnonzero((slots >= 0) | (violations > 0))
         kept.append((features[chosen], violations[chosen]))
         if columns is None or not len(chosen):
             continue
-        picked = Columns.of(number, block, chosen)
+        picked = Columns.of(number, block, positions[chosen])
         if not source.keeps:
             room -= memory_of(picked, problem.width)
             if room < 0:
@@ -113,7 +142,7 @@ def gradient_pass(
         columns.append(picked)
     found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
     violation = float(violations.max(initial=0.0))
-    return GradientPass(largest_norm, distance, violation, all_norms, found, violations, columns, nnz)
+    return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
 
 
 def memory_of(columns: Columns, width: int) -> int:
@@ -126,10 +155,9 @@ def memory_of(columns: Columns, width: int) -> int:
     return n_bytes
 
 
-def _equal_parts(block: Block) -> list[tuple[int, int]]:
-    """Cut the columns of a block into parts of about equal work."""
-    n_columns = block.hi - block.lo
-    work = np.cumsum((block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0) + block.indptr.shape[0])
+def _equal_parts(block: Block, positions: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Cut some columns of a block into parts of about equal work."""
+    entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)[positions]
+    work = np.cumsum(entries + block.indptr.shape[0])
     cuts = np.searchsorted(work, np.linspace(0, work[-1], _PARTS + 1)[1:-1])
-    edges = np.unique([0, *cuts.tolist(), n_columns])
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    return [part for part in np.split(np.arange(len(positions)), cuts) if len(part)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError, Plan
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.screening import Screening
 from bigmc.store.dataset import Dataset
 from bigmc.store.memory import MAX_ROWS
 
@@ -131,6 +132,7 @@ def plan_memory(
         ("sample weights", (8 + row_bytes) * n_samples if weighted else 0),
         ("entries per feature", 8 * n_features),
         ("column scale", 12 * n_features if column_scaled else 0),
+        ("screening", Screening.memory(n_features)),
         ("sums per class", 6 * 8 * n_classes * width),
         ("workspace", _WORKSPACE if nnz > 1 << 20 else 1 << 20),
     ]

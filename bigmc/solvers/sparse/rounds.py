@@ -5,7 +5,8 @@ comes by; every later pass computes the gradient of all features at fixed scores
 certificate and the working set (features that have weights or violate the optimality conditions).
 Sweeps over the working set, held in memory, and Newton steps over the features with weights follow until
 its violation is a fraction of what the pass had found. A working set that does not fit is streamed block
-by block, with several sweeps per block.
+by block, with several sweeps per block. What a pass proves to have no weights at the optimum is left out of
+the passes that follow.
 
 Where all data is in memory the first pass updates nothing. The solver starts with the penalty at which
 all weights are zero and goes down to the one asked for, each optimum the start for the next: the features
@@ -33,6 +34,7 @@ from bigmc.solvers.sparse.gradient import GradientPass, gradient_pass
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.plan import SolverPlan
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.screening import NEAR, Screening
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 
@@ -73,6 +75,7 @@ class Rounds:
         self._held: list[Columns] = []
         self._share = 1.0
         self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
+        self._screening = Screening(source.dataset.column_nnz(), self.state.coef.features)
 
     def run(
         self,
@@ -85,6 +88,9 @@ class Rounds:
         """Go on from `state`, or start, until the gap or the number of passes is reached."""
         if state is not None:
             self.state = state
+            self._screening = Screening(self._source.dataset.column_nnz(), state.coef.features)
+            if state.screened is not None:
+                self._screening.restore(state.screened)
         elif not self._gradual:
             self._first_pass()
             self._save(checkpoint, run)
@@ -100,7 +106,7 @@ class Rounds:
             self._record(found, certificate, max_passes, progress)
             passes = self.state.nnz_read / self._total_nnz
             if certificate.gap <= self._tol or passes >= max_passes:
-                self.state.norms = found.norms
+                self.state.norms = self._screening.norms
                 return certificate
             self._improve(found, max_passes, progress, _INNER_STEPS if self._gradual else None)
             self.state.bytes_read = read_before + self._source.bytes_read
@@ -125,10 +131,11 @@ class Rounds:
             columns = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
         state.norms = None
         # so small that the sweeps end at the tolerance
-        return GradientPass(before, 0.0, self._tol * alpha, norms, features, violations, columns, 0)
+        return GradientPass(before, 0.0, self._tol * alpha, features, violations, columns, 0)
 
     def _save(self, checkpoint: Checkpoint | None, run: dict[str, Any]) -> None:
         if checkpoint is not None:
+            self.state.screened = self._screening.saved()
             self.state.save(checkpoint, run)
 
     def _set_coef(self, coef: Coefficients) -> None:
@@ -202,7 +209,7 @@ class Rounds:
             yield Columns.of(number, block, positions[number])
 
     def _evaluate(self) -> tuple[GradientPass, Certificate]:
-        """Make a full pass at the present weights; update the intercept and the lower bound."""
+        """Make a pass over what is left; update intercept, lower bound, and what is left."""
         problem, state = self._problem, self.state
         objective = problem.objective
         factor: NDArray[np.float64] | None = np.empty((0, problem.n_classes))
@@ -217,14 +224,24 @@ class Rounds:
         penalty = objective.regulariser(problem.alpha, state.coef.rows)
         self._share = max(penalty, _SMALLEST_SHARE * upper) / upper if upper > 0.0 else 1.0
         used = np.empty((0, problem.n_classes)) if factor is None else factor
-        found = gradient_pass(problem, self._source, state.coef, used, self._plan.working_set_bytes)
+        near = bool(state.history) and state.history[-1]["gap"] <= NEAR
+        found = gradient_pass(
+            problem, self._source, state.coef, used, self._plan.working_set_bytes, self._screening, near
+        )
         state.nnz_read += found.nnz
+        scale, lower = 1.0, state.lower
         if factor is not None:
             bound = lower_bound(
                 objective, problem.alpha, problem.weight_sum, problem.scores.dtype, margins, factor, found,
                 problem.entropy,
             )  # fmt: skip
-            state.lower = max(state.lower, bound)
+            state.lower = lower = max(state.lower, bound.value)
+            if len(factor):  # the gradients are those of the dual point, not of the weights
+                scale, lower = bound
+        self._screening.update(
+            state.coef.features, problem.alpha, objective.penalty.dual_conversion(problem.n_classes), scale,
+            upper, lower, problem.scores.dtype,
+        )  # fmt: skip
         return found, Certificate.of(state.lower, upper)
 
     def _record(
@@ -240,6 +257,7 @@ class Rounds:
             "violation": found.violation,
             "largest_norm": found.largest_norm,
             "n_nonzero": float(len(state.coef.features)),
+            "n_screened": float(self._screening.n_screened),
             "bytes_read": float(state.bytes_read),
         }
         state.history.append(entry)

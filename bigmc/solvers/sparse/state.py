@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.screening import Screened
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class State:
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
         One entry per certificate.
+    screened : Screened or None
+        Features proved to have no weights at the optimum; None before the first round.
     norms : float32 array of shape (n_features,) or None
         Norms of the gradients at a start, until they are used; not saved.
     damping : float
@@ -104,6 +107,7 @@ class State:
     stage: int = 0
     top: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+    screened: Screened | None = None
     norms: NDArray[np.float32] | None = None
     damping: float = 0.0
     corrected: bool = False
@@ -138,6 +142,8 @@ class State:
             "coef": self.coef.rows[:, :n_classes],
             "intercept": self.intercept,
         }
+        if self.screened is not None:
+            arrays |= {"screened": self.screened.bits, "screened_norms": self.screened.norms}
         if self.anchor is not None:
             meta |= {"anchor": self.anchor.objective, "bend": self.anchor.bend}
             arrays |= {
@@ -180,9 +186,13 @@ class State:
                 arrays["anchor_slope"],
                 meta.pop("bend"),
             )
+        screened = None
+        if "screened" in arrays:
+            screened = Screened(arrays["screened"], arrays["screened_norms"])
         return cls(
             weights(arrays["features"], arrays["coef"]),
             np.array(arrays["intercept"], np.float64),
+            screened=screened,
             anchor=anchor,
             **meta,
         )
