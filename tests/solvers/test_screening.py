@@ -44,7 +44,8 @@ class Watched:
         def watched(screening, weighted, alpha, conversion, scale, upper, lower, precision):
             left = ~screening.zero
             update(screening, weighted, alpha, conversion, scale, upper, lower, precision)
-            reach = conversion * np.sqrt(2 * (upper - lower) * np.maximum(screening.curvatures, 0))
+            gap = max(upper - lower, 0.0)  # rounding may make it negative
+            reach = conversion * np.sqrt(2 * gap * np.maximum(screening.curvatures, 0))
             known = left & (screening.curvatures >= 0)
             self.seen.append((known, scale * screening.norms, reach, screening.zero.copy()))
 
