@@ -60,19 +60,23 @@ def draw_convergence(lines: list[Line], clock: str, target: Path) -> None:
     figure.savefig(target, dpi=120)
 
 
-def draw_path(lines: list[Line], target: Path) -> None:
-    """Draw accuracy against features with weights, a point per alpha (mean over the seeds)."""
-    figure = Figure(figsize=(6, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for (method,), runs in groups(lines, "method").items():
-        points = sorted(
-            tuple(statistics.fmean(run[key] for run in same) for key in ("nonzero_rows", "accuracy"))
-            for same in groups(runs, "alpha").values()
-        )
-        axes.plot(*zip(*points, strict=True), marker="o", ms=4, label=method)
-    axes.set(xscale="log", xlabel="features with weights", ylabel="test accuracy", title=lines[0]["problem"])
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+def draw_paths(lines: list[Line], target: Path) -> None:
+    """Draw accuracy against features with weights, a panel per problem, a point per alpha (mean of seeds)."""
+    problems = groups(lines, "problem")
+    figure = Figure(figsize=(5 * len(problems), 4.5), layout="constrained")
+    for axes, ((problem,), group) in zip(
+        figure.subplots(1, len(problems), squeeze=False)[0], problems.items(), strict=True
+    ):
+        for (method,), runs in groups(group, "method").items():
+            points = sorted(
+                tuple(statistics.fmean(run[key] for run in same) for key in ("nonzero_rows", "accuracy"))
+                for same in groups(runs, "alpha").values()
+            )
+            points = [point for point in points if point[0] > 0]
+            axes.plot(*zip(*points, strict=True), marker="o", ms=4, label=method)
+        axes.set(xscale="log", xlabel="features with weights", ylabel="test accuracy", title=problem)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
     figure.savefig(target, dpi=120)
 
 
@@ -98,9 +102,8 @@ def main() -> None:
     for (problem, alpha), group in groups([r for r in runs if r["optimum"]], "problem", "alpha").items():
         draw_convergence(group, arguments.clock, arguments.to / f"{problem}-{alpha:g}.png")
     path = [run for run in runs if not run["optimum"]]
-    for (problem,), group in groups(path, "problem").items():
-        draw_path(group, arguments.to / f"{problem}-path.png")
     if path:
+        draw_paths(path, arguments.to / "paths.png")
         print_times(path, arguments.clock)
 
 
