@@ -34,6 +34,7 @@ from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges  # noq
 from bigmc.solvers.sparse.gradient import gradient_pass  # noqa: E402
 from bigmc.solvers.sparse.passes import Job, full_pass  # noqa: E402
 from bigmc.solvers.sparse.problem import Problem  # noqa: E402
+from bigmc.solvers.sparse.screening import Screening  # noqa: E402
 from bigmc.store.dataset import Dataset  # noqa: E402
 
 _BLOCK_BYTES = 64 << 20
@@ -88,12 +89,14 @@ def main() -> None:
     rows[:, : at.n_classes] = model.coef
     coef, intercept = Coefficients(model.features, rows), np.zeros(at.n_classes)
 
+    screening = Screening(train.column_nnz(), coef.features)
+
     def source(keep: bool) -> BlockSource:
         ranges = [(0, train.n_features)] if keep else train.plan(_BLOCK_BYTES)
         return BlockSource(train, cut_ranges(ranges, train.n_features), keep)
 
     def by_blocks(blocks: BlockSource) -> None:
-        gradient_pass(at, blocks, coef, np.empty((0, at.n_classes)), 1 << 40)
+        gradient_pass(at, blocks, coef, np.empty((0, at.n_classes)), 1 << 40, screening)
 
     def by_shards() -> None:
         used = np.flatnonzero(train.column_nnz())
