@@ -16,22 +16,16 @@ ALLOWED = {
     "store": {"kernels", "engine"},
     "engine": set(),
     "objectives": {"kernels"},
-    "master": set(),
     "model": {"kernels", "store"},
-    "solvers": {"store", "engine", "objectives", "model", "master", "kernels"},
+    "solvers": {"store", "engine", "objectives", "model", "kernels"},
     "estimators": {"solvers", "store", "engine", "objectives", "model", "kernels"},
-    "set_evaluation": {"store", "model", "kernels"},
-    "evaluation": {"set_evaluation", "store", "engine", "model", "kernels"},
     "ingestion": {"store", "engine", "kernels"},
-    "prediction": {"ingestion", "store", "engine", "model"},
-    "training": {"estimators", "ingestion", "model", "store", "engine"},
-    "selection": {"training", "evaluation", "estimators", "solvers", "model", "store", "engine"},
+    "inference": {"ingestion", "store", "engine", "model", "kernels"},
+    "training": {"inference", "estimators", "ingestion", "solvers", "model", "store", "engine"},
     "reporting": {"store", "model"},
     "api": {
         "estimators",
-        "evaluation",
-        "prediction",
-        "selection",
+        "inference",
         "training",
         "ingestion",
         "reporting",
@@ -39,9 +33,7 @@ ALLOWED = {
         "engine",
         "model",
     },
-    "demo": {"api"},
-    "screen": set(),
-    "cli": {"api", "demo", "screen", "engine"},
+    "cli": {"api", "engine"},
     "__main__": {"cli"},
     "__init__": {"api", "estimators"},
 }
@@ -97,8 +89,8 @@ def test_the_layers_have_no_cycle():
         visit(layer, ())
 
 
-def test_only_the_master_imports_highspy():
-    users = [p for p in ROOT.rglob("*.py") if "highspy" in p.read_text() and p.name != "master.py"]
+def test_only_the_linear_program_imports_highspy():
+    users = [p for p in ROOT.rglob("*.py") if "highspy" in p.read_text() and p.name != "linear_program.py"]
     assert not users
 
 

@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.block import plan_blocks, read_block
-from bigmc.store.ingests import Ingest, Stored, open_stored, reopen
+from bigmc.store.disk_shard import StoredShard
+from bigmc.store.dtypes import common_dtype
+from bigmc.store.label_sets import column_of_indicator, fill_rows, is_sets, longest
 from bigmc.store.layout import canonical_json
-from bigmc.store.memory import MAX_ROWS, memory_shards
-from bigmc.store.sets import column_of_indicator, fill_rows, is_sets, longest
+from bigmc.store.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
+from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
 from bigmc.store.statistics import block_statistics, group_codes
-from bigmc.store.stored import StoredShard
-from bigmc.store.values import common_dtype
 from bigmc.store.weighting import Weighting
 
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.chunks import ByteCounter
+from bigmc.store.atomic import PARTIAL, file_entry, fsync_tree, write_atomic
 from bigmc.store.classes import write_classes
-from bigmc.store.commit import PARTIAL, file_entry, fsync_tree, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.groups import write_group
+from bigmc.store.disk_shard import open_shard
 from bigmc.store.layout import (
     CLASSES,
     FORMAT_VERSION,
@@ -28,8 +27,9 @@ from bigmc.store.layout import (
     ShardEntry,
 )
 from bigmc.store.statistics import write_statistics
-from bigmc.store.stored import open_shard
 from bigmc.store.weighting import Weighting
+from bigmc.store.zarr_chunks import ByteCounter
+from bigmc.store.zarr_groups import write_group
 
 #: Splits name folders under statistics/.
 _SPLIT_NAME = re.compile(r"[\w-]+")

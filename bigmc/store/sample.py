@@ -13,7 +13,7 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.csc import merge_columns, select_rows
 from bigmc.store.dataset import Dataset
-from bigmc.store.memory import MAX_ROWS, MemoryShard
+from bigmc.store.memory_shard import MAX_ROWS, MemoryShard
 from bigmc.store.shard import Shard
 
 _COLUMNS = ["label", "row_id", "norm", "entries"]

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_class_statistics
 from bigmc.store.block import Block, stream_blocks
-from bigmc.store.chunks import ArrayReader, ArrayWriter, ByteCounter
-from bigmc.store.groups import write_group
 from bigmc.store.layout import STATISTICS, FileEntry, damaged
+from bigmc.store.zarr_chunks import ArrayReader, ArrayWriter, ByteCounter
+from bigmc.store.zarr_groups import write_group
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
