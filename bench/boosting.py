@@ -31,9 +31,9 @@ from sklearn.model_selection import train_test_split
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.master import Master
-from bigmc.solvers.boosting.responses import BitResponses, RowResponses
-from bigmc.solvers.boosting.search import CutSearch
+from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
+from bigmc.solvers.boosting.pricing import CutSearch
+from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.store.dataset import Dataset
 
 HERE = Path(__file__).parent

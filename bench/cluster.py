@@ -159,7 +159,7 @@ def extrapolate(figures: list[dict[str, Any]]) -> None:
             f"{value:{width}.2f}" for value, width in zip(hours.values(), (7, 11, 7, 7), strict=True)
         )
         print(f"{entry['step']:18} {shown}  {worst}")
-    duals = ROWS * (64 + 2) * 4 + 12 * ROWS  # 58 classes are padded to 64: bigmc.solvers.boosting.plan
+    duals = ROWS * (64 + 2) * 4 + 12 * ROWS  # 58 classes are padded to 64: bigmc.solvers.boosting.memory_plan
     print(f"boosting keeps {duals / 1e9:.0f} GB of dual weights in this process, the minimax learner 12 GB")
 
 

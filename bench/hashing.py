@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from bigmc.ingestion.hashing import TextHasher
-from bigmc.ingestion.names import NameCounter
+from bigmc.ingestion.hashing.feature_names import NameCounter
+from bigmc.ingestion.hashing.hasher import TextHasher
 
 SETTINGS = [("word", (1, 1)), ("word", (1, 2)), ("char_wb", (1, 3)), ("char", (2, 5))]
 

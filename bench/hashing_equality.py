@@ -20,7 +20,7 @@ import pyarrow as pa
 from hashing import po_strings
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from bigmc.ingestion.hashing import TextHasher
+from bigmc.ingestion.hashing.hasher import TextHasher
 
 HASHERS = [
     TextHasher("word", (1, 2), 18), TextHasher("word", (1, 1), 30, False), TextHasher("char_wb", (1, 3), 18),

@@ -44,8 +44,8 @@ WINDOW = 2600
 IMPORTS = {
     "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset",
     "train": "bigmc.cli, bigmc.estimators, bigmc.ingestion.memory",
-    "evaluate": "bigmc.cli, bigmc.evaluation, bigmc.ingestion.memory",
-    "predict": "bigmc.cli, bigmc.prediction, bigmc.ingestion.memory",
+    "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory",
+    "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory",
 }
 """Modules whose size is the bare process of each command."""
 
@@ -53,7 +53,7 @@ IMPORTS = {
 def generate(to: Path, n_bytes: int, seed: int) -> None:
     """Write documents until the file has the wanted size."""
     sys.path.insert(0, str(ROOT))
-    from bigmc.demo import _packages
+    from bigmc.cli.demo import _packages
 
     rng = random.Random(seed)
     packages = {name: files for name, (_, files) in _packages().items()}

@@ -84,15 +84,15 @@ def test_only_datasets_on_disk_are_trained_by_name(data, tmp_path):
 
 
 def test_names_are_bounded_by_memory(tmp_path):
-    from bigmc import training
+    from bigmc.training import run
 
     rows = "".join(f"word{i} common,{'ab'[i % 2]}\n" for i in range(3000))
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)
     options = {"text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
     dataset = bigmc.ingest(tmp_path / "rows.csv", tmp_path / "d", **options)
     every = np.arange(256)
-    names = training._names(dataset, every, 10**6)
-    some = training._names(dataset, every, 12_000)
+    names = run._names(dataset, every, 10**6)
+    some = run._names(dataset, every, 12_000)
     assert some.nbytes <= 12_000
     assert 0 < some.num_rows < names.num_rows
     most = {}
@@ -100,4 +100,4 @@ def test_names_are_bounded_by_memory(tmp_path):
         most[row["bucket"]] = max(most.get(row["bucket"], 0), row["count"])
     assert {row["bucket"] for row in some.to_pylist()} == set(most)
     assert all(row["count"] == most[row["bucket"]] for row in some.to_pylist()[:1])
-    assert training._names(dataset, every, 100) is None
+    assert run._names(dataset, every, 100) is None

@@ -14,14 +14,15 @@ import pytest
 from killing import ANY, child
 from sklearn.datasets import dump_svmlight_file
 
-from bigmc import api, cli, training
+from bigmc import api, cli
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
 from bigmc.ingestion import job as job_module
 from bigmc.ingestion.append import Append
+from bigmc.store.atomic import exclusive
 from bigmc.store.block import read_block
-from bigmc.store.commit import exclusive
 from bigmc.store.verify import verify
+from bigmc.training import run
 
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 10, "split": {"train": 0.6, "test": 0.4}, "seed": 5}
 
@@ -273,7 +274,7 @@ def test_names_of_all_ingests(days, tmp_path):
     ingest(days[1:], to, append=True)
     found = []
     for data in (whole, to):
-        entries = training._names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
+        entries = run._names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
         found.append({(e["bucket"], e["name"], e["sign"]): e["count"] for e in entries})
         assert len(found[-1]) == len(entries) > 1000
     assert found[0] == found[1]

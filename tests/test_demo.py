@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from bigmc import demo
+from bigmc.cli import demo
 from bigmc.errors import DataError
 
 

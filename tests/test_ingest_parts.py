@@ -13,8 +13,8 @@ from killing import child
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError, DataError
+from bigmc.ingestion import fit_feature_map
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion import mapping
 from bigmc.ingestion.part import PartWriter
 from bigmc.store.verify import verify
 
@@ -121,7 +121,7 @@ def test_the_feature_map_is_fitted_once_and_found_after_a_kill(tmp_path):
 
     status, _ = child(run, [(job_module.Job, "run_parts")], ("run_parts", 1, "before"))
     assert os.WTERMSIG(status) == signal.SIGKILL
-    made = (to / "wip" / mapping.MAP).stat().st_mtime_ns
+    made = (to / "wip" / fit_feature_map.MAP).stat().st_mtime_ns
     api.ingest_part(X, to, (0, 2), label=y, standardize=True)
-    assert (to / "wip" / mapping.MAP).stat().st_mtime_ns == made
+    assert (to / "wip" / fit_feature_map.MAP).stat().st_mtime_ns == made
     assert run().n_samples == 900

@@ -135,7 +135,7 @@ def test_ranking_figures_with_ties_and_tiles_of_classes(room):
         kind="sparse", classes=np.arange(7), n_features=6, features=np.arange(6), coef=coef,
         intercept=np.zeros(7), label_threshold=0.5,
     )  # fmt: skip
-    from bigmc.set_evaluation import Places, count_shard
+    from bigmc.inference.evaluate_sets import Places, count_shard
 
     places = Places(np.arange(7), np.arange(7), 7)
     counts = count_shard(0, made, Dataset.from_arrays(X, Y), places, room).figures(80)
@@ -357,7 +357,7 @@ def test_parts_append_and_several_shards_agree_with_one_ingest(tmp_path):
 
 def test_a_killed_ingest_continues_to_the_same_bytes(parquet, dataset, tmp_path):
     code = (
-        "import sys, bigmc, os, signal; import bigmc.ingestion.placing as p\n"
+        "import sys, bigmc, os, signal; import bigmc.ingestion.shard_placement as p\n"
         "p._recode_labels = lambda shard: os.kill(os.getpid(), signal.SIGKILL)\n"
         "bigmc.ingest(sys.argv[1], to=sys.argv[2], text='text', label='topics', hash_bits=10)"
     )
@@ -370,9 +370,8 @@ def test_a_killed_ingest_continues_to_the_same_bytes(parquet, dataset, tmp_path)
 
 def test_out_of_core_training_predicts_alike(dataset, monkeypatch):
     whole = bigmc.SparseClassifier(**RANKING).fit(dataset["train"])
-    from bigmc.solvers.sparse import bcd
+    from bigmc.solvers.sparse.solve import solve
 
-    solve = bcd.solve
     monkeypatch.setattr(
         "bigmc.estimators.sparse.solve", lambda data, **options: solve(data, **options, block_bytes=2000)
     )

@@ -15,7 +15,8 @@ from bigmc.engine import ThreadEngine
 
 MEASURE = """
 import json, sys
-import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.evaluation, bigmc.prediction, bigmc.cli
+import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.cli
+import bigmc.inference.evaluate, bigmc.inference.predict
 from bigmc import budget
 from bigmc.engine import ThreadEngine
 bare = budget.current_memory()

@@ -16,8 +16,8 @@ from killing import ANY, child
 from bigmc import api, cli
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
-from bigmc.store import remote
-from bigmc.store.remote import Address
+from bigmc.store import object_store
+from bigmc.store.object_store import Address
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
 moto = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
@@ -176,7 +176,7 @@ def test_the_store_lets_one_of_many_create(bucket):
 
 def test_interrupted_uploads_leave_no_readable_half(source, bucket, tmp_path, monkeypatch):
     """Twenty uploads of one dataset, each killed a little later than the one before, by SIGKILL."""
-    monkeypatch.setattr(remote, "BATCH", 1)
+    monkeypatch.setattr(object_store, "BATCH", 1)
     there = f"{bucket}/d.bigmc"
     work = [(Address, "send"), (Address, "create")]
     uploads = []
@@ -226,7 +226,7 @@ def test_a_model_has_one_writer_and_its_training_goes_on(source, bucket, tmp_pat
     Address(to).remove("")
 
     def overtaken():
-        with remote.built(to) as made:
+        with object_store.built(to) as made:
             made.write_bytes(b"mine")
             Address(to).write(model)
 

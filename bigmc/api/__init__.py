@@ -1,8 +1,8 @@
 """The commands as plain functions: what the command line and a notebook both call."""
 
 from bigmc.api.data import info, ingest, ingest_part, open_dataset, verify
+from bigmc.api.inference import evaluate, inspect, predict, report
 from bigmc.api.training import load_model, publish, sparse_path, train
-from bigmc.api.using import evaluate, inspect, predict, report
 
 __all__ = [
     "evaluate",

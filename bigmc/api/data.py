@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bigmc import budget
-from bigmc.api.given import Columns, Size, is_folder, model_of
+from bigmc.api.resolve import Columns, Size, is_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
@@ -74,7 +74,7 @@ def ingest(
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
-        By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.TextHasher`.
+        By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.hasher.TextHasher`.
     standardize : bool, optional
         Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
         of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
@@ -223,7 +223,7 @@ def info(path: str | Path) -> dict[str, Any]:
 def verify(path: str | Path) -> list[str]:
     """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
     from bigmc.model import verify_model
-    from bigmc.store.remote import local_file
+    from bigmc.store.object_store import local_file
     from bigmc.store.verify import verify as verify_dataset
 
     if is_folder(path):
@@ -242,7 +242,7 @@ def _ingest_job(
     format: str | None,
 ) -> Job | Append | Upload:
     from bigmc.ingestion import Append, Options, Upload, make_job
-    from bigmc.store.remote import building_folder, is_remote
+    from bigmc.store.object_store import building_folder, is_remote
 
     columns = {"text", "categorical", "numeric", "dense", "keep"}
     given = {name: _columns(value) if name in columns else value for name, value in asked.items()}

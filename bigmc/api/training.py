@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.api.given import Size, dataset_of, local_folder, model_of
+from bigmc.api.resolve import Size, dataset_of, local_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
@@ -58,18 +58,18 @@ def train(
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
-    from bigmc import training
     from bigmc.estimators import LEARNERS
     from bigmc.ingestion import prepare_process
+    from bigmc.training import run
 
     if learner not in LEARNERS:
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
-    from bigmc.store.remote import built, local_file
+    from bigmc.store.object_store import built, local_file
 
     with ExitStack() as held:
         workers = held.enter_context(opened(engine, prepare_process))
-        trained = training.train(
+        trained = run.train(
             learner,
             dataset_of(dataset),
             held.enter_context(built(to)),
@@ -128,7 +128,7 @@ def sparse_path(
         ``macro_f1``, ``seconds``, ``n_passes`` and ``model``; ``best``: the row with the highest accuracy on
         the validation split, of equals the one with the fewest features; ``best_model``: its file.
     """
-    from bigmc import selection
+    from bigmc.training import selection
 
     folder = local_folder(to, "a path of models")
     with opened(engine) as workers:
@@ -171,7 +171,7 @@ def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "acc
     DataError, ModelError
         If a file is no evaluation, they are of different data, or a model has changed since.
     """
-    from bigmc import selection
+    from bigmc.training import selection
 
     return selection.publish(evaluations, to, by)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
-from bigmc.screen import Screen, show
+from bigmc.cli.terminal import Screen, show
 
 
 def ingest(

@@ -12,10 +12,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from bigmc import __version__
 from bigmc.budget import MemoryLimitError
-from bigmc.cli import data, training, using
+from bigmc.cli import data, inference, training
 from bigmc.errors import BigmcError
+from bigmc.version import __version__
 
 app = typer.Typer(
     name="bigmc",
@@ -26,7 +26,8 @@ app = typer.Typer(
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
     data.ingest, data.info, data.verify, training.path,
-    using.evaluate, using.publish, using.predict, using.inspect, using.report, using.demo,
+    inference.evaluate, inference.publish, inference.predict, inference.inspect,
+    inference.report, inference.demo,
 )  # fmt: skip
 for command in _COMMANDS:
     app.command()(command)

@@ -21,7 +21,7 @@ from bigmc.cli.options import (
     TrainSplit,
     workers,
 )  # fmt: skip
-from bigmc.screen import Screen, show, show_path
+from bigmc.cli.terminal import Screen, show, show_path
 
 train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 

@@ -29,7 +29,7 @@ from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.sets import SETS, column_of_indicator, pairs_of
+from bigmc.store.label_sets import SETS, column_of_indicator, pairs_of
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.

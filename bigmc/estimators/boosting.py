@@ -17,9 +17,9 @@ from bigmc.errors import BigmcError, DataError
 from bigmc.estimators.arrays import row_batches
 from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.kernels.boosting_bins import MAX_EDGES
+from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.model import BoostedModel, Trees
-from bigmc.model.scoring import Scorer
+from bigmc.model.linear_scoring import Scorer
 from bigmc.solvers.boosting import FAMILIES, LEARNERS, MAX_DEPTH, Trials, choose_C, solve
 from bigmc.solvers.certificate import Certificate
 from bigmc.store.dataset import Dataset
@@ -99,7 +99,7 @@ class MultiBoostClassifier(WeightedClassifier):
     engine : Engine, distributed.Client, str or None, default=None
         Prices the columns; None is threads, one per processor. A client or the address of a Dask scheduler
         has a cluster do it, on a dataset on disk that its workers see; the memory limit then holds for each
-        process. See `bigmc.solvers.boosting.spread` and `spread_trees` beside it for what is moved.
+        process. See `bigmc.solvers.boosting.cluster_pricing` and `spread_trees` beside it for what is moved.
     class_weight : dict, "balanced" or None, default=None
         Weight of each label, or inversely proportional to how often it occurs.
 

@@ -19,13 +19,13 @@ from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import MATRICES, identify, job_of
-from bigmc.ingestion.source import Source, expand_sources
+from bigmc.ingestion.sources import Source, expand_sources
 from bigmc.progress import ProgressCallback
-from bigmc.store.commit import exclusive, file_entry, remove_tree, write_atomic
+from bigmc.store.atomic import exclusive, file_entry, remove_tree, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.ingests import append_address, append_folder
 from bigmc.store.layout import APPENDS, MANIFEST, Manifest, read_manifest
-from bigmc.store.remote import building_folder, publish
+from bigmc.store.object_store import building_folder, publish
+from bigmc.store.snapshot import append_address, append_folder
 from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bigmc.errors import DataError
-from bigmc.ingestion.hashing import TextHasher, hash_categories, hash_names
+from bigmc.ingestion.hashing.hasher import TextHasher, hash_categories, hash_names
+from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
-from bigmc.store.rows import Rows
 
 Samples = Rows | NDArray[Any]
 """Samples in row order, sparse or as a 2-D array."""

@@ -20,23 +20,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
+from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
+from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.labels import agree_on_sets, extend_classes, merge_classes, recode
-from bigmc.ingestion.mapping import MAP, fit_map, mapping_room
 from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
-from bigmc.ingestion.meter import Meter
-from bigmc.ingestion.names import merge_names
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
-from bigmc.ingestion.placing import PartShard, Placing
+from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
-from bigmc.ingestion.source import Part, Source, bytes_per_row, scan
+from bigmc.ingestion.shard_placement import PartShard, Placing
+from bigmc.ingestion.sources import Part, Source, bytes_per_row, scan
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store.commit import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
@@ -49,6 +48,7 @@ from bigmc.store.layout import (
     read_manifest,
 )
 from bigmc.store.publish import finish_dataset
+from bigmc.version import __version__
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
@@ -77,7 +77,7 @@ class Job:
     limit : int
         Memory limit in bytes, above the bare process.
     scan_options : mapping
-        Passed to :func:`bigmc.ingestion.source.scan`.
+        Passed to :func:`bigmc.ingestion.sources.scan`.
     before : Dataset, optional
         The dataset these sources are appended to, as it was before.
     """

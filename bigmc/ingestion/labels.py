@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.store.sets import is_sets, set_column
+from bigmc.store.label_sets import is_sets, set_column
 
 MISSING = "the label is missing"
 MISSING_IN_SET = "the label or one of its list is missing"

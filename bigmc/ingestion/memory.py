@@ -17,8 +17,8 @@ import pyarrow.dataset  # loaded by the first reading of Parquet, as below
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes
-from bigmc.ingestion.source import Part
-from bigmc.kernels.cold import compile_elsewhere
+from bigmc.ingestion.sources import Part
+from bigmc.kernels.compile_server import compile_elsewhere
 
 # Numba imports 116 modules (52 MB) at the first call of a kernel, pyarrow imports pandas (37 MB, where it
 # is installed) at the first conversion. They are imported libraries like the others, so they are loaded

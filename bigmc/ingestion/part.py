@@ -16,20 +16,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.ingestion.features import Bad, FeatureSpec, Samples, category_text, plain_text
+from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
-from bigmc.ingestion.names import NameCounter
+from bigmc.ingestion.part_writer import ShardWriter
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
-from bigmc.ingestion.source import Batch, Part, Source, read
+from bigmc.ingestion.sources import Batch, Part, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
-from bigmc.ingestion.writer import ShardWriter
-from bigmc.store.commit import PARTIAL, fsync_folder, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, fsync_folder, replacing, write_atomic
+from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
+from bigmc.store.label_sets import is_sets
 from bigmc.store.layout import ShardEntry
-from bigmc.store.rows import Rows
-from bigmc.store.sets import is_sets
 
 RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
 

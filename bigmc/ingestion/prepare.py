@@ -14,14 +14,14 @@ from scipy import sparse
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
-from bigmc.ingestion.hashing import TextHasher
+from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.options import Options
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import OnBadRow
-from bigmc.ingestion.source import Source, expand_sources, schema
+from bigmc.ingestion.sources import Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
-from bigmc.kernels.cold import compile_elsewhere
+from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
 

@@ -10,7 +10,7 @@ from bigmc.ingestion.job import Job
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import MANIFEST
-from bigmc.store.remote import Address, publish
+from bigmc.store.object_store import Address, publish
 
 
 @dataclass(frozen=True)

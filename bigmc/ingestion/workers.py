@@ -14,11 +14,11 @@ from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.ingestion.memory import Shares, prompt_release
-from bigmc.ingestion.meter import Meter
 from bigmc.ingestion.part import PartWriter
+from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.source import Part, Source
-from bigmc.kernels.cold import compile_elsewhere
+from bigmc.ingestion.sources import Part, Source
+from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.store.feature_map import Moments
 
 

@@ -1,14 +1,14 @@
 """What training leaves: a record saved in one file, and the scores it gives."""
 
 from bigmc.model.archive import FORMAT_VERSION
+from bigmc.model.base import Model
 from bigmc.model.boosted import BoostedModel
-from bigmc.model.boosted_scoring import Trees
-from bigmc.model.kinds import KINDS, load_model, verify_model
 from bigmc.model.linear import LinearModel
+from bigmc.model.linear_scoring import LinearScorer, Scorer
+from bigmc.model.memory import divide
 from bigmc.model.minimax import MinimaxModel
-from bigmc.model.record import Model
-from bigmc.model.room import divide
-from bigmc.model.scoring import LinearScorer, Scorer
+from bigmc.model.registry import KINDS, load_model, verify_model
+from bigmc.model.tree_scoring import Trees
 
 __all__ = [
     "FORMAT_VERSION",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.store.commit import write_atomic
+from bigmc.store.atomic import write_atomic
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"

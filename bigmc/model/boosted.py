@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.model.boosted_scoring import BoostedScorer, Trees
-from bigmc.model.record import Model
+from bigmc.model.base import Model
+from bigmc.model.tree_scoring import BoostedScorer, Trees
 
 
 @dataclass(frozen=True, eq=False)

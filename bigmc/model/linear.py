@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.model.record import Model
-from bigmc.model.scoring import ROOM, LinearScorer
+from bigmc.model.base import Model
+from bigmc.model.linear_scoring import ROOM, LinearScorer
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset

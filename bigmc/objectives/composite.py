@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.kernels import composite, loss_columns, squared_hinge
+from bigmc.kernels.linear import composite, loss_columns, squared_hinge
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
@@ -49,7 +49,7 @@ class Objective:
 
     @property
     def correctable(self) -> bool:
-        """Whether the loss of a sample can be corrected, see `bigmc.solvers.sparse.corrected`."""
+        """Whether the loss of a sample can be corrected, see `bigmc.solvers.sparse.subsampled_newton`."""
         return not isinstance(self.loss, LogLoss) and self.penalty == GROUP_LASSO
 
     @property
@@ -63,22 +63,22 @@ class Objective:
         return alpha * self.penalty.value(coef) + squares
 
     def sweep(self, *columns: Any) -> None:
-        """Take a step for each column; see `bigmc.kernels.composite.sweep` for the arguments."""
+        """Take a step for each column; see `bigmc.kernels.linear.composite.sweep` for the arguments."""
         if self.specialised:
             squared_hinge.sweep(*_one_label(columns))
         else:
             composite.sweep(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
 
     def add_gradients(self, *columns: Any) -> None:
-        """Add up gradients; see `bigmc.kernels.loss_columns.add_gradients` for the arguments."""
+        """Add up gradients; see `bigmc.kernels.linear.loss_columns.add_gradients` for the arguments."""
         loss_columns.add_gradients(self.loss.code, *columns)
 
     def largest_curvatures(self, *columns: Any) -> None:
-        """Bound curvatures; see `bigmc.kernels.loss_columns.largest_curvatures` for the arguments."""
+        """Bound curvatures; see `bigmc.kernels.linear.loss_columns.largest_curvatures` for the arguments."""
         loss_columns.largest_curvatures(self.loss.code, *columns)
 
     def gradient_norms(self, *columns: Any) -> None:
-        """Measure columns; see `bigmc.kernels.composite.gradient_norms` for the arguments."""
+        """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms` for the arguments."""
         if self.specialised:
             squared_hinge.gradient_norms(*_one_label(columns))
         else:

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels import lanes, losses, newton_hinges, newton_log, newton_sets, scores, squared_hinge
+from bigmc.kernels.linear import losses, newton_hinges, newton_log, newton_sets, scores, simd, squared_hinge
 from bigmc.objectives.balancing import balance_classes, balance_tasks
 from bigmc.objectives.row_kernels import RowKernels
 
@@ -31,7 +31,7 @@ class Loss(ABC):
     ----------
     name : str
     code : int
-        Its code in `bigmc.kernels.losses`.
+        Its code in `bigmc.kernels.linear.losses`.
     takes_labels, takes_sets : bool
         Whether it is for samples that have one label each, and for such that have a set of them.
     lanes : int
@@ -44,13 +44,13 @@ class Loss(ABC):
     code: ClassVar[int]
     takes_labels: ClassVar[bool] = True
     takes_sets: ClassVar[bool] = False
-    lanes: ClassVar[int] = lanes.LANES
+    lanes: ClassVar[int] = simd.LANES
     pad_score: ClassVar[float] = squared_hinge.PAD_SCORE
 
     def class_sums(
         self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.losses.class_sums`."""
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.class_sums`."""
         losses.class_sums(self.code, scores, labels, weights, *sums)
 
     def value(self, values: Floats, weight_sum: float) -> float:
@@ -97,7 +97,7 @@ class Loss(ABC):
         weight_sum : float
             n, the sum of the sample weights.
         entropy : callable
-            Sum of entropies of the scaled dual point, see `bigmc.kernels.losses.entropy`; it takes a
+            Sum of entropies of the scaled dual point, see `bigmc.kernels.linear.losses.entropy`; it takes a
             pass over the scores.
         """
 
@@ -137,7 +137,7 @@ class SquaredHinge(_Hinge):
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.scores.class_margins`."""
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.scores.class_margins`."""
         scores.class_margins(scores_, labels[:, 0], weights, *sums)
 
     def intercept_slope(self, slopes: Floats) -> Floats:
@@ -166,7 +166,7 @@ class MultilabelRanking(SquaredHinge):
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.losses.class_sums`."""
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.class_sums`."""
         Loss.class_sums(self, scores_, labels, weights, *sums)
 
 

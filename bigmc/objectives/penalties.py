@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels import penalties
+from bigmc.kernels.linear import penalties
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class RestrictedPenalty:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A norm of every row of weights, added up over the features; see `bigmc.kernels.penalties`.
+    """A norm of every row of weights, added up over the features; see `bigmc.kernels.linear.penalties`.
 
     Attributes
     ----------
     name : str
     code : int
-        Its code in `bigmc.kernels.penalties`.
+        Its code in `bigmc.kernels.linear.penalties`.
     l1_ratio : float
         Share of the l1 norm in a sparse group.
     """

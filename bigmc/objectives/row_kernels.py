@@ -19,7 +19,7 @@ class RowKernels:
     Attributes
     ----------
     gradient, hessian, change : callable
-        Kernels with the arguments of `bigmc.kernels.newton_log.gradient_rows`, `hessian_rows` and
+        Kernels with the arguments of `bigmc.kernels.linear.newton_log.gradient_rows`, `hessian_rows` and
         `losses_along`.
     per_class : bool
         What `gradient` leaves for `hessian` is a number for every score, otherwise one word of bits for every

@@ -9,8 +9,8 @@ from typing import Any
 from bigmc.errors import DataError
 from bigmc.model import Model
 from bigmc.reporting.page import page
-from bigmc.store.commit import write_atomic
-from bigmc.store.remote import is_remote, read_file
+from bigmc.store.atomic import write_atomic
+from bigmc.store.object_store import is_remote, read_file
 
 __all__ = ["check_target", "write_report"]
 

@@ -36,9 +36,9 @@ def page(
     ----------
     model : Model
     strongest : dict
-        What `bigmc.evaluation.inspect` returns, of all classes or the first ones.
+        What `bigmc.inference.evaluate.inspect` returns, of all classes or the first ones.
     evaluated : dict or None
-        What `bigmc.evaluation.evaluate` returns with ``per_class``, the ``split``, and whether it was
+        What `bigmc.inference.evaluate.evaluate` returns with ``per_class``, the ``split``, and whether it was
         ``trained_on``; also the ``confusion`` if there is one.
     file_bytes : int or None
         Size of the model's file.

@@ -2,7 +2,7 @@
 
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.mrc import MinimaxSolution, solve_minimax
+from bigmc.solvers.minimax import MinimaxSolution, solve_minimax
 from bigmc.solvers.sparse import Solution, Start, largest_alpha, solve
 
 __all__ = [

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bigmc.budget import parse_bytes
 from bigmc.errors import BigmcError
-from bigmc.store.commit import PARTIAL, remove_tree
+from bigmc.store.atomic import PARTIAL, remove_tree
 
 _LOCK = ".lock"
 #: Room is made for this part of the bound at least, so that the copies are seldom counted.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
-from bigmc.store.commit import replacing
+from bigmc.store.atomic import replacing
 
 _FILE = "checkpoint.npz"
 _META = "meta"

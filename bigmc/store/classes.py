@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.store.commit import replacing
+from bigmc.store.atomic import replacing
 from bigmc.store.layout import CLASSES, ClassesType, damaged
 
 _ARROW = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_(), "float": pa.float64()}

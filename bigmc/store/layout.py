@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bigmc.errors import StoreError
-from bigmc.store.values import VALUE_DTYPES
+from bigmc.store.dtypes import VALUE_DTYPES
 
 FORMAT_VERSION = 1
 

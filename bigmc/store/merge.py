@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import merge_columns
-from bigmc.store.chunks import ArrayWriter
-from bigmc.store.commit import PARTIAL, fsync_folder, fsync_tree
+from bigmc.store.atomic import PARTIAL, fsync_folder, fsync_tree
+from bigmc.store.disk_shard import StoredShard
+from bigmc.store.dtypes import common_dtype
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
-from bigmc.store.memory import MAX_ROWS
-from bigmc.store.stored import StoredShard
-from bigmc.store.values import common_dtype
+from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.write import INDPTR_CHUNK, MAX_ENTRIES, write_matrix_group, write_tables
+from bigmc.store.zarr_chunks import ArrayWriter
 
 _OFFSET_BYTES = 4
 """Bytes per column of a source while a range of columns is merged, and per column of the merged shard."""

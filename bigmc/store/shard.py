@@ -52,7 +52,7 @@ class Shard(Protocol):
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return ``label`` (int32), ``row_id`` (int64), ``norm`` (float32), ``entries`` (int32) and more.
 
-        Where labels are sets ``label`` is a list of int32, see `bigmc.store.sets`.
+        Where labels are sets ``label`` is a list of int32, see `bigmc.store.label_sets`.
         ``norm`` is the Euclidean norm of the row's raw values, ``entries`` the number it stores.
         """
         ...

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bigmc.errors import StoreError
-from bigmc.store.commit import sha256
-from bigmc.store.ingests import Ingest, read_ingests
+from bigmc.store.atomic import sha256
 from bigmc.store.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest
-from bigmc.store.remote import Origin
+from bigmc.store.object_store import Origin
+from bigmc.store.snapshot import Ingest, read_ingests
 
 
 def verify(path: Path | str, n_workers: int = 2) -> list[str]:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import first_bad_row, rows_to_csc
-from bigmc.store.chunks import CHUNK, ArrayWriter
-from bigmc.store.commit import PARTIAL, file_entry, fsync_folder, fsync_tree
-from bigmc.store.groups import write_group
+from bigmc.store.atomic import PARTIAL, file_entry, fsync_folder, fsync_tree
+from bigmc.store.csr import Rows
+from bigmc.store.dtypes import smallest_exact_dtype
+from bigmc.store.label_sets import SETS
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
-from bigmc.store.memory import MAX_ROWS, row_measures
-from bigmc.store.rows import Rows
-from bigmc.store.sets import SETS
-from bigmc.store.values import smallest_exact_dtype
+from bigmc.store.memory_shard import MAX_ROWS, row_measures
+from bigmc.store.zarr_chunks import CHUNK, ArrayWriter
+from bigmc.store.zarr_groups import write_group
 
 #: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
 INDPTR_CHUNK = 1 << 16

@@ -22,8 +22,8 @@ def forked_workers():
             "bigmc.api",
             "bigmc.estimators",
             "bigmc.ingestion",
-            "bigmc.evaluation",
-            "bigmc.prediction",
+            "bigmc.inference.evaluate",
+            "bigmc.inference.predict",
         )
         get_mp_context().set_forkserver_preload(["distributed", *learners])
         yield
@@ -91,7 +91,9 @@ def counts(tmp_path_factory):
     y = np.argmax(X[:, :20] @ generator.standard_normal((20, 6)) + generator.gumbel(size=(20_000, 6)), axis=1)
     folder = tmp_path_factory.mktemp("counts") / "x.bigmc"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigmc.ingestion.placing.plan_merges", lambda shards: [[i] for i in range(len(shards))])
+        patch.setattr(
+            "bigmc.ingestion.shard_placement.plan_merges", lambda shards: [[i] for i in range(len(shards))]
+        )
         patch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
         patch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 2000)
         bigmc.ingest(X, folder, label=y)
@@ -102,5 +104,5 @@ def counts(tmp_path_factory):
 def tiny_limits(monkeypatch):
     """Let a memory limit be smaller than any real one, so that little data does not fit."""
     monkeypatch.setattr("bigmc.budget.SMALLEST_LIMIT", 1_000_000)
-    monkeypatch.setattr("bigmc.model.room.FIXED_COST", 0)
-    monkeypatch.setattr("bigmc.model.room.SMALLEST_ROOM", 1 << 18)
+    monkeypatch.setattr("bigmc.model.memory.FIXED_COST", 0)
+    monkeypatch.setattr("bigmc.model.memory.SMALLEST_ROOM", 1 << 18)

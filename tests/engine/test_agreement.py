@@ -25,11 +25,11 @@ def group_few(entries):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("bigmc.ingestion.placing.plan_merges", group_few)
-    for module in ("bigmc.ingestion.job", "bigmc.prediction"):
+    monkeypatch.setattr("bigmc.ingestion.shard_placement.plan_merges", group_few)
+    for module in ("bigmc.ingestion.job", "bigmc.inference.predict"):
         monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 45)
-    monkeypatch.setattr("bigmc.prediction.LARGEST_PART", 1 << 14)
+    monkeypatch.setattr("bigmc.inference.predict.LARGEST_PART", 1 << 14)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from sklearn.feature_extraction import FeatureHasher
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec, add_rows
-from bigmc.ingestion.hashing import TextHasher
-from bigmc.store.rows import Rows
+from bigmc.ingestion.hashing.hasher import TextHasher
+from bigmc.store.csr import Rows
 
 
 def batch(**columns) -> pa.RecordBatch:

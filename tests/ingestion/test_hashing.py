@@ -13,12 +13,12 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from bigmc.errors import DataError
-from bigmc.ingestion import folding
-from bigmc.ingestion import scratch as buffers
-from bigmc.ingestion.folding import fold_table
-from bigmc.ingestion.hashing import TextHasher, hash_categories, hash_names
-from bigmc.kernels import hashing_fold, hashing_words
-from bigmc.store.rows import Rows
+from bigmc.ingestion.hashing import scratch as buffers
+from bigmc.ingestion.hashing import unicode
+from bigmc.ingestion.hashing.hasher import TextHasher, hash_categories, hash_names
+from bigmc.ingestion.hashing.unicode import fold_table
+from bigmc.kernels.hashing import folding, words
+from bigmc.store.csr import Rows
 
 ANALYZERS = ["word", "char", "char_wb"]
 RANGES = [(1, 1), (1, 2), (2, 5), (3, 3)]
@@ -99,23 +99,23 @@ def test_every_code_point_folds_as_python_does(lowercase: bool) -> None:
         low = c.lower() if lowercase else c
         if cp == 0x130 and lowercase:
             assert low == "i\u0307"
-            assert table[cp] & hashing_fold.CODE_POINT == ord("i")
+            assert table[cp] & folding.CODE_POINT == ord("i")
         else:
-            assert table[cp] & hashing_fold.CODE_POINT == ord(low)
+            assert table[cp] & folding.CODE_POINT == ord(low)
             assert low.lower() == low or not lowercase  # what Python lower-cased stays as it is
             if not 0xD800 <= cp < 0xE000:
                 # The buffers rely on this.
                 assert len(low.encode()) <= 1.5 * len(c.encode())
-    folded = "".join(map(chr, table & hashing_fold.CODE_POINT))
-    for pattern, flag in ((r"\w", hashing_words.IS_WORD), (r"\s", hashing_fold.IS_SPACE)):
+    folded = "".join(map(chr, table & folding.CODE_POINT))
+    for pattern, flag in ((r"\w", words.IS_WORD), (r"\s", folding.IS_SPACE)):
         assert [m.start() for m in re.finditer(pattern, folded)] == np.flatnonzero(table & flag).tolist()
 
 
 def test_a_sigma_beside_every_code_point_folds_as_python_does() -> None:
     points = [chr(cp) for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
     around = [f"Σ{c} AΣ{c} AΣ{c}A {c}Σ A{c}Σ" for c in points]
-    _, _, offsets, text = next(folding.string_pieces(pa.array(around), piece_bytes=1 << 30))
-    _, text = folding.lower_sigmas(offsets, text, fold_table(True))
+    _, _, offsets, text = next(unicode.string_pieces(pa.array(around), piece_bytes=1 << 30))
+    _, text = unicode.lower_sigmas(offsets, text, fold_table(True))
     for a, b, document in zip(offsets, offsets[1:], around, strict=False):
         assert text[a:b].tobytes().decode().lower() == document.lower(), document
 
@@ -147,7 +147,7 @@ def test_buffers_that_one_setting_widened_serve_the_next() -> None:
         scratch.__init__()  # type: ignore[misc]
         TextHasher("word", order[0]).transform(pa.array(["ab " * 100_000]))
         check(TextHasher("word", order[1]), short)
-        n_bytes = len(scratch.lowered) - hashing_words.MARGIN
+        n_bytes = len(scratch.lowered) - words.MARGIN
         assert len(scratch.starts) > n_bytes // 2 + buffers.FOLD_ROWS
         if order[1] == (1, 2):
             assert len(scratch.folded) > len(scratch.lowered) + buffers.FOLD_ROWS
@@ -185,7 +185,7 @@ def test_slices_chunks_and_wide_offsets_give_the_same(monkeypatch: pytest.Monkey
             hasher.transform(pa.chunked_array([array[:9], array[9:9], array[9:60], array[60:]])), expected
         )
     assert_equal(hasher.transform(pa.array(documents).dictionary_encode()), expected)
-    monkeypatch.setattr(folding, "PIECE_BYTES", 50)
+    monkeypatch.setattr(unicode, "PIECE_BYTES", 50)
     with monkeypatch.context() as small:
         small.setattr(buffers, "PIECE_ENTRIES", 8)
         small.setattr(buffers, "FOLD_BYTES", 16)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import normalize
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion import placing
+from bigmc.ingestion import shard_placement
 from bigmc.store.block import read_block
 from bigmc.store.layout import read_manifest
 from bigmc.store.verify import verify
@@ -311,7 +311,7 @@ def test_small_buffers_make_the_same_dataset_of_few_shards(table, tmp_path, monk
     monkeypatch.setattr(job_module, "SMALLEST_PART", 1 << 13)
     monkeypatch.setattr(job_module, "ROWS_PER_PART", 100)
     large = api.ingest(table, tmp_path / "large.bigmc", **given)
-    divide, merge, merged = job_module.divide, placing.merge_shards, []
+    divide, merge, merged = job_module.divide, shard_placement.merge_shards, []
 
     def tiny(*args):
         n_workers, shares = divide(*args)
@@ -322,7 +322,7 @@ def test_small_buffers_make_the_same_dataset_of_few_shards(table, tmp_path, monk
         return merge(folder, sources, **options)
 
     monkeypatch.setattr(job_module, "divide", tiny)
-    monkeypatch.setattr(placing, "merge_shards", counted)
+    monkeypatch.setattr(shard_placement, "merge_shards", counted)
     messages = []
     small = api.ingest(table, tmp_path / "small.bigmc", **given, progress=messages.append)
     assert max(merged) > 14

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from bigmc.errors import DataError
-from bigmc.ingestion import names
-from bigmc.ingestion.hashing import TextHasher, hash_names
-from bigmc.ingestion.names import NameCounter, merge_names
+from bigmc.ingestion.hashing import feature_names
+from bigmc.ingestion.hashing.feature_names import NameCounter, merge_names
+from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 
 Entry = tuple[int, str, int]
 
@@ -64,7 +64,7 @@ def test_a_small_part_is_counted_exactly(texts: list[str], analyzer: Any, ngrams
     counter.update(pa.array(documents))
     found = entries(counter.table())
     expected = exact(hasher, documents)
-    long = {entry for entry in expected if len(entry[1].encode()) > names.NAME_BYTES}
+    long = {entry for entry in expected if len(entry[1].encode()) > feature_names.NAME_BYTES}
     assert counter.max_error == 0
     assert {e: n for e, n in found.items() if not e[1].endswith("…")} == {
         e: n for e, n in expected.items() if e not in long
@@ -156,7 +156,7 @@ def test_long_names_are_cut_between_characters() -> None:
 
 def test_merging_adds_up_and_keeps_to_its_size() -> None:
     def table(rows: list[tuple[int, str, int, int]]) -> pa.Table:
-        return pa.table([list(c) for c in zip(*rows, strict=True)], schema=names.SCHEMA)
+        return pa.table([list(c) for c in zip(*rows, strict=True)], schema=feature_names.SCHEMA)
 
     a = table([(1, "one", 1, 5), (1, "uno", -1, 7), (2, "two", 1, 1)])
     b = table([(1, "one", 1, 4), (0, "nil", 1, 2), (2, "deux", 1, 1)])
@@ -167,7 +167,7 @@ def test_merging_adds_up_and_keeps_to_its_size() -> None:
         ).to_pylist()
     )
     assert merge_names([a, b], per_bucket=1)["name"].to_pylist() == ["nil", "one", "deux"]
-    assert merge_names([]).schema == names.SCHEMA
+    assert merge_names([]).schema == feature_names.SCHEMA
     big = [
         table([(k, f"name{k}", 1, k + 1) for k in range(start, start + 2000)])
         for start in range(0, 10_000, 2000)
@@ -196,6 +196,6 @@ def test_categories_are_counted_as_they_are_hashed(values: list[str], column: st
     expected = Counter(f"{column}={value}" for value in values)
     buckets, signs = hash_names(list(expected), 18)
     table = zip(buckets.tolist(), expected, signs.tolist(), strict=True)
-    long = [name for name in expected if len(name.encode()) > names.NAME_BYTES]
+    long = [name for name in expected if len(name.encode()) > feature_names.NAME_BYTES]
     found = {entry: n for entry, n in entries(counter.table()).items() if not entry[1].endswith("…")}
     assert found == {e: expected[e[1]] for e in table if e[1] not in long and not e[1].endswith("…")}

@@ -11,7 +11,7 @@ from bigmc.budget import MemoryLimitError
 from bigmc.errors import DataError
 from bigmc.ingestion.memory import divide
 from bigmc.ingestion.prepare import identify
-from bigmc.ingestion.source import expand_sources
+from bigmc.ingestion.sources import expand_sources
 
 X = np.arange(20.0).reshape(10, 2)
 Y = np.arange(10) % 2

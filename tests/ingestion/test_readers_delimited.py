@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bigmc.errors import DataError
 from bigmc.ingestion.rejects import rejects_table
-from bigmc.ingestion.source import Batch, Part, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import Batch, Part, expand_sources, read, scan, schema
 from bigmc.kernels import records as kernels
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,10 +6,10 @@ import scipy.optimize
 import scipy.sparse
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.boosting_bins import MAX_EDGES, code_of, encode_columns, encode_rows
-from bigmc.kernels.boosting_descent import LANES, bit_scores, bit_sweep, row_scores, solve_weight
-from bigmc.kernels.boosting_duals import gather
-from bigmc.kernels.boosting_responses import leaf_bits, range_bits
+from bigmc.kernels.boosting.bins import MAX_EDGES, code_of, encode_columns, encode_rows
+from bigmc.kernels.boosting.descent import LANES, bit_scores, bit_sweep, row_scores, solve_weight
+from bigmc.kernels.boosting.duals import gather
+from bigmc.kernels.boosting.predictions import leaf_bits, range_bits
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.store.dataset import Dataset
 

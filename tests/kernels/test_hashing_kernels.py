@@ -2,17 +2,17 @@ import numpy as np
 import pytest
 from sklearn.utils import murmurhash3_32
 
-from bigmc.ingestion.hashing import features_of
-from bigmc.kernels import hashing, hashing_fold, hashing_rows, hashing_sigma
+from bigmc.ingestion.hashing.hasher import features_of
+from bigmc.kernels.hashing import final_sigma, folding, murmur, rows
 
 
 @pytest.mark.parametrize("size", [*range(41), 1000])
 def test_murmur3_equals_scikit_learn(size: int) -> None:
     rng = np.random.default_rng(size)
     for start in (0, 1, 5):
-        data = rng.integers(0, 256, start + size + hashing.PADDING, dtype=np.uint8)
+        data = rng.integers(0, 256, start + size + murmur.PADDING, dtype=np.uint8)
         expected = murmurhash3_32(data[start : start + size].tobytes(), seed=0, positive=True)
-        assert hashing.murmur3(data, start, size) == expected
+        assert murmur.murmur3(data, start, size) == expected
 
 
 @pytest.mark.parametrize("bits", [1, 18, 30])
@@ -22,7 +22,7 @@ def test_feature_of_the_hash_without_absolute_value(bits: int) -> None:
     expected = {2**31: ((2**31 - 1 - (n - 1)) % n, -1), 2**31 - 1: ((2**31 - 1) % n, 1)}
     expected |= {2**32 - 1: (1 % n, -1), 0: (0, 1)}
     for h, (index, sign) in expected.items():
-        assert hashing_rows.feature(np.uint32(h), n - 1) == (index, sign == -1)
+        assert rows.feature(np.uint32(h), n - 1) == (index, sign == -1)
     indices, signs = features_of(np.array(list(expected), np.uint32), bits)
     assert list(zip(indices.tolist(), signs.tolist(), strict=True)) == list(expected.values())
 
@@ -38,9 +38,9 @@ def test_encoding_and_decoding_of_every_code_point() -> None:
         0x10FFFF,
     ]:
         data = np.zeros(8, np.uint8)
-        n = hashing_fold._encode(cp, data, 0)
+        n = folding._encode(cp, data, 0)
         assert data[:n].tobytes() == chr(cp).encode()
-        assert hashing_fold._decode(data, 0) == (cp, n)
+        assert folding._decode(data, 0) == (cp, n)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_encoding_and_decoding_of_every_code_point() -> None:
 def test_what_is_not_utf8_has_no_code_point(data: bytes) -> None:
     with pytest.raises(UnicodeDecodeError):
         data.decode()
-    assert hashing_fold._decode(np.frombuffer(data, np.uint8), 0)[1] == 0
+    assert folding._decode(np.frombuffer(data, np.uint8), 0)[1] == 0
 
 
 def test_sigmas_are_found_wherever_they_are() -> None:
     for text, found in (("", False), ("Σ", True), ("aΣ", True), ("x" * 100 + "Σ", True), ("ΞΠσς", False)):
-        assert hashing_sigma.has_sigma(np.frombuffer(text.encode(), np.uint8)) == found
+        assert final_sigma.has_sigma(np.frombuffer(text.encode(), np.uint8)) == found

@@ -1,5 +1,7 @@
 """The sparse learner against published optima, an independent solver, and itself interrupted."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from instances import (
@@ -18,7 +20,7 @@ from sklearn.datasets import load_digits
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.solvers.sparse.bcd import solve
+from bigmc.solvers.sparse.solve import solve
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -240,7 +242,7 @@ def test_the_number_of_workers_does_not_matter():
 
 
 def test_single_precision_scores_in_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
     X, y = instance("digits")
     dataset = Dataset.from_arrays(X, y)
     options = {"alpha": 0.01, "memory_limit": LIMIT, "tol": 1e-4}
@@ -249,16 +251,15 @@ def test_single_precision_scores_in_a_file(tmp_path, monkeypatch):
     optimum = OPTIMA["digits"][1]
     assert plain.certificate.lower <= optimum <= plain.objective * (1 + 1e-6)
     assert plain.objective - optimum <= 1e-4 * optimum
-    from bigmc.solvers.sparse import bcd
-
-    original = bcd.plan_memory
+    module = import_module("bigmc.solvers.sparse.solve")
+    original = module.plan_memory
 
     def in_file(**sizes):
         from dataclasses import replace
 
         return replace(original(**sizes), scores_on_disk=True)
 
-    monkeypatch.setattr(bcd, "plan_memory", in_file)
+    monkeypatch.setattr(module, "plan_memory", in_file)
     filed = solve(dataset, scratch=tmp_path, **options)
     assert bits(filed) == bits(plain)
     assert list(tmp_path.iterdir()) == []

@@ -13,10 +13,10 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers.boosting import solve
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.growing import TreeGrower
-from bigmc.solvers.boosting.master import Master
-from bigmc.solvers.boosting.responses import BitResponses, RowResponses
-from bigmc.solvers.boosting.search import CutSearch
+from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
+from bigmc.solvers.boosting.pricing import CutSearch
+from bigmc.solvers.boosting.restricted_master import Master
+from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeSearch
 from bigmc.store.dataset import Dataset
 

@@ -11,12 +11,12 @@ from bigmc.progress import silent
 from bigmc.solvers import Start, largest_alpha, solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
-from bigmc.solvers.sparse.corrected import CorrectedRounds
+from bigmc.solvers.sparse.memory_plan import plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
-from bigmc.solvers.sparse.plan import plan_sample
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sample import SampleLoss
 from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows

@@ -10,9 +10,9 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_values
-from bigmc.solvers.mrc import loop, solve_minimax
-from bigmc.solvers.mrc.loop import sample_by_hash
-from bigmc.solvers.mrc.restricted import WorkingSets
+from bigmc.solvers.minimax import iterations, solve_minimax
+from bigmc.solvers.minimax.iterations import sample_by_hash
+from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -73,7 +73,7 @@ def test_bounds_hold_when_it_is_stopped_early():
 
 
 def test_bounds_of_first_order_steps_alone(monkeypatch):
-    monkeypatch.setattr(loop.Loop, "_choose_method", lambda self, tol: None)
+    monkeypatch.setattr(iterations.Loop, "_choose_method", lambda self, tol: None)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.converged
@@ -81,7 +81,7 @@ def test_bounds_of_first_order_steps_alone(monkeypatch):
 
 
 def test_the_linear_program_alone(monkeypatch):
-    monkeypatch.setattr(loop, "_QUICK", np.inf)
+    monkeypatch.setattr(iterations, "_QUICK", np.inf)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-6, n_max=100, m_max=20)
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-6)
@@ -137,7 +137,7 @@ def test_hashed_texts_have_the_optimum_of_the_whole_program(absent):
 
 
 def test_a_linear_program_that_outgrows_its_memory_hands_back(monkeypatch):
-    monkeypatch.setattr(loop, "_QUICK", 1.0)
+    monkeypatch.setattr(iterations, "_QUICK", 1.0)
     monkeypatch.setattr(WorkingSets, "nbytes", lambda self: 10**12)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-3)
@@ -164,7 +164,7 @@ def test_unit_rows_are_those_of_the_values_divided_by_their_norm():
 
 
 def test_working_features_grow_to_the_optimum(monkeypatch):
-    monkeypatch.setattr(loop, "_FIRST_COMPONENTS", 20)
+    monkeypatch.setattr(iterations, "_FIRST_COMPONENTS", 20)
     X, y, intercept, optimum = REFERENCES["wine"]()
     solution = solve(X, y, intercept, m_max=3)
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
@@ -244,7 +244,7 @@ def test_a_time_limit_ends_with_a_valid_model():
 
 
 def test_a_linear_program_beyond_the_memory_limit_is_not_begun(monkeypatch):
-    monkeypatch.setattr(loop, "ENTRY_BYTES", 1e9)
+    monkeypatch.setattr(iterations, "ENTRY_BYTES", 1e9)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.history[-1]["n_constraints"] == 0

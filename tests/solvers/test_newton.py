@@ -15,7 +15,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.terms import Terms
+from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.store.dataset import Dataset
 
 ALPHA = 1e-6

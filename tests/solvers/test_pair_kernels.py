@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dense import loss_and_gradient, objective_value, penalty_value
 
-from bigmc.kernels import loss_columns, penalties
+from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.objectives import LOSSES, PENALTIES
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]

@@ -6,18 +6,18 @@ from dense import loss_and_gradient, objective_value, prox
 from test_pairs import LIMIT, RATIO, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels import penalties
+from bigmc.kernels.linear import penalties
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers import solve
 from bigmc.solvers.sparse import rounds
-from bigmc.solvers.sparse.bcd import largest_alpha
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.gradient import gradient_pass
-from bigmc.solvers.sparse.plan import plan_memory
+from bigmc.solvers.sparse.memory_plan import plan_memory
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.screening import Screening
+from bigmc.solvers.sparse.solve import largest_alpha
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
@@ -304,7 +304,7 @@ def test_blocks_left_out_are_not_read_and_going_on_gives_the_same_bits(loss, pen
 
 
 def test_single_precision_scores_leave_out_no_feature_with_weights(monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
     monkeypatch.setattr(rounds, "NEAR", 2.0)
     X, y = made("squared_hinge", n=400, d=120, m=3, seed=4)
     dataset = Dataset.from_arrays(X, y)

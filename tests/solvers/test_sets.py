@@ -14,16 +14,16 @@ from test_pairs import LIMIT, NAMES, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError
-from bigmc.kernels import loss_columns, penalties
+from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers import solve
-from bigmc.solvers.sparse.bcd import largest_alpha
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.solve import largest_alpha
 from bigmc.store.dataset import Dataset
-from bigmc.store.sets import fill_rows, set_column
+from bigmc.store.label_sets import fill_rows, set_column
 
 SET_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_sets]
 
@@ -270,7 +270,7 @@ def test_streamed_stopped_and_resumed_by_any_number_of_workers(loss):
 
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
     found = solve(dataset_of("iris"), loss=loss, alpha=0.02, tol=1e-4, **options_of("l1"))
     assert found.plan.score_dtype == np.float32
     optimum = OPTIMA["iris", 0.02, 0.0, False][loss][1]

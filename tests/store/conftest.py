@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
+from bigmc.store.csr import Rows
 from bigmc.store.layout import SHARDS
 from bigmc.store.publish import finish_dataset
-from bigmc.store.rows import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.store.write import write_shard
 

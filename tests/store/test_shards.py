@@ -8,11 +8,11 @@ import zarr
 
 from bigmc.errors import DataError, StoreError
 from bigmc.store import write
-from bigmc.store.chunks import ByteCounter
+from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
+from bigmc.store.disk_shard import DenseShard, SparseShard, open_shard
 from bigmc.store.layout import SHARDS
-from bigmc.store.rows import Rows
-from bigmc.store.stored import DenseShard, SparseShard, open_shard
+from bigmc.store.zarr_chunks import ByteCounter
 
 from .conftest import rows_of, table_of
 from .shard_contract import DTYPES, ShardContract, values_of

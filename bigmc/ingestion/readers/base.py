@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.rejects import OnBadRow, Reject
-from bigmc.store.rows import Rows
-from bigmc.store.sets import is_sets
+from bigmc.store.csr import Rows
+from bigmc.store.label_sets import is_sets
 
 BATCH_BYTES = 8 << 20
 

@@ -16,7 +16,7 @@ from bigmc.ingestion.readers.base import Batch, Part, ScanOptions, Source, numbe
 from bigmc.ingestion.readers.tables import in_memory, row_ranges
 from bigmc.ingestion.rejects import OnBadRow, Reject, settle
 from bigmc.kernels.records import first_not_finite
-from bigmc.store.rows import Rows
+from bigmc.store.csr import Rows
 
 _STORED = (np.int8, np.int16, np.int32, np.float32, np.float64)
 

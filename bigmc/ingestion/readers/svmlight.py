@@ -17,7 +17,7 @@ from bigmc.ingestion.readers.matrices import bad_entries, keep_matrix
 from bigmc.ingestion.readers.text import Chunk, Layout, broken, cut, part_chunks, skip_mark
 from bigmc.ingestion.rejects import OnBadRow, settle
 from bigmc.kernels import records as kernels
-from bigmc.store.rows import Rows
+from bigmc.store.csr import Rows
 
 _LAYOUT = Layout(comment=ord("#"))
 _WRONG = {

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.boosting_bins import encode, find_edges, pack_edges, zero_codes
+from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
 from bigmc.store.block import Block, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 

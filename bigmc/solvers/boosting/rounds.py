@@ -15,9 +15,9 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.master import Master, Point
-from bigmc.solvers.boosting.plan import BoostingPlan
-from bigmc.solvers.boosting.search import Found, Search
+from bigmc.solvers.boosting.memory_plan import BoostingPlan
+from bigmc.solvers.boosting.pricing import Found, Search
+from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.certificate import Certificate
 

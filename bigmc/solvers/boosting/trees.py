@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.boosting_trees import UNIT, pack_weights
-from bigmc.solvers.boosting.growing import Grower, Grown
+from bigmc.kernels.boosting.trees import UNIT, pack_weights
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.responses import Responses
-from bigmc.solvers.boosting.search import Found, sums_of
+from bigmc.solvers.boosting.predictions import Responses
+from bigmc.solvers.boosting.pricing import Found, sums_of
+from bigmc.solvers.boosting.tree_growth import Grower, Grown
 
 
 class TreeSearch:

@@ -1,6 +1,6 @@
 """The sparse linear classifier by block coordinate descent."""
 
-from bigmc.solvers.sparse.bcd import Solution, largest_alpha, solve
+from bigmc.solvers.sparse.solve import Solution, largest_alpha, solve
 from bigmc.solvers.sparse.state import Start
 
 __all__ = ["Solution", "Start", "largest_alpha", "solve"]

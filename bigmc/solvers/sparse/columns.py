@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.columns import gather_columns
+from bigmc.kernels.linear.columns import gather_columns
 from bigmc.store.block import Block, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 

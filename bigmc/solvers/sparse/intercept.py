@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.problem import Margins, Problem
-from bigmc.solvers.sparse.terms import Terms
+from bigmc.solvers.sparse.proximal_terms import Terms
 
 _SUFFICIENT_DECREASE = 1e-4
 _HALVINGS = 30

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.newton import (
+from bigmc.kernels.linear.newton import (
     add_penalty_curvature,
     count_entries,
     descend,
@@ -26,7 +26,7 @@ from bigmc.kernels.newton import (
 from bigmc.objectives.penalties import RestrictedPenalty
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.terms import Terms
+from bigmc.solvers.sparse.proximal_terms import Terms
 
 #: Rows are cut into at most so many parts for the workers, whatever their number; a part has its own sums,
 #: so it should have many more entries than there are features.

@@ -32,7 +32,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.gradient import GradientPass, gradient_pass
 from bigmc.solvers.sparse.intercept import improve_intercept
-from bigmc.solvers.sparse.plan import SolverPlan
+from bigmc.solvers.sparse.memory_plan import SolverPlan
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import NEAR, Screening
 from bigmc.solvers.sparse.state import State

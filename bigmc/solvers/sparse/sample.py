@@ -12,8 +12,8 @@ from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.passes import FullPass
 from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.terms import Terms
 
 #: Newton steps of the intercept at most.
 _INTERCEPT_STEPS = 20

@@ -92,7 +92,7 @@ class State:
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
     corrected : bool
-        The run goes by `bigmc.solvers.sparse.corrected`; the following is for it.
+        The run goes by `bigmc.solvers.sparse.subsampled_newton`; the following is for it.
     anchor : Evaluated or None
         The best weights so far.
     """

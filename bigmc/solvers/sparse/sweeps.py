@@ -13,7 +13,7 @@ from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.terms import Terms
+from bigmc.solvers.sparse.proximal_terms import Terms
 
 #: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
 #: Near the optimum hardly any column is, and a sweep then costs one gradient: measured 2 to 3 times faster.
@@ -48,7 +48,7 @@ class Sweeper:
     problem : Problem
         Its scores move along.
     line_search : bool
-        See `bigmc.kernels.squared_hinge.sweep`.
+        See `bigmc.kernels.linear.squared_hinge.sweep`.
     seed : int
         Every shuffle is drawn from ``SeedSequence([seed, sweep, block])``.
     fit_intercept : bool

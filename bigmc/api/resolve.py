@@ -1,0 +1,75 @@
+"""What the functions are given: datasets and models, or the paths of such."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigmc.errors import DataError
+
+if TYPE_CHECKING:
+    from bigmc.model import Model
+    from bigmc.store.dataset import Dataset
+
+Size = str | int | None
+Columns = str | Sequence[str] | None
+
+
+def dataset_of(dataset: str | Path | Dataset) -> Dataset:
+    """Return a dataset, opened if it is given by its path."""
+    from bigmc.store.dataset import Dataset
+
+    return Dataset.open(dataset) if isinstance(dataset, str | Path) else dataset
+
+
+def model_of(model: str | Path | Model) -> Model:
+    """Return a model, loaded if it is given by its path."""
+    from bigmc.model import load_model as load
+    from bigmc.store.object_store import local_file
+
+    if not isinstance(model, str | Path):
+        return model
+    with local_file(model) as file:
+        return load(file)
+
+
+def measured_model(model: str | Path | Model) -> tuple[Model, int | None]:
+    """Return a model and the size of its file, if it comes from one."""
+    from bigmc.store.object_store import local_file
+
+    if not isinstance(model, str | Path):
+        return model, None
+    with local_file(model) as file:
+        return model_of(file), file.stat().st_size
+
+
+def is_dataset(source: Any) -> bool:
+    """Return whether this is a dataset or the path of one, rather than raw data."""
+    from bigmc.store.object_store import Address, is_remote
+
+    if is_remote(source):
+        return Address(source).read("manifest.json") is not None
+    if isinstance(source, str | Path):
+        return (Path(source) / "manifest.json").exists()
+    return hasattr(source, "shards")
+
+
+def is_folder(path: str | Path) -> bool:
+    """Return whether a dataset is to be expected at a path, rather than a model."""
+    from bigmc.store.object_store import is_remote
+
+    if is_remote(path):
+        return is_dataset(path)
+    if not Path(path).exists():
+        raise DataError(f"there is nothing at {path}", "check the path")
+    return Path(path).is_dir()
+
+
+def local_folder(path: str | Path, what: str) -> Path:
+    """Return the path of a folder, which must be on a local disk."""
+    from bigmc.store.object_store import is_remote
+
+    if is_remote(path):
+        raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
+    return Path(path)

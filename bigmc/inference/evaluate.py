@@ -1,0 +1,243 @@
+"""How good a model is on labelled data, and which features decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError, ModelError
+from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
+from bigmc.model import Model, divide
+from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.store.dataset import Dataset
+
+ROW_COST = 48
+"""Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
+
+SET_COST = 192
+"""Bytes of a row's sets of labels: some four each of truth and prediction, as pairs, sorted and merged."""
+
+
+def evaluate(
+    model: Model,
+    dataset: Dataset,
+    engine: Engine,
+    per_class: bool = False,
+    confusion: bool = False,
+    progress: ProgressCallback = silent,
+    memory_limit: int = 1 << 30,
+) -> dict[str, Any]:
+    """Return how often the model is right on a dataset; one pass over the columns with weight.
+
+    Labels are matched by value, so the dataset may have fewer, more or other classes than the model;
+    a row whose label the model does not know is an error of the model.
+
+    Parameters
+    ----------
+    model : Model
+    dataset : Dataset
+        With labels and the features of the model.
+    engine : Engine
+        Runs the shards.
+    per_class : bool, optional
+        Add figures of every class.
+    confusion : bool, optional
+        Add the confusion matrix.
+    progress : callable, optional
+        Called after every shard.
+    memory_limit : int, optional
+        Bytes that evaluation may add to this process, and to each of the engine's own; by default 1 GiB.
+
+    Returns
+    -------
+    dict
+        ``accuracy``, ``macro_f1`` (the mean over the classes that occur as label or as prediction, as
+        scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
+        ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
+        ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
+        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. Where labels are sets
+        there is no confusion; ``accuracy`` is of whole sets, ``n_unknown_labels`` counts labels instead of
+        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` come with them: see
+        `bigmc.inference.evaluate_sets.SetCounts.figures`.
+
+    Raises
+    ------
+    ModelError
+        If the features of the dataset are not those of the model, or no label is known to it.
+    DataError
+        If the dataset has no samples or no labels, or sets of labels where the model predicts one, or the
+        other way round, or a confusion matrix of sets is asked for.
+    MemoryLimitError
+        If the memory limit does not allow one worker.
+    """
+    model.check_features(dataset)
+    if dataset.n_samples == 0 or dataset.n_classes == 0:
+        missing = "samples" if dataset.n_samples == 0 else "labels"
+        raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
+    sets = model.label_threshold is not None
+    if sets != dataset.has_sets:
+        ours, theirs = ("a set of labels", "one label")[:: 1 if sets else -1]
+        raise DataError(
+            f"the model predicts {ours} per sample and the dataset has {theirs}",
+            "evaluate on data with labels like those the model was trained on",
+        )
+    if sets and confusion:
+        raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
+    labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
+    rows = max(shard.n_rows for shard in dataset.shards)
+    # A process of its own keeps the model as it came beside the model.
+    limit = memory_limit - (0 if engine.shares_memory else model.nbytes)
+    cost = ROW_COST + (SET_COST if sets else 0)
+    n_threads, room = divide(model, limit, engine.n_threads, cost * rows, "evaluation")
+    engine = engine.at_most(n_threads)
+    if sets:
+        places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
+        for shard, here in engine.map(count_shard, range(dataset.n_shards), model, dataset, places, room):
+            total.add(here)
+            progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
+        return {
+            **total.figures(dataset.n_samples),
+            "n_samples": dataset.n_samples,
+            **_by_label(labels, of_model, total.right, total.support, total.predicted, per_class),
+        }
+    matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
+    for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
+        truth, predicted, counts = found
+        shape = matrix.shape
+        matrix = matrix + scipy.sparse.coo_array((counts, (of_truth[truth], of_model[predicted])), shape)
+        progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
+
+    right = matrix.diagonal()
+    support, predictions = matrix.sum(axis=1), matrix.sum(axis=0)
+    result = {
+        "accuracy": float(right.sum() / dataset.n_samples),
+        "n_samples": dataset.n_samples,
+        **_by_label(labels, of_model, right, support, predictions, per_class),
+    }
+    if confusion:
+        occurring = np.flatnonzero(support + predictions)
+        result["confusion"] = {
+            "labels": [labels[c] for c in occurring.tolist()],
+            "matrix": matrix[occurring][:, occurring].toarray().tolist(),
+        }
+    return result
+
+
+def _by_label(
+    labels: list[Any],
+    of_model: NDArray[np.intp],
+    right: NDArray[np.int64],
+    support: NDArray[np.int64],
+    predictions: NDArray[np.int64],
+    per_class: bool,
+) -> dict[str, Any]:
+    """Return the figures that come from how often each label occurs, is predicted, and is so rightly."""
+    occurring = np.flatnonzero(support + predictions)
+    f1 = _ratio(2 * right, support + predictions)
+    known = np.isin(np.arange(len(labels)), of_model)
+    result: dict[str, Any] = {
+        "macro_f1": float(f1[occurring].mean()) if len(occurring) else 0.0,
+        "n_unknown_labels": int(support[~known].sum()),
+    }
+    if per_class:
+        precision, recall = _ratio(right, predictions), _ratio(right, support)
+        result["per_class"] = {
+            labels[c]: {
+                "precision": float(precision[c]),
+                "recall": float(recall[c]),
+                "f1": float(f1[c]),
+                "support": int(support[c]),
+            }
+            for c in occurring.tolist()
+        }
+    return result
+
+
+def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> dict[str, Any]:
+    """Return the features that weigh most for each class.
+
+    Parameters
+    ----------
+    model : Model
+    top : int, optional
+        Features of each class, at most.
+    n_classes : int, optional
+        List so many classes, the first ones; by default all.
+
+    Returns
+    -------
+    dict
+        ``n_features``, ``n_nonzero_features`` and ``classes``: for each one ``label``, what else its kind of
+        model tells of a class (a linear one its ``intercept``), and ``features``, ordered by falling
+        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign`` (its
+        occurrences count with this sign) and a ``count``; several names are a known collision. A column
+        of arrays has its own name; without names the list is empty.
+    """
+    names = _feature_names(model)
+    classes = []
+    for c, label in enumerate(model.classes[:n_classes].tolist()):
+        features, weights = model.class_weights(c)
+        # Equal weights in the order of the features.
+        order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
+        strongest = [
+            {
+                "index": int(features[j]),
+                "weight": float(weights[j]),
+                "names": names.get(int(features[j]), []),
+            }
+            for j in order
+            if weights[j] != 0
+        ]
+        classes.append({"label": label, **model.class_figures(c), "features": strongest})
+    return {
+        "n_features": model.n_features,
+        "n_nonzero_features": len(model.used_features),
+        "classes": classes,
+    }
+
+
+def _shard_confusion(
+    shard: int, model: Model, dataset: Dataset, room: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the pairs of true and predicted code that occur in a shard, and how often."""
+    truth = dataset.shards[shard].table(["label"]).column("label").to_numpy()
+    if len(truth) and truth.min() < 0:
+        raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
+    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard, room)
+    found, counts = np.unique(pairs, return_counts=True)
+    true_codes, predicted = np.divmod(found, model.n_classes)
+    return true_codes.astype(np.int32), predicted.astype(np.int32), counts.astype(np.int64)
+
+
+def _merge_labels(
+    truth: NDArray[Any], known: NDArray[Any]
+) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
+    """Return all labels, sorted, and the place of each dataset class and of each model class."""
+    theirs, ours = truth.tolist(), known.tolist()
+    if not set(theirs) & set(ours):
+        raise ModelError(
+            f"the model knows no label of the dataset (such as {theirs[0]!r}; its own are like {ours[0]!r})",
+            "evaluate on data with the labels the model was trained on",
+        )
+    labels = sorted(set(theirs) | set(ours))
+    place = {label: i for i, label in enumerate(labels)}
+    return labels, np.array([place[x] for x in theirs]), np.array([place[x] for x in ours])
+
+
+def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+
+
+def _feature_names(model: Model) -> dict[int, list[dict[str, Any]]]:
+    names: dict[int, list[dict[str, Any]]] = {}
+    if model.names is not None:
+        for entry in model.names.to_pylist():
+            names.setdefault(entry.pop("bucket"), []).append(entry)
+    columns = model.feature_spec.get("columns")
+    if columns is not None:
+        names |= {j: [{"name": columns[j], "sign": 1, "count": None}] for j in model.used_features.tolist()}
+    return names

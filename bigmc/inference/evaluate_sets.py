@@ -1,0 +1,158 @@
+"""How good predicted sets of labels are, and the order of the scores they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.ranking import count_above
+from bigmc.model import Model
+from bigmc.store.dataset import Dataset
+from bigmc.store.label_sets import pairs_of
+
+
+@dataclass
+class SetCounts:
+    """What there is to count in some samples; counts of parts add up.
+
+    Attributes
+    ----------
+    right : int64 array of shape (n_labels,)
+        Samples that have a label and are predicted it.
+    support, predicted : int64 arrays of shape (n_labels,)
+        Samples that have it; samples that are predicted it.
+    exact : int
+        Samples whose set is predicted as it is.
+    ranking_loss, precision : float
+        Sums over the samples, see `figures`.
+    """
+
+    right: NDArray[np.int64]
+    support: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    exact: int = 0
+    ranking_loss: float = 0.0
+    precision: float = 0.0
+
+    @classmethod
+    def zeros(cls, n_labels: int) -> SetCounts:
+        """Return the counts of no samples."""
+        return cls(*np.zeros((3, n_labels), np.int64))
+
+    def add(self, other: SetCounts) -> None:
+        """Add the counts of another part."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def figures(self, n_samples: int) -> dict[str, float]:
+        """Return the figures that scikit-learn has by these names, over all labels.
+
+        ``accuracy`` is the share of sets that are right as a whole, ``micro_f1`` counts pairs of sample and
+        label; ``ranking_loss`` is the share of pairs of a label and a class that is none which the scores do
+        not order (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean over the labels of a
+        sample of how many of the classes scored as high are labels
+        (`sklearn.metrics.label_ranking_average_precision_score`), both for the classes of the model.
+        """
+        total = int(self.support.sum() + self.predicted.sum())
+        return {
+            "accuracy": self.exact / n_samples,
+            "micro_f1": 2.0 * int(self.right.sum()) / total if total else 0.0,
+            "ranking_loss": self.ranking_loss / n_samples,
+            "ranking_precision": self.precision / n_samples,
+        }
+
+
+@dataclass(frozen=True)
+class Places:
+    """Among the labels of dataset and model together: where each class of both stands, and how many they are.
+
+    Attributes
+    ----------
+    of_truth, of_model : integer arrays of shape (n_classes,)
+    n_labels : int
+    """
+
+    of_truth: NDArray[np.intp]
+    of_model: NDArray[np.intp]
+    n_labels: int
+
+
+def count_shard(shard: int, model: Model, dataset: Dataset, places: Places, room: int) -> SetCounts:
+    """Count what a shard of a dataset adds, in `room` bytes beside its labels.
+
+    Parameters
+    ----------
+    shard : int
+    model : Model
+        Of sets.
+    dataset : Dataset
+        Whose labels are sets.
+    places : Places
+    room : int
+        Bytes.
+    """
+    column = dataset.shards[shard].table(["label"]).column("label")
+    n_rows, n_labels = len(column), places.n_labels
+    rows, codes = pairs_of(column)
+    truth = rows * n_labels + places.of_truth[codes]
+    found, found_codes = pairs_of(model.shard_sets(dataset, shard, room))
+    predicted = found * n_labels + places.of_model[found_codes]
+    both = np.intersect1d(truth, predicted, assume_unique=True)
+    exact = np.ones(n_rows, bool)
+    exact[np.setxor1d(truth, predicted, assume_unique=True) // n_labels] = False
+    right, support, marked = (
+        np.bincount(pairs % n_labels, minlength=n_labels) for pairs in (both, truth, predicted)
+    )
+    of_model = np.full(n_labels, -1)
+    of_model[places.of_model] = np.arange(model.n_classes)
+    ours = of_model[places.of_truth[codes]]
+    known = ours >= 0
+    loss, precision = _ranking(
+        rows[known], ours[known], n_rows, model.n_classes, lambda: model.shard_tiles(dataset, shard, room)
+    )
+    return SetCounts(right, support, marked, int(exact.sum()), loss, precision)
+
+
+def _ranking(
+    rows: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    n_rows: int,
+    n_classes: int,
+    tiles: Callable[[], Iterator[tuple[int, NDArray[np.float64]]]],
+) -> tuple[float, float]:
+    """Return the sums over samples of ranking loss and average precision.
+
+    Parameters
+    ----------
+    rows, codes : int64 arrays of shape (n_labels,)
+        Row, increasing, and class of every label.
+    n_rows, n_classes : int
+    tiles : callable
+        Gives the scores, for some classes at a time after the first of these, as often as it is called.
+    """
+    starts = np.searchsorted(rows, np.arange(n_rows + 1))
+    own, above = np.empty(len(codes)), np.zeros(len(codes), np.int64)
+    for lo, scores in tiles():
+        here = (codes >= lo) & (codes < lo + scores.shape[1])
+        own[here] = scores[rows[here], codes[here] - lo]
+    for _, scores in tiles():
+        count_above(scores, starts, own, above)
+    # Labels of a row from the largest score on; of equal ones each counts all.
+    order = np.lexsort((-own, rows))
+    row, score = rows[order], own[order]
+    last = np.append((row[1:] != row[:-1]) | (score[1:] != score[:-1]), True)[: len(row)]
+    ends = np.flatnonzero(last)
+    labels_above = np.empty(len(order), np.int64)
+    labels_above[order] = ends[np.searchsorted(ends, np.arange(len(order)))] - starts[row] + 1
+    sizes = np.diff(starts)
+    ranked = (sizes > 0) & (sizes < n_classes)
+    pairs = sizes * (n_classes - sizes)
+    wrong = np.bincount(rows, above - labels_above, n_rows)
+    precision = np.bincount(rows, labels_above / np.maximum(above, 1), n_rows)
+    return (
+        float((wrong[ranked] / pairs[ranked]).sum()),
+        float((precision[ranked] / sizes[ranked]).sum() + np.count_nonzero(~ranked)),
+    )

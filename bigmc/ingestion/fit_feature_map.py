@@ -1,0 +1,77 @@
+"""The feature map of an ingest: a pass over the sources finds its moments, before the pass that uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.memory import BATCH_COST, Shares
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.sources import Part, Source, bytes_per_row
+from bigmc.ingestion.workers import PartTask, moments_of
+from bigmc.store.atomic import write_atomic
+from bigmc.store.feature_map import FeatureMap, Moments
+
+MAP = "map.json"
+"""File of the map in the work folder, where a continued run finds it."""
+
+MAP_COST = 24
+"""Bytes of each feature that a map makes of a row: angles, waves and the result."""
+
+
+def fit_map(
+    recipe: Recipe,
+    parts: Sequence[Part],
+    sources: Sequence[Source],
+    shares: Shares,
+    engine: Engine,
+    folder: Path,
+) -> Recipe:
+    """Return the recipe with the feature map it asks for, fitted to the rows of its first split.
+
+    A recipe that has one already, that of the dataset appended to, keeps it.
+
+    Raises
+    ------
+    DataError
+        If there are no such rows, or their features cannot be standardised.
+    """
+    if recipe.mapping is None or recipe.features.map is not None:
+        return recipe
+    file = folder / MAP
+    if file.exists():
+        found = FeatureMap.from_dict(json.loads(file.read_text()))
+    else:
+        total = Moments(0, np.zeros(1), np.zeros(1))
+        for _, moments in engine.map(moments_of, parts, PartTask.of(sources, recipe, shares, folder)):
+            total = total + moments
+        if not total.count:
+            first = next(iter(recipe.splits))
+            raise DataError(f"no rows in the split {first!r} to standardise by", "change the splits")
+        found = FeatureMap.fit(total, recipe.mapping["fourier"], recipe.mapping["gamma"], recipe.seed)
+        write_atomic(file, json.dumps(found.to_dict()).encode())
+    return replace(recipe, features=replace(recipe.features, map=found))
+
+
+@contextmanager
+def mapping_room(features: FeatureSpec, shares: Shares, source: Source) -> Iterator[Shares]:
+    """Yield shares with smaller batches where a feature map makes rows longer.
+
+    Meanwhile matrix products stay on the thread that makes them: the workers are threads already.
+    """
+    if features.map is None:
+        yield shares
+        return
+    mapped = MAP_COST * features.map.n_features / bytes_per_row(source)
+    share = BATCH_COST / (BATCH_COST + mapped)
+    with threadpool_limits(1, "blas"):
+        yield replace(shares, batch_bytes=max(1 << 12, int(shares.batch_bytes * share)))

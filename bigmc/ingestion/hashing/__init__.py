@@ -1,0 +1,1 @@
+"""Feature hashing of text and categories, bit for bit as scikit-learn does it."""

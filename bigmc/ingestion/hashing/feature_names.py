@@ -1,0 +1,236 @@
+"""Names of hashed features: which words or n-grams stand behind a bucket, how often, and with which sign.
+
+While a part is ingested a `NameCounter` keeps its most frequent n-grams in a table of fixed size;
+`merge_names` makes one bounded table of those of all parts. Several names in one bucket are a
+collision that is known. Counts are estimates: see `NameCounter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.ingestion.hashing.hasher import ANALYZERS, TextHasher, features_of
+from bigmc.ingestion.hashing.scratch import scratch
+from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
+from bigmc.kernels.hashing import frequent_names as kernel
+from bigmc.kernels.hashing import murmur as hashing_kernel
+from bigmc.kernels.hashing import spelling as spelling
+from bigmc.store.row_hash import splitmix64
+
+SCHEMA = pa.schema(
+    [("bucket", pa.int32()), ("name", pa.string()), ("sign", pa.int8()), ("count", pa.int64())]
+)
+
+WHOLE_BYTES = 1 << 20  # text of a part that is counted whole
+SAMPLE_ONE_IN = 8  # of the documents after that
+NAME_BYTES = 40  # a longer name is cut and ends in an ellipsis
+LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
+
+
+class NameCounter:
+    """The most frequent n-grams and categories of one part.
+
+    Categories are all counted. Documents are until `WHOLE_BYTES` of text have passed, then one in
+    `SAMPLE_ONE_IN`, chosen by a hash of the document's running number and with its counts multiplied. So the
+    result depends on the documents and their order only, not on how they are cut into batches. Two names with
+    the same 32-bit hash, which fall into one bucket with one sign anyway, are taken for one.
+
+    Parameters
+    ----------
+    hasher : TextHasher
+        How the texts are hashed.
+    capacity : int
+        Names kept, a power of two of at least 8; 64 bytes each.
+    """
+
+    def __init__(self, hasher: TextHasher, capacity: int = 1 << 16) -> None:
+        if capacity < kernel.WAYS or capacity & (capacity - 1):
+            raise DataError(f"capacity {capacity} is no power of two", f"choose {kernel.WAYS} or more")
+        self.hasher = hasher
+        self.capacity = capacity
+        self._keys = np.zeros(capacity, np.uint32)
+        self._seen = np.zeros(capacity, np.int64)
+        self._rank = np.zeros(capacity, np.int64)
+        self._lengths = np.zeros(capacity, np.uint32)
+        self._names = np.zeros((capacity, NAME_BYTES), np.uint8)
+        self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
+        self._starts = np.empty(LIST_LENGTH, np.uint32)
+        self._sizes = np.empty(LIST_LENGTH, np.uint32)
+        self._n_documents = 0
+        self._n_bytes = 0
+
+    @staticmethod
+    def projected_nbytes(capacity: int) -> int:
+        """Bytes a counter of this capacity holds; its scratch is the one that hashing uses anyway."""
+        return capacity * (4 + 8 + 8 + 4 + NAME_BYTES) + LIST_LENGTH * 12 + 4 * hashing_kernel.WIDTH
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.projected_nbytes(self.capacity)
+
+    @property
+    def max_error(self) -> int:
+        """By how much a count may at most fall short of the (sampled and multiplied) truth."""
+        return int((self._rank - self._seen).max())
+
+    def update(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
+        """Count the n-grams of documents; parameters as for `TextHasher.transform`."""
+        if len(texts) == 0:
+            return
+        lengths = pc.fill_null(pc.binary_length(texts), 0).cast(pa.int64()).to_numpy()
+        before = self._n_bytes + np.cumsum(lengths) - lengths
+        whole = int(np.searchsorted(before, WHOLE_BYTES))  # the first so many documents
+        numbers = np.arange(self._n_documents + whole, self._n_documents + len(texts), dtype=np.uint64)
+        self._n_documents += len(texts)
+        self._n_bytes = int(before[-1] + lengths[-1])
+        self._count(texts[:whole], 1, nulls)
+        sampled = splitmix64(numbers) % np.uint64(SAMPLE_ONE_IN) == 0
+        if sampled.any():
+            self._count(texts[whole:].filter(pa.array(sampled)), SAMPLE_ONE_IN, nulls)
+
+    def update_values(self, column: str, values: pa.Array) -> None:
+        """Count every row's ``column=value``, as `hash_categories` hashes it.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column.
+        values : pyarrow Array of strings
+            One category per row, none missing.
+        """
+        prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{column}=", ""))
+        named = pc.binary_join_element_wise(prefix, values.cast(pa.large_string()), nothing)
+        for _, _, offsets, data in string_pieces(named):
+            text = np.zeros(int(offsets[-1] - offsets[0]) + hashing_kernel.PADDING, np.uint8)
+            text[: -hashing_kernel.PADDING] = data[offsets[0] : offsets[-1]]
+            starts = (offsets[:-1] - offsets[0]).astype(np.uint32)
+            sizes = np.diff(offsets).astype(np.uint32)
+            for lo in range(0, len(starts), LIST_LENGTH):
+                some = slice(lo, lo + LIST_LENGTH)
+                self._count_listed(text, starts[some], sizes[some], 1)
+
+    def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int, nulls: Nulls) -> None:
+        code = ANALYZERS[self.hasher.analyzer]
+        n_min, n_max = self.hasher.ngrams
+        for _, n_rows in self.hasher.fold(texts, nulls):
+            place = np.array([0, n_min, 0], np.int64)
+            while place[0] < n_rows:
+                n = spelling.spell_rows(
+                    place, n_rows, scratch.units, scratch.folded, scratch.bound, code, n_min, n_max,
+                    scratch.reach, self._starts, self._sizes,
+                )  # fmt: skip
+                self._count_listed(scratch.folded, self._starts[:n], self._sizes[:n], weight)
+        scratch.trim()
+
+    def _count_listed(
+        self, text: NDArray[np.uint8], starts: NDArray[np.uint32], sizes: NDArray[np.uint32], weight: int
+    ) -> None:
+        """Count at most `LIST_LENGTH` names, given by their place in ``text``, ``weight`` times each."""
+        n = len(starts)
+        hashing_kernel.hash_words(text, starts, sizes, n, scratch.parts, self._hashes)
+        kernel.count_names(
+            self._hashes[:n], starts, sizes, text, weight, self._keys, self._seen, self._rank,
+            self._lengths, self._names,
+        )  # fmt: skip
+
+    def table(self) -> pa.Table:
+        """Names seen, sorted by bucket, then from the most frequent to the least.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns ``bucket`` (int32), ``name`` (string: words joined by a space, or characters), ``sign``
+            (int8) and ``count`` (int64, at most `max_error` too low).
+        """
+        slots = np.flatnonzero(self._seen)
+        buckets, signs = features_of(self._keys[slots], self.hasher.hash_bits)
+        table = pa.table(
+            [
+                pa.array(buckets),
+                pa.array([self._name(slot) for slot in slots.tolist()], pa.string()),
+                pa.array(signs),
+                pa.array(self._seen[slots]),
+            ],
+            schema=SCHEMA,
+        )
+        return _sorted(table)
+
+    def _name(self, slot: int) -> str:
+        length = int(self._lengths[slot])
+        name = self._names[slot, : min(length, NAME_BYTES)].tobytes().decode(errors="ignore")
+        return name if length <= NAME_BYTES else name + "…"
+
+
+def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucket: int = 4) -> pa.Table:
+    """One table of the names of all parts.
+
+    Parameters
+    ----------
+    tables : iterable of pyarrow.Table
+        What `NameCounter.table` gave for each part; their order matters only once names must be left out.
+    max_bytes : int
+        Size of the result. While merging, one more table is held besides.
+    per_bucket : int
+        Names kept for a bucket, the most frequent ones.
+
+    Returns
+    -------
+    pyarrow.Table
+        As `NameCounter.table`, counts of equal names added up. Where there are too many names the least
+        frequent are left out.
+    """
+    merged = SCHEMA.empty_table()
+    for table in tables:
+        merged = _most_frequent(add_up(pa.concat_tables([merged, table.select(SCHEMA.names)])), max_bytes)
+    merged = _sorted(merged)
+    bucket = merged["bucket"].to_numpy()
+    first = np.searchsorted(bucket, bucket, side="left")
+    return merged.filter(pa.array(np.arange(len(bucket)) - first < per_bucket)).combine_chunks()
+
+
+def add_up(table: pa.Table) -> pa.Table:
+    """Return one row for all with the same bucket, name and sign; their counts are added up, if known.
+
+    Arrow's ``group_by`` does the same, with ten times the memory.
+    """
+    if table.num_rows == 0:
+        return table
+    keys = ("bucket", "name", "sign")
+    table = _sort(table, *((key, "ascending") for key in keys)).combine_chunks()
+    first = np.ones(table.num_rows, np.bool_)
+    for key in keys:
+        column = table[key].chunk(0)
+        same = pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        first[1:] = ~same if key == keys[0] else first[1:] | ~same
+    starts = np.flatnonzero(first)
+    unknown = pc.is_null(table["count"]).to_numpy()[starts]
+    counts = np.add.reduceat(pc.fill_null(table["count"], 0).to_numpy(), starts)
+    added = pa.array(counts, pa.int64(), mask=unknown)
+    return table.take(pa.array(starts)).set_column(3, SCHEMA.field("count"), added)
+
+
+def _most_frequent(table: pa.Table, max_bytes: int) -> pa.Table:
+    """Leave out the least frequent names until the table has its size."""
+    if table.nbytes <= max_bytes:
+        return table
+    table = _sort(table, ("count", "descending"), ("bucket", "ascending"), ("name", "ascending"))
+    # Besides its name a row has its offset (4), bucket (4), sign (1), count (8) and four bits of validity.
+    sizes = pc.binary_length(table["name"]).to_numpy().astype(np.int64) + 18
+    return table.slice(
+        0, int(np.searchsorted(np.cumsum(sizes) + 64, max_bytes, side="right"))
+    ).combine_chunks()
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    return _sort(table, ("bucket", "ascending"), ("count", "descending"), ("name", "ascending"))
+
+
+def _sort(table: pa.Table, *keys: tuple[str, str]) -> pa.Table:
+    return table.take(pc.sort_indices(table, sort_keys=list(keys)))

@@ -1,0 +1,295 @@
+"""Feature hashing of text and categories, bit for bit as scikit-learn does it.
+
+`TextHasher.transform` equals ``HashingVectorizer(n_features=2**hash_bits, norm=None, alternate_sign=True)``
+in every index and every value, explicit zeros (two features of opposite sign in one bucket) included;
+`hash_names` and `hash_categories` equal ``FeatureHasher``. The kernels of `bigmc.kernels.hashing` read the
+buffers of Arrow arrays, without a Python object per document.
+
+References
+----------
+Weinberger, Dasgupta, Langford, Smola, Attenberg: Feature hashing for large scale multitask learning, ICML
+2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.ingestion.hashing.row_builder import RowBuilder
+from bigmc.ingestion.hashing.scratch import scratch
+from bigmc.ingestion.hashing.unicode import Nulls, first_broken, fold_table, lower_sigmas, string_pieces
+from bigmc.kernels.hashing import folding as folding
+from bigmc.kernels.hashing import murmur as kernel
+from bigmc.kernels.hashing import words as wording
+from bigmc.store.csr import Rows
+
+Analyzer = Literal["word", "char", "char_wb"]
+
+ANALYZERS: dict[str, int] = {"word": folding.WORD, "char": folding.CHAR, "char_wb": folding.CHAR_WB}
+MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
+
+
+@dataclass(frozen=True)
+class TextHasher:
+    """Turns texts into hashed counts of words or characters, as scikit-learn's HashingVectorizer does.
+
+    Parameters
+    ----------
+    analyzer : {"word", "char", "char_wb"}
+        Features are n-grams of words (runs of two or more word characters), of characters, or of characters
+        inside words padded with a space on either side.
+    ngrams : tuple of two int
+        Smallest and largest n.
+    hash_bits : int
+        ``2**hash_bits`` features, 1 to 30.
+    lowercase : bool
+        Lower-case the text first, as `str.lower` does.
+
+    Raises
+    ------
+    DataError
+        If a parameter is not as described.
+    """
+
+    analyzer: Analyzer = "word"
+    ngrams: tuple[int, int] = (1, 2)
+    hash_bits: int = 18
+    lowercase: bool = True
+
+    def __post_init__(self) -> None:
+        if self.analyzer not in ANALYZERS:
+            raise DataError(f"analyzer {self.analyzer!r} is unknown", f"choose one of {', '.join(ANALYZERS)}")
+        pair = self.ngrams
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(_is_int(n) for n in pair)):
+            raise DataError(f"ngrams {pair!r} is not a pair of integers", "give for example (1, 2)")
+        object.__setattr__(self, "ngrams", (int(pair[0]), int(pair[1])))
+        if not 1 <= pair[0] <= pair[1]:
+            raise DataError(f"ngrams {self.ngrams} is no range", "let 1 <= smallest <= largest")
+        if not _is_int(self.hash_bits) or not 1 <= self.hash_bits <= MAX_HASH_BITS:
+            raise DataError(f"hash_bits {self.hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
+        object.__setattr__(self, "hash_bits", int(self.hash_bits))
+        if not isinstance(self.lowercase, bool | np.bool_):
+            raise DataError(f"lowercase {self.lowercase!r} is not a bool", "choose True or False")
+        object.__setattr__(self, "lowercase", bool(self.lowercase))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, ``2**hash_bits``."""
+        return 1 << self.hash_bits
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON takes them."""
+        return {**asdict(self), "ngrams": list(self.ngrams)}
+
+    @classmethod
+    def from_dict(cls, parameters: Mapping[str, Any]) -> TextHasher:
+        """Build a hasher from what `to_dict` gave; an unknown parameter is a DataError."""
+        unknown = sorted(set(parameters) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise DataError(
+                f"text hashing has no parameter {unknown[0]!r}", "was this written by a newer version?"
+            )
+        return cls(**parameters)
+
+    def fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Iterator[tuple[int, int]]:
+        """Fold documents into the thread's `scratch` buffers, batch by batch.
+
+        Parameters
+        ----------
+        texts, nulls
+            As for `transform`.
+
+        Yields
+        ------
+        first : int
+            Row of the batch's first document.
+        n_rows : int
+            Number of its documents.
+        """
+        return self._fold(texts, nulls, join=True)
+
+    def _fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, join: bool) -> Iterator[tuple[int, int]]:
+        """Fold; words are hashed one by one instead of joined if not ``join``."""
+        table = fold_table(self.lowercase)
+        code = ANALYZERS[self.analyzer]
+        for first, piece, offsets, text in string_pieces(texts, nulls):
+            if self.lowercase:
+                offsets, text = lower_sigmas(offsets, text, table)
+            longest = int(np.diff(offsets).max())
+            if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
+                raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
+            if code == folding.WORD:
+                scratch.fit_words(longest, join)
+            else:
+                scratch.fit_document(longest)
+            row = 0
+            while row < len(piece):
+                if code == folding.WORD:
+                    n_rows, status = _find_words(row, offsets, text, table, join)
+                    broken = status == wording.BROKEN
+                    if status == wording.CHANGED and n_rows == 0:
+                        # Rare letters of which the kernel could not write the lower case in their place.
+                        document = piece[row].as_py().lower().encode()
+                        scratch.fit_words(len(document), join)
+                        ends = np.array([0, len(document)])
+                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, join)
+                else:
+                    n_rows, broken = folding.fold_rows(
+                        row, offsets, text, table, code, scratch.folded[: -kernel.PADDING],
+                        scratch.bound, scratch.units,
+                    )  # fmt: skip
+                if n_rows:
+                    yield first + row, n_rows
+                row += n_rows
+                if broken:
+                    row = first_broken(offsets, text, row)
+                    raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
+
+    def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
+        """Hash documents; any number of threads may do so at once.
+
+        Parameters
+        ----------
+        texts : pyarrow Array or ChunkedArray of strings
+            One document per row.
+        nulls : {"refuse", "empty"}
+            Whether a missing document is an error or an empty document.
+
+        Returns
+        -------
+        Rows
+            Signed counts, int16 where all of this batch fit and int32 else.
+
+        Raises
+        ------
+        DataError
+            For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
+        """
+        rows = RowBuilder(len(texts), self.hash_bits)
+        single = self.analyzer == "word" and self.ngrams[1] == 1
+        for _, n_rows in self._fold(texts, nulls, join=not single):
+            if single:
+                rows.add(scratch.units[: n_rows + 1], scratch.hashes)
+            else:
+                self._add_ngrams(n_rows, rows)
+        result = rows.finish()
+        scratch.trim()
+        return result
+
+    def _add_ngrams(self, n_rows: int, rows: RowBuilder) -> None:
+        """Hash and count the n-grams of the folded documents."""
+        place = np.zeros(3, np.int64)
+        while place[0] < n_rows:
+            row, inside = place[0], place[1] > 0
+            n_hashes = kernel.hash_ngrams(
+                place, n_rows, scratch.units, scratch.folded, scratch.bound, ANALYZERS[self.analyzer],
+                *self.ngrams, scratch.reach, scratch.parts, scratch.offsets, scratch.hashes,
+            )  # fmt: skip
+            n_done = place[0] - row
+            if not inside:
+                rows.add(scratch.offsets[: n_done + 1], scratch.hashes)
+            if inside or place[1] > 0:
+                rows.count(scratch.hashes[:n_hashes])
+            if inside and n_done:
+                rows.end_counting()
+
+
+def _find_words(
+    row: int, offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32], join: bool
+) -> tuple[int, int]:
+    """Find the words of documents from ``row`` on, join them or hash each; as `hashing_words.mark_rows`."""
+    n_rows, status = wording.mark_rows(
+        row, offsets, text, table, scratch.lowered, scratch.lowered.view(np.uint64), scratch.marks,
+        scratch.begins,
+    )  # fmt: skip
+    wording.find_words(
+        n_rows, scratch.lowered, scratch.marks.view(np.uint64), scratch.begins, scratch.bits, scratch.rank,
+        scratch.starts, scratch.sizes, scratch.kept, scratch.units,
+    )  # fmt: skip
+    n_words = scratch.units[n_rows]
+    words = scratch.lowered, scratch.starts, scratch.sizes, n_words
+    if join:
+        wording.join_words(*words, scratch.folded, scratch.bound)
+    else:
+        kernel.hash_words(*words, scratch.parts, scratch.hashes)
+    return n_rows, status
+
+
+def hash_categories(
+    values: pa.Array | pa.ChunkedArray, name: str, hash_bits: int, nulls: Nulls = "refuse"
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Hash a column of categories as the features ``name=value``, like scikit-learn's FeatureHasher.
+
+    Parameters
+    ----------
+    values : pyarrow Array or ChunkedArray of strings
+        One category per row.
+    name : str
+        Name of the column.
+    hash_bits : int
+        ``2**hash_bits`` features, 1 to 30.
+    nulls : {"refuse", "empty"}
+        Whether a missing category is an error or an empty string.
+
+    Returns
+    -------
+    indices : int32 array of shape (n_rows,)
+        The feature of each row.
+    signs : int8 array of shape (n_rows,)
+        Its value, 1 or -1.
+    """
+    return _hash_strings(values, f"{name}=".encode(), hash_bits, nulls)
+
+
+def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Feature and sign of single feature names, like scikit-learn's FeatureHasher.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names, for example ``"column=value"``.
+    hash_bits : int
+        ``2**hash_bits`` features, 1 to 30.
+
+    Returns
+    -------
+    indices : int32 array of shape (len(names),)
+        The feature each name falls into.
+    signs : int8 array of shape (len(names),)
+        The sign it counts with, 1 or -1.
+    """
+    return _hash_strings(pa.array(names, pa.large_string()), b"", hash_bits, "refuse")
+
+
+def _hash_strings(
+    strings: pa.Array | pa.ChunkedArray, prefix: bytes, hash_bits: int, nulls: Nulls
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    if not 1 <= hash_bits <= MAX_HASH_BITS:
+        raise DataError(f"hash_bits {hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
+    hashes = np.empty(len(strings), np.uint32)
+    for first, piece, offsets, text in string_pieces(strings, nulls):
+        buffer = np.empty(len(prefix) + int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)
+        buffer[: len(prefix)] = np.frombuffer(prefix, np.uint8)
+        kernel.hash_strings(offsets, text, buffer, len(prefix), hashes[first : first + len(piece)])
+    return features_of(hashes, hash_bits)
+
+
+def features_of(hashes: NDArray[np.uint32], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Feature index ``abs(int32(h)) % n_features`` and sign of each hash.
+
+    The hash -2**31, whose absolute value is no int32, is index 0 as in scikit-learn.
+    """
+    signed = hashes.view(np.int32).astype(np.int64)
+    indices = (np.abs(signed) & ((1 << hash_bits) - 1)).astype(np.int32)
+    return indices, np.where(signed >= 0, 1, -1).astype(np.int8)
+
+
+def _is_int(n: object) -> bool:
+    return isinstance(n, int | np.integer) and not isinstance(n, bool)

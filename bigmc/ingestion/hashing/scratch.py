@@ -1,0 +1,105 @@
+"""Buffers of one thread that hashing uses again and again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.hashing import murmur as kernel
+from bigmc.kernels.hashing import rows as counting
+from bigmc.kernels.hashing import words as wording
+
+PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
+FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
+FOLD_ROWS = 1 << 12  # documents folded in one go
+KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
+
+
+class Scratch(threading.local):
+    """Buffers of one thread, used again from call to call: fresh pages would cost as much as hashing.
+
+    Attributes
+    ----------
+    folded, bound, units : arrays
+        Folded documents, as `bigmc.kernels.hashing.folding` describes them.
+    hashes : uint32 array
+        Of n-grams, or of every word of the folded documents.
+    """
+
+    def __init__(self) -> None:
+        self.folded = np.empty(0, np.uint8)
+        self.bound = np.empty(0, np.uint32)
+        self.units = np.empty(FOLD_ROWS + 1, np.int64)
+        self.reach = np.empty(0, np.uint32)
+        self.parts = np.empty((7, kernel.TILE), np.uint32)
+        self.hashes = np.empty(counting.SORTED + 2 * kernel.TILE, np.uint32)
+        self.offsets = np.empty(FOLD_ROWS + 1, np.int64)
+        # Rows: what sorting needs, and what is done.
+        self.keys = np.empty(counting.SORTED, np.uint64)
+        self.spare = np.empty(counting.SORTED, np.uint64)
+        self.heads = np.empty(1 << counting.DIGIT, np.int64)
+        self.ends = np.empty(FOLD_ROWS, np.int64)
+        self.indices = np.empty(PIECE_ENTRIES, np.int32)
+        self.values = np.empty(PIECE_ENTRIES, np.int32)
+        # Words: the documents with their marks, and what finding words in them needs.
+        self.begins = np.empty(FOLD_ROWS + 1, np.int64)
+        self.lowered = np.empty(0, np.uint8)
+        self.marks = np.empty(0, np.uint8)
+        self.bits = np.empty(0, np.uint64)
+        self.rank = np.empty(0, np.uint32)
+        self.starts = np.empty(0, np.uint32)
+        self.sizes = np.empty(0, np.uint32)
+        self.kept = np.empty(0, np.uint32)
+
+    def fit_document(self, n_bytes: int) -> None:
+        """Make room for a document of this size, its characters folded."""
+        size = max(n_bytes, FOLD_BYTES)
+        self.folded = _at_least(self.folded, size + size // 2 + 4 + kernel.PADDING)
+        self.bound = _at_least(self.bound, size + 4)
+        self.reach = _at_least(self.reach, size + 4)
+
+    def fit_words(self, n_bytes: int, join: bool) -> None:
+        """Make room for the words of a document of this size, and for joining them."""
+        size = (max(n_bytes, FOLD_BYTES) + wording.MARGIN) | 63
+        # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
+        size = max(size, len(self.lowered) - 1)
+        self.lowered = _at_least(self.lowered, size + 1)
+        self.marks = _at_least(self.marks, size + 1)
+        self.bits = _at_least(self.bits, size // 64 + 1)
+        self.rank = _at_least(self.rank, size // 64 + 1)
+        # Between two runs of word characters in a document is a byte at least.
+        n_runs = size // 2 + FOLD_ROWS + 2
+        self.starts = _at_least(self.starts, n_runs)
+        self.sizes = _at_least(self.sizes, n_runs)
+        self.kept = _at_least(self.kept, n_runs)
+        if join:
+            self.folded = _at_least(self.folded, size + FOLD_ROWS + 2 * kernel.PADDING)
+            self.bound = _at_least(self.bound, n_runs)
+        else:
+            self.hashes = _at_least(self.hashes, n_runs + kernel.WIDTH)
+
+    def fit_row(self, n_entries: int) -> None:
+        """Make room for so many entries."""
+        self.indices = _at_least(self.indices, n_entries)
+        self.values = _at_least(self.values, n_entries)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return sum(array.nbytes for array in vars(self).values())
+
+    def trim(self) -> None:
+        """Give back what only an unusually long document needed."""
+        if self.nbytes > KEEP_BYTES:
+            self.__init__()  # type: ignore[misc]
+
+
+scratch = Scratch()
+
+
+def _at_least(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """Give the array, or a new one if it is too short."""
+    return array if len(array) >= size else np.empty(size, array.dtype)

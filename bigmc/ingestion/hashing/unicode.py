@@ -1,0 +1,172 @@
+"""Arrow strings before folding: what Python knows of Unicode, pieces, and the capital sigma."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels.hashing import final_sigma as sigma
+from bigmc.kernels.hashing import folding as folding
+from bigmc.kernels.hashing import words as wording
+
+Nulls = Literal["refuse", "empty"]
+
+# The capital I with a dot, which becomes two code points, and the capital sigma, which has two lower cases.
+SPECIAL_CODE_POINTS = (0x130, 0x3A3)
+
+PIECE_BYTES = 4 << 20  # text looked at in one go
+PLANE = 1 << 16  # code points folded in one go
+
+
+@functools.cache
+def fold_table(lowercase: bool) -> NDArray[np.uint32]:
+    r"""Tabulate what folding makes of every code point, as the running Python knows it.
+
+    Parameters
+    ----------
+    lowercase : bool
+        Whether letters are lower-cased.
+
+    Returns
+    -------
+    uint32 array of shape (0x110000,)
+        The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
+        `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``, ``hashing_fold.IS_SPACE``). If letters
+        are lower-cased also flags of the code point itself, those of `bigmc.kernels.hashing.final_sigma`; and
+        the capital I with a dot becomes ``i``, its dot is left to the kernels.
+    """
+    table = np.arange(0x110000, dtype=np.uint32)
+    for start in range(0, len(table), PLANE):  # all at once would take 30 MB for a moment
+        _fold_plane(table[start : start + PLANE], lowercase)
+    table.setflags(write=False)
+    return table
+
+
+def _fold_plane(table: NDArray[np.uint32], lowercase: bool) -> None:
+    """Fold the code points in a plane of the table."""
+    points = table.copy()
+    if lowercase:
+        special = np.isin(points, SPECIAL_CODE_POINTS) | (points >= 0xD800) & (points < 0xE000)
+        table[~special] = _lowered(points[~special])
+        table[points == 0x130], table[points == 0x3A3] = 0x69, 0x3C3
+    flags = np.zeros(len(table), np.uint32)
+    folded = table.tobytes().decode("utf-32-le", "surrogatepass")
+    for pattern, flag in ((r"\w+", wording.IS_WORD), (r"\s+", folding.IS_SPACE)):
+        for run in re.finditer(pattern, folded):
+            flags[run.start() : run.end()] |= flag
+    table |= flags
+    if lowercase:
+        table[~special] |= _case_flags(points[~special])
+        table[special & (points < 0xD800)] |= sigma.IS_CASED
+
+
+def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return flags of code points that matter to a sigma beside them, asked of `str.lower`."""
+    # A sigma is final after A and before what has no case, looking through what is ignorable.
+    trial = np.empty((len(points), 4), np.uint32)
+    trial[:] = 0x41, 0x3A3, 0x20, 0x20
+    trial[:, 2] = points
+    sees_case = _lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3
+    trial[:, 3] = 0x41
+    sees_through = (_lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3) & ~sees_case
+    flags = np.zeros(len(points), np.uint32)
+    flags[sees_case] = sigma.IS_CASED
+    flags[sees_through] = sigma.IS_IGNORABLE
+    return flags
+
+
+def _lowered(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return what `str.lower` makes of the text of these code points, none of them two."""
+    lowered = points.astype("<u4").tobytes().decode("utf-32-le").lower().encode("utf-32-le")
+    return np.frombuffer(lowered, "<u4")
+
+
+def string_pieces(
+    texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse", piece_bytes: int | None = None
+) -> Iterator[tuple[int, pa.Array, NDArray[np.int64], NDArray[np.uint8]]]:
+    """Walk through the strings of an Arrow array by pieces of some megabytes.
+
+    Parameters
+    ----------
+    texts : pyarrow Array or ChunkedArray
+        Strings: ``string`` or ``large_string``, or what casts to it without loss (views, dictionaries).
+    nulls : {"refuse", "empty"}
+        Whether a missing string is an error or an empty string.
+    piece_bytes : int, optional
+        Text in a piece, unless one string is longer; `PIECE_BYTES` if not given.
+
+    Yields
+    ------
+    first : int
+        Row of the piece's first string.
+    piece : pyarrow Array
+        The strings.
+    offsets : int64 array of shape (len(piece) + 1,)
+        Where each string begins and ends in ``data``.
+    data : uint8 array
+        The UTF-8 bytes, not copied.
+
+    Raises
+    ------
+    DataError
+        If the array holds no strings, or a null that is to be refused.
+    """
+    if texts.null_count:
+        if nulls == "refuse":
+            row = pc.index(texts.is_null(), True).as_py()
+            raise DataError(f"row {row}: the text is missing (null)", "fill or quarantine missing texts")
+        texts = texts.cast(pa.large_string()).fill_null("")
+    piece_bytes = piece_bytes or PIECE_BYTES
+    first = 0
+    for chunk in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:
+        if chunk.type not in (pa.string(), pa.large_string()):
+            try:
+                chunk = chunk.cast(pa.large_string())
+            except pa.ArrowException as error:
+                raise DataError(f"texts have the type {chunk.type}", "give a column of strings") from error
+        if len(chunk) == 0:
+            continue
+        wide = chunk.type == pa.large_string()
+        _, starts, data = chunk.buffers()
+        ends: NDArray[Any] = np.frombuffer(starts, np.int64 if wide else np.int32)
+        offsets: NDArray[np.int64] = ends[chunk.offset : chunk.offset + len(chunk) + 1].astype(
+            np.int64, copy=False
+        )
+        text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        start = 0
+        while start < len(chunk):
+            stop = int(np.searchsorted(offsets, offsets[start] + piece_bytes, side="right")) - 1
+            stop = min(max(stop, start + 1), len(chunk))
+            yield first + start, chunk[start:stop], offsets[start : stop + 1], text
+            start = stop
+        first += len(chunk)
+
+
+def lower_sigmas(
+    offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Offsets and bytes in which every capital sigma is lower-cased; those given if there is none."""
+    first, last = offsets[0], offsets[-1]
+    if not sigma.has_sigma(text[first:last]):
+        return offsets, text
+    offsets, text = offsets - first, text[first:last].copy()
+    sigma.lower_sigmas(offsets, text, table)
+    return offsets, text
+
+
+def first_broken(offsets: NDArray[np.int64], text: NDArray[np.uint8], row: int) -> int:
+    """Return the first document from ``row`` on that is not UTF-8."""
+    while True:
+        try:
+            text[offsets[row] : offsets[row + 1]].tobytes().decode()
+        except UnicodeDecodeError:
+            return row
+        row += 1

@@ -1,0 +1,135 @@
+"""Where the shards of all parts go in the dataset: numbered in order, small ones merged, labels recoded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.store.atomic import file_entry, fsync_folder, write_atomic
+from bigmc.store.disk_shard import SparseShard
+from bigmc.store.label_sets import is_sets, pairs_of, set_column
+from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
+from bigmc.store.merge import common_schema, merge_shards, plan_merges
+from bigmc.store.write import write_rows_table
+from bigmc.store.zarr_chunks import ByteCounter
+
+FINAL = {b"bigmc": b"final label codes"}
+"""Mark of a table whose labels are codes of the dataset and no longer of its part."""
+
+
+@dataclass(frozen=True)
+class PartShard:
+    """A shard as its part wrote it, and the dataset's code of each label code of the part."""
+
+    folder: Path
+    entry: ShardEntry
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Puts the shards of finished parts in their final places; killed, it is done again.
+
+    Attributes
+    ----------
+    to : Path
+        Dataset.
+    work : Path
+        Folder of the finished parts; receipts of what was decided and done are kept there.
+    n_features : int
+        Of the dataset.
+    memory : int
+        Bytes for merging.
+    """
+
+    to: Path
+    work: Path
+    n_features: int
+    memory: int
+
+    def place(self, shards: Sequence[PartShard], progress: ProgressCallback) -> list[ShardEntry]:
+        """Return the entries of the shards in their places; earlier attempts may have done some."""
+        (self.to / SHARDS).mkdir(exist_ok=True)
+        groups = self._plan_merges(shards)
+        total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
+        done = 0
+        entries = []
+        for number, group in enumerate(groups):
+            target = shard_folder(self.to, f"{number:06d}")
+            if len(group) == 1:
+                entries.append(_move(shards[group[0]], target))
+                continue
+            progress(Progress("merge", done, total, "rows"))
+            entries.append(self._merge([shards[i] for i in group], target))
+            done += entries[-1].rows
+            progress(Progress("merge", done, total, "rows"))
+        fsync_folder(self.to / SHARDS)
+        return entries
+
+    def _plan_merges(self, shards: Sequence[PartShard]) -> list[list[int]]:
+        """Return the groups of shards that become one: decided once, before the first shard is moved."""
+        plan = self.work / "merges.json"
+        if not plan.exists():
+            groups: list[list[int]] = []
+            for group in plan_merges([shard.entry for shard in shards]):
+                schemas = [pq.read_schema(shards[i].folder / ROWS_TABLE) for i in group]
+                groups += [group] if common_schema(schemas) is not None else [[i] for i in group]
+            write_atomic(plan, json.dumps(sorted(groups)).encode())
+        stored: list[list[int]] = json.loads(plan.read_text())
+        return stored
+
+    def _merge(self, shards: Sequence[PartShard], target: Path) -> ShardEntry:
+        """Merge shards of parts, which are deleted once the merged one and its receipt are on disk."""
+        receipt = self.work / f"merged-{target.name}.json"
+        if not receipt.exists():
+            counter = ByteCounter()
+            sources = []
+            for shard in shards:
+                _recode_labels(shard)
+                sources.append(SparseShard(shard.folder, _with_table(shard), self.n_features, counter))
+            entry = merge_shards(target, sources, memory=self.memory)
+            write_atomic(receipt, json.dumps(entry.to_dict()).encode())
+        for shard in shards:
+            shutil.rmtree(shard.folder, ignore_errors=True)
+        return ShardEntry.from_dict(json.loads(receipt.read_text()))
+
+
+def _move(shard: PartShard, target: Path) -> ShardEntry:
+    """Move a shard to its final place, unless it is there."""
+    if not target.exists():
+        _recode_labels(shard)
+        shard.folder.rename(target)
+    return replace(_with_table(replace(shard, folder=target)), name=target.name)
+
+
+def _with_table(shard: PartShard) -> ShardEntry:
+    """Return the shard's entry with the table as it is now."""
+    files = (f for f in shard.entry.files if f.path != ROWS_TABLE)
+    table = file_entry(shard.folder / ROWS_TABLE, shard.folder)
+    return replace(shard.entry, files=(*files, table))
+
+
+def _recode_labels(shard: PartShard) -> None:
+    """Replace the label codes of a part in a shard's table by those of the dataset, once."""
+    table = pq.read_table(shard.folder / ROWS_TABLE)
+    metadata = table.schema.metadata or {}
+    if FINAL.items() <= metadata.items():
+        return
+    column = table.column("label")
+    if is_sets(column.type):
+        rows, codes = pairs_of(column)
+        labels = set_column(rows, shard.codes[codes], len(column))
+    else:
+        labels = pa.array(shard.codes[column.to_numpy()])
+    table = table.set_column(table.schema.get_field_index("label"), "label", labels)
+    table = table.replace_schema_metadata({**metadata, **FINAL})
+    write_rows_table(shard.folder, shard.entry, table)

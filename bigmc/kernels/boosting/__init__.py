@@ -1,0 +1,1 @@
+"""Kernels of the boosted learner: binning, cuts, trees, dual weights and coordinate descent."""

@@ -1,0 +1,278 @@
+"""Words of documents: lower-cased and marked, found 64 bytes at a time, joined.
+
+`mark_rows` leaves documents one behind the other, lower-cased, and for every byte a mark, 1 if it belongs to
+a word character. Gathered to bits, the marks give the beginnings and ends of all words by shifts: no branch
+depends on where a word ends, which a processor cannot guess.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+# Within a kernel an integer is an int64, outside an int.
+Int = Any
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint32]
+Longs = NDArray[np.int64]
+Bits = NDArray[np.uint64]
+
+DONE, BROKEN, CHANGED = 0, 1, 2
+
+# Of the folding table (see `bigmc.ingestion.hashing.unicode.fold_table`).
+IS_WORD = 1 << 24
+CODE_POINT = (1 << 21) - 1
+CODE_POINT_OR_WORD = CODE_POINT | IS_WORD
+SMALL_I = 0x69
+
+# Spare bytes behind marked documents.
+MARGIN = 256
+
+# Times eight bytes of 0 or 1: the highest byte has them as bits.
+_GATHER = np.uint64(0x0102040810204080)
+_ONE = np.uint64(1)
+_LOW6 = np.uint64(63)
+_HIGH = np.uint64(0x8080808080808080)
+
+
+def _type_trailing_zeros(typing: Any, x: Any) -> Any:
+    """Count the zero bits below the lowest bit of a uint64 that is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+
+    return types.int64(types.uint64), generate
+
+
+def _type_bit_count(typing: Any, x: Any) -> Any:
+    """Count the bits of a uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+_trailing_zeros: Any = intrinsic(_type_trailing_zeros)
+_bit_count: Any = intrinsic(_type_bit_count)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.uint8:
+    """Lower-case ASCII by adding ``case`` to capitals and mark letters, digits and ``_``; runs on vectors.
+
+    Other bytes are copied and marked. Returns a number of 128 or more if there are any.
+    """
+    found = np.uint8(0)
+    for i in range(text.shape[0]):
+        b = text[i]
+        capital = np.uint8(np.uint8(b - np.uint8(0x41)) < np.uint8(26))
+        letter = np.uint8(np.uint8((b | np.uint8(0x20)) - np.uint8(0x61)) < np.uint8(26))
+        digit = np.uint8(np.uint8(b - np.uint8(0x30)) < np.uint8(10))
+        folded[i] = np.uint8(b + np.uint8(capital * case))
+        marks[i] = letter | digit | np.uint8(b == np.uint8(0x5F)) | np.uint8(b >> 7)
+        found |= b
+    return found
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _put(cp: Int, size: Int, mark: np.uint8, i: Int, folded: Bytes, marks: Bytes) -> None:
+    """Write a code point of ``size`` bytes, two or more, and mark them."""
+    folded[i] = ((0xF00 >> size) & 0xFF) | (cp >> (6 * size - 6))
+    marks[i] = mark
+    for k in range(1, size):
+        folded[i + k] = 0x80 | ((cp >> (6 * (size - 1 - k))) & 0x3F)
+        marks[i + k] = mark
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: Bytes) -> tuple[Int, Int]:
+    """Lower-case and mark in place what is not ASCII; a status, and where it was reached.
+
+    ``longs`` are the bytes of ``folded``, eight in one. The first bytes of all characters among 64 are found
+    at once, so that no branch depends on where words end.
+    """
+    n_trails = np.int64(0)
+    for w in range((n_bytes >> 6) + 1):
+        leads = np.uint64(0)
+        for j in range(8):
+            eight = longs[8 * w + j]
+            n_trails += _bit_count(eight & ~(eight << _ONE) & _HIGH)
+            lead = (eight & (eight << _ONE) & _HIGH) >> np.uint64(7)
+            leads |= ((lead * _GATHER) >> np.uint64(56)) << np.uint64(8 * j)
+        while leads != np.uint64(0):
+            i = 64 * w + _trailing_zeros(leads)
+            leads &= leads - _ONE
+            b = np.int64(folded[i])
+            c1 = np.int64(folded[i + 1])
+            if b < 0xE0:
+                n_trails -= 1
+                cp = ((b & 0x1F) << 6) | (c1 & 0x3F)
+                if c1 & 0xC0 != 0x80 or cp < 0x80:
+                    return BROKEN, i
+                entry = np.int64(fold[cp])
+                if entry & CODE_POINT_OR_WORD == cp | IS_WORD:
+                    continue
+                low = entry & CODE_POINT
+                if 0x80 <= low < 0x800:
+                    _put(low, 2, np.uint8((entry >> 24) & 1), i, folded, marks)
+                elif low == SMALL_I:
+                    # Of a capital I with a dot a small one and the dot, which is no word character.
+                    folded[i] = low
+                    marks[i + 1] = 0
+                else:
+                    return CHANGED, i
+                continue
+            c2 = np.int64(folded[i + 2])
+            if b < 0xF0:
+                n_trails -= 2
+                cp = ((b & 0x0F) << 12) | ((c1 & 0x3F) << 6) | (c2 & 0x3F)
+                trails = (c1 & c2 & 0xC0) == 0x80 and (c1 | c2) & 0x40 == 0
+                if not trails or cp < 0x800 or cp & 0xF800 == 0xD800:
+                    return BROKEN, i
+                entry = np.int64(fold[cp])
+                if entry & CODE_POINT_OR_WORD == cp | IS_WORD:
+                    continue
+                low = entry & CODE_POINT
+                if not 0x800 <= low < 0x10000:
+                    return CHANGED, i
+                _put(low, 3, np.uint8((entry >> 24) & 1), i, folded, marks)
+                continue
+            n_trails -= 3
+            c3 = np.int64(folded[i + 3])
+            cp = ((b & 0x0F) << 18) | ((c1 & 0x3F) << 12) | ((c2 & 0x3F) << 6) | (c3 & 0x3F)
+            trails = (c1 & c2 & c3 & 0xC0) == 0x80 and (c1 | c2 | c3) & 0x40 == 0
+            if not trails or cp < 0x10000 or cp > 0x10FFFF:
+                return BROKEN, i
+            entry = np.int64(fold[cp])
+            low = entry & CODE_POINT
+            if low < 0x10000:
+                return CHANGED, i
+            _put(low, 4, np.uint8((entry >> 24) & 1), i, folded, marks)
+    # Each character has the bytes that belong to it: are there others?
+    return (DONE if n_trails == 0 else BROKEN), n_bytes
+
+
+@njit(cache=True, nogil=True)
+def mark_rows(
+    first: Int, offsets: Longs, text: Bytes, fold: Words, folded: Bytes, longs: Bits, marks: Bytes,
+    begins: Longs,
+) -> tuple[int, int]:  # fmt: skip
+    """Lower-case documents from ``first`` on and mark the bytes of word characters with 1, others with 0.
+
+    Document ``first + k`` goes to ``begins[k] .. begins[k + 1]``; 128 marks behind the last are 0. ``longs``
+    are the bytes of ``folded``, eight in one. Takes as many documents as fit with `MARGIN` bytes to spare;
+    returns their number and a status: `DONE`; `CHANGED` if a letter of the next document has a lower case of
+    more or fewer bytes; or `BROKEN` if one of those that fit is not UTF-8.
+    """
+    origin = offsets[first]
+    n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
+    most = folded.shape[0] - MARGIN
+    while n > 0 and offsets[first + n] - origin > most:
+        # Halve what is too much, then creep.
+        half = n >> 1
+        n = half if offsets[first + half] - origin > most else n - 1
+    case = np.uint8((fold[0x41] & 0x7F) - 0x41)
+    changed = False
+    while True:
+        n_bytes = offsets[first + n] - origin
+        found = _mark_ascii(text[origin : origin + n_bytes], folded, marks, case)
+        marks[n_bytes : n_bytes + 128] = 0
+        for k in range(n + 1):
+            begins[k] = offsets[first + k] - origin
+        if found < np.uint8(0x80):
+            break
+        folded[n_bytes : n_bytes + 128] = 0
+        for k in range(n):
+            # No character goes on in the next document.
+            if begins[k] < begins[k + 1] and folded[begins[k]] & 0xC0 == 0x80:
+                return 0, BROKEN
+        status, stop = _mark_others(longs, n_bytes, fold, folded, marks)
+        if status == BROKEN:
+            return 0, BROKEN
+        if status == DONE:
+            break
+        # Again, with the documents before this one.
+        changed = True
+        n = 0
+        while begins[n + 1] <= stop:
+            n += 1
+    return n, CHANGED if changed else DONE
+
+
+@njit(cache=True, nogil=True)
+def find_words(
+    n_rows: Int, folded: Bytes, marks: Bits, begins: Longs, bits: Bits, rank:
+    Words, starts: Words, sizes: Words, kept: Words, units: Longs,
+) -> None:  # fmt: skip
+    """List the words of two characters or more of marked documents; ``units`` says which are whose.
+
+    ``marks`` are the bytes of `mark_rows`, eight in one. The other arrays are scratch: of bits for every
+    byte, of a rank for every 64, and of an entry for every run of word characters.
+    """
+    n_words = (begins[n_rows] >> 6) + 1
+    bits[:n_words] = np.uint64(0)
+    for k in range(n_rows + 1):
+        # Words end where documents do.
+        p = np.uint64(begins[k])
+        bits[p >> np.uint64(6)] |= _ONE << (p & _LOW6)
+    n_starts: Int = 0
+    n_ends: Int = 0
+    carry = np.uint64(0)
+    for w in range(n_words):
+        mark = np.uint64(0)
+        for j in range(8):
+            mark |= ((marks[8 * w + j] * _GATHER) >> np.uint64(56)) << np.uint64(8 * j)
+        before = (mark << _ONE) | carry
+        carry = mark >> _LOW6
+        start = mark & (~before | bits[w])
+        end = before & (~mark | bits[w])
+        rank[w] = n_starts
+        bits[w] = start
+        while start != np.uint64(0):
+            starts[n_starts] = 64 * w + _trailing_zeros(start)
+            start &= start - _ONE
+            n_starts += 1
+        while end != np.uint64(0):
+            sizes[n_ends] = 64 * w + _trailing_zeros(end)
+            end &= end - _ONE
+            n_ends += 1
+    # Of a single character all bytes are the first character's.
+    n: Int = 0
+    for k in range(n_starts):
+        begin = np.int64(starts[k])
+        size = np.int64(sizes[k]) - begin
+        lead = folded[begin]
+        kept[k] = n
+        starts[n] = begin
+        sizes[n] = size
+        n += size > 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+    kept[n_starts] = n
+    for k in range(n_rows + 1):
+        p = np.uint64(begins[k])
+        at = np.int64(p >> np.uint64(6))
+        units[k] = kept[np.int64(rank[at]) + _bit_count(bits[at] & ((_ONE << (p & _LOW6)) - _ONE))]
+
+
+@njit(cache=True, nogil=True)
+def join_words(folded: Bytes, starts: Words, sizes: Words, n_words: Int, joined: Bytes, bound: Words) -> None:
+    """Write the words one behind the other, each followed by a space: word n-grams as ranges of bytes.
+
+    Writes in pieces of eight bytes, hence up to seven beyond the end.
+    """
+    pos: Int = 0
+    for k in range(n_words):
+        bound[k] = pos
+        start = np.int64(starts[k])
+        size = np.int64(sizes[k])
+        for i in range(0, size, 8):
+            for j in range(8):
+                joined[pos + i + j] = folded[start + i + j]
+        pos += size
+        joined[pos] = 0x20
+        pos += 1
+    bound[n_words] = pos

@@ -1,0 +1,103 @@
+# mypy: ignore-errors
+"""Newton steps over samples in row order: what is the same for all losses.
+
+A row is read once; what it needs of the direction, and adds to the result, are rows of two matrices small
+enough for the cache, so that an entry costs a fraction of what it costs going column by column.
+
+A sample's features are `slots`: places among the features worked on. The factors of the columns are not
+applied here: the caller scales directions and results.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.products import EVERY_GROUP, groups_of, row_product
+from bigmc.kernels.linear.simd import LANES, lanes_add
+
+_ONE = np.uint64(1)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def count_entries(columns, indptr, indices, counts):
+    """Add the number of entries of the given columns of a shard to each row's count."""
+    for p in range(columns.shape[0]):
+        for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
+            counts[np.uint64(indices[k])] += 1
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def place_entries(columns, first, indptr, indices, data, free, slots, values):
+    """Write the entries of the given columns of a shard, slots `first` on, behind those its rows have.
+
+    ``free`` is the place of the next entry of each row and moves on.
+    """
+    for p in range(columns.shape[0]):
+        for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
+            i = np.uint64(indices[k])
+            to = np.uint64(free[i])
+            slots[to] = first + p
+            values[to] = data[k]
+            free[i] = to + _ONE
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def move_rows(first, last, indptr, slots, values, scores, row_scale, constant, direction, part):
+    """Add the scores of the step ``part * direction`` to those of rows `first` to `last`."""
+    width = np.uint64(scores.shape[1])
+    size = direction.shape[0] - 1  # row of the intercept
+    n_groups = width // np.uint64(LANES)
+    move = np.empty(scores.shape[1], scores.dtype)
+    groups = np.empty(n_groups + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, n_groups, groups)
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        if start == stop and not constant:
+            continue
+        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
+        if constant:
+            for r in range(width):
+                move[r] += direction[size, r]
+        for u in range(used):
+            lanes_add(scores, i * width + groups[u], part, move, groups[u])
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
+    """Complete a product with the Hessian, and return the curvature along the direction.
+
+    ``product = factor * product + (bend (I - unit unit') + ridge I) direction`` row by row: the Hessian of
+    the norm of a non-zero row w is ``(I - w w' / |w|²) / |w|``, and ``bend = alpha / |w|``.
+    """
+    curve = 0.0
+    for j in range(direction.shape[0]):
+        along = 0.0
+        for r in range(direction.shape[1]):
+            along += unit[j, r] * direction[j, r]
+        for r in range(direction.shape[1]):
+            across = bend[j] * (direction[j, r] - along * unit[j, r]) + ridge[j] * direction[j, r]
+            product[j, r] = factor[j] * product[j, r] + across
+            curve += product[j, r] * direction[j, r]
+    return curve
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def descend(step, direction, product, precondition, solution, residual):
+    """Take a step of conjugate gradients; returns the squared preconditioned norm of the residual."""
+    norm = 0.0
+    for j in range(direction.shape[0]):
+        for r in range(direction.shape[1]):
+            solution[j, r] += step * direction[j, r]
+            residual[j, r] -= step * product[j, r]
+            norm += precondition[j, r] * residual[j, r] * residual[j, r]
+    return norm
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def turn(ratio, residual, precondition, scale, direction, scaled):
+    """Set the next direction of conjugate gradients, and its copy times the scale of the columns."""
+    for j in range(direction.shape[0]):
+        for r in range(direction.shape[1]):
+            direction[j, r] = precondition[j, r] * residual[j, r] + ratio * direction[j, r]
+            scaled[j, r] = scale[j] * direction[j, r]

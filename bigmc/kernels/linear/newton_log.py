@@ -1,0 +1,148 @@
+# mypy: ignore-errors
+"""Newton steps of the log loss over samples in row order.
+
+With the probabilities ``p_ir`` of the loss of Blondel, Seki, Uehara (2013), equation (12), and ``t = D'x_i``
+for a direction D of the weights, its Hessian takes D to the sum over the samples of
+
+    1 / n  x_i u_i',   u_ir = p_ir (t_r - sum over q of p_iq t_q)
+
+As with all losses the factor left out is ``2 / n``. The probabilities are kept, so that a product takes no
+exponentials.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_bend, lanes_dot, lanes_growth
+from bigmc.kernels.linear.losses import sample_odds
+from bigmc.kernels.linear.products import EVERY_GROUP, groups_of, row_outer, row_outer_square, row_product
+from bigmc.kernels.linear.simd import LANES
+
+_EIGHT = np.uint64(LANES)
+_ONE = np.uint64(1)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient_rows(
+    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, probabilities, constant,
+    out, curvature,
+):  # fmt: skip
+    """Add the gradient and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
+
+    Parameters
+    ----------
+    probabilities : array of shape (n_samples, width)
+        Filled; of the type of the scores.
+    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, out, curvature
+        As in `bigmc.kernels.linear.newton_hinges.gradient_rows`.
+    """
+    width = np.uint64(scores.shape[1])
+    size = out.shape[0] - 1  # row of the intercept
+    n_groups = width // _EIGHT
+    number = scores.dtype.type
+    half = number(0.5)
+    odds, slope, bend = np.empty((3, width), scores.dtype)
+    groups = np.empty(n_groups + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, n_groups, groups)
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        if start == stop and not constant:
+            continue
+        c = np.uint64(labels[i, 0])
+        own, others, _ = sample_odds(scores, i, c, odds)
+        total = number(1) / (own + others)
+        for r in range(width):
+            p = odds[r] * total
+            probabilities[i, r] = p
+            slope[r] = half * p
+            bend[r] = half * p * (number(1) - p)
+        # what the others have is more precise than 1 less a probability near 1
+        probabilities[i, c] = own * total
+        slope[c] = -half * others * total
+        bend[c] = half * own * total * others * total
+        row_outer(slots, values, start, stop, gain[i], slope, groups, used, width, out)
+        row_outer_square(
+            slots, values, start, stop, gain[i] * row_scale[i], bend, groups, used, width, curvature
+        )
+        if constant:
+            weight = number(weights[i]) if weights.shape[0] else number(1)
+            for r in range(width):
+                out[size, r] += weight * slope[r]
+                curvature[size, r] += weight * bend[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def hessian_rows(
+    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, probabilities, constant,
+    direction, out,
+):  # fmt: skip
+    """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
+
+    Parameters as for `gradient_rows`, which has filled `probabilities`; `direction` and `out` have the shape
+    (n_slots, width).
+    """
+    width = np.uint64(scores.shape[1])
+    size = direction.shape[0] - 1  # row of the intercept
+    n_groups = width // _EIGHT
+    number = scores.dtype.type
+    half = number(0.5)
+    move = np.empty(width, scores.dtype)
+    groups = np.empty(n_groups + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, n_groups, groups)
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        if start == stop and not constant:
+            continue
+        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
+        if constant:
+            for r in range(width):
+                move[r] += direction[size, r]
+        mean = number(0)
+        for q in range(n_groups):
+            mean += lanes_dot(probabilities, i * width + q * _EIGHT, move, q * _EIGHT)
+        for q in range(n_groups):
+            lanes_bend(probabilities, i * width + q * _EIGHT, half, move, mean, q * _EIGHT)
+        row_outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
+        if constant:
+            weight = number(weights[i]) if weights.shape[0] else number(1)
+            for r in range(width):
+                out[size, r] += weight * move[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def losses_along(
+    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, direction, part
+):
+    """Return the change of the losses of rows `first` to `last` for the step ``part * direction``.
+
+    It is ``log(sum over r of p_r exp(d_r - d_y))`` for the changes d of a sample's scores; a small one keeps
+    its digits.
+    """
+    width = np.uint64(scores.shape[1])
+    size = direction.shape[0] - 1  # row of the intercept
+    n_groups = width // _EIGHT
+    odds, move = np.empty((2, width), scores.dtype)
+    wide = np.empty(width, np.float64)
+    groups = np.empty(n_groups + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, n_groups, groups)
+    change = 0.0
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        if not constant and (start == stop or row_scale[i] == 0):
+            continue
+        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
+        for r in range(width):
+            wide[r] = move[r] + direction[size, r] if constant else move[r]
+        c = np.uint64(labels[i, 0])
+        own, others, _ = sample_odds(scores, i, c, odds)
+        total = 0.0
+        for q in range(n_groups):
+            total += lanes_growth(odds, q * _EIGHT, part, wide, q * _EIGHT, wide[c])
+        total /= own + others
+        if total < LARGEST_FALL:  # where the probability of the label is lost in rounding
+            total = LARGEST_FALL
+        total = np.log1p(total)
+        change += weights[i] * total if weights.shape[0] else total
+    return change

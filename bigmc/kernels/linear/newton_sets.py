@@ -1,0 +1,208 @@
+# mypy: ignore-errors
+"""Gradients, products with the Hessian and line searches over samples in row order, for sets of labels.
+
+What `newton` does for one label per sample, and with the same arguments but for the labels:
+rows of codes, increasing, -1 after the last. Equation numbers are those of Blondel et al. (2013); the ranking
+loss is that of section 4.7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.simd import lanes_active, lanes_change, lanes_margins
+
+_EIGHT = np.uint64(8)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _hide_labels(scores, i, labels, others):
+    """Fill `others` with the scores of a sample, minus infinity at its labels: they have no margins."""
+    for r in range(others.shape[0]):
+        others[r] = scores[i, r]
+    for t in range(labels.shape[1]):
+        if labels[i, t] < 0:
+            break
+        others[labels[i, t]] = -np.inf
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _product(slots, values, start, stop, scale, direction, constant, move):
+    """Fill `move` with the change of a sample's scores along a direction."""
+    for r in range(move.shape[0]):
+        move[r] = 0
+    for k in range(start, stop):
+        row = direction[slots[k]]
+        value = move.dtype.type(values[k]) * scale
+        for r in range(move.shape[0]):
+            move[r] += value * row[r]
+    if constant:
+        row = direction[direction.shape[0] - 1]
+        for r in range(move.shape[0]):
+            move[r] += row[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _outer(slots, values, start, stop, scale, slope, square, out):
+    """Add the outer product of a sample, squared or not, and a slope."""
+    for k in range(start, stop):
+        row = out[slots[k]]
+        value = out.dtype.type(values[k])
+        value = value * value * scale if square else value * scale
+        for r in range(slope.shape[0]):
+            row[r] += value * slope[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient_rows(
+    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, active, constant,
+    out, curvature,
+):  # fmt: skip
+    """Add the gradient and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
+
+    Parameters
+    ----------
+    tasks : bool
+        Of the multitask squared hinge, equation (13), instead of the ranking loss.
+    labels : int32 array of shape (n_samples, most labels)
+    active : uint64 array of shape (n_samples,)
+        Filled: 1 if any margin is positive, else 0.
+    first, last, indptr, slots, values, scores, weights, row_scale, gain, constant, out, curvature
+        As in `bigmc.kernels.linear.newton.gradient_rows`.
+    """
+    width = np.uint64(scores.shape[1])
+    number = scores.dtype.type
+    zero, one = number(0), number(1)
+    others, margins, slope, positive = np.empty((4, width), scores.dtype)
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        _hide_labels(scores, i, labels, others)
+        slope[:] = zero
+        positive[:] = zero
+        found = False
+        if tasks:
+            for q in range(width // _EIGHT):
+                found |= lanes_margins(others, q * _EIGHT, one, slope, q * _EIGHT) > zero
+            for r in range(width):
+                positive[r] = one if slope[r] > zero else zero
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            behind = one - scores[i, c]
+            if tasks:
+                slope[c] = -max(behind, zero)
+                positive[c] = number(behind > zero)
+                found |= behind > zero
+                continue
+            total = zero
+            for q in range(width // _EIGHT):
+                total += lanes_margins(others, q * _EIGHT, behind, margins, q * _EIGHT)
+            slope[c] = -total
+            if total > zero:
+                found = True
+                count = zero
+                for r in range(width):
+                    above = one if margins[r] > zero else zero
+                    slope[r] += margins[r]
+                    positive[r] += above
+                    count += above
+                positive[c] = count
+        active[i] = found
+        if not found:
+            continue
+        _outer(slots, values, start, stop, gain[i], slope, False, out)
+        _outer(slots, values, start, stop, gain[i] * row_scale[i], positive, True, curvature)
+        if constant:
+            weight = number(weights[i]) if weights.shape[0] else one
+            for r in range(width):
+                out[out.shape[0] - 1, r] += weight * slope[r]
+                curvature[out.shape[0] - 1, r] += weight * positive[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def hessian_rows(
+    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, active, constant,
+    direction, out,
+):  # fmt: skip
+    """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
+
+    Parameters as for `gradient_rows`, which has filled `active`; `direction` and `out` have the shape
+    (n_slots, width).
+    """
+    width = np.uint64(scores.shape[1])
+    number = scores.dtype.type
+    zero, one = number(0), number(1)
+    others, move, turn, change = np.empty((4, width), scores.dtype)
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        if (start == stop and not constant) or active[i] == 0:
+            continue
+        _hide_labels(scores, i, labels, others)
+        _product(slots, values, start, stop, row_scale[i], direction, constant, move)
+        turn[:] = zero
+        if tasks:
+            turn[:] = move
+            for q in range(width // _EIGHT):
+                lanes_active(others, q * _EIGHT, one, turn, zero, q * _EIGHT)
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            behind = one - scores[i, c]
+            if tasks:
+                turn[c] = move[c] if behind > zero else zero
+                continue
+            change[:] = move
+            total = zero
+            for q in range(width // _EIGHT):
+                total += lanes_active(others, q * _EIGHT, behind, change, move[c], q * _EIGHT)
+            for r in range(width):
+                turn[r] += change[r]
+            turn[c] -= total
+        _outer(slots, values, start, stop, gain[i], turn, False, out)
+        if constant:
+            weight = number(weights[i]) if weights.shape[0] else one
+            for r in range(width):
+                out[out.shape[0] - 1, r] += weight * turn[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def losses_along(
+    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, direction,
+    part,
+):  # fmt: skip
+    """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
+    width = np.uint64(scores.shape[1])
+    number = scores.dtype.type
+    one = number(1)
+    others, move = np.empty((2, width), scores.dtype)
+    wide = np.empty(width, np.float64)
+    change = 0.0
+    for i in range(np.uint64(first), np.uint64(last)):
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        if not constant and (start == stop or row_scale[i] == 0):
+            continue
+        _hide_labels(scores, i, labels, others)
+        _product(slots, values, start, stop, row_scale[i], direction, constant, move)
+        wide[:] = move
+        total = 0.0
+        if tasks:
+            for q in range(width // _EIGHT):
+                total += lanes_change(others, q * _EIGHT, one, part, wide, q * _EIGHT, 0.0)
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            behind = one - scores[i, c]
+            if tasks:
+                before = np.float64(behind)
+                after = max(before - part * wide[c], 0.0)
+                before = max(before, 0.0)
+                total += (after - before) * (after + before)
+                continue
+            for q in range(width // _EIGHT):
+                total += lanes_change(others, q * _EIGHT, behind, part, wide, q * _EIGHT, wide[c])
+        change += weights[i] * total if weights.shape[0] else total
+    return change

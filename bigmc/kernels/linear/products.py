@@ -1,0 +1,76 @@
+# mypy: ignore-errors
+"""A sample in row order times a matrix, and its outer product with a row, for some groups of classes.
+
+Up to four groups of lanes go through the entries at once. Kernels of several files call these functions: as
+with those of `bigmc.kernels.linear.simd`, after a change here touch those files too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.simd import LANES, outer_of, product_of
+
+_EIGHT = np.uint64(LANES)
+_ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
+#: The last bit of a row's mask stands for all the groups from there on.
+LAST_BIT = np.uint64(63)
+#: The mask of all groups.
+EVERY_GROUP = ~np.uint64(0)
+
+_product1, _product2, _product4 = product_of(1), product_of(2), product_of(4)
+_outer1, _outer2, _outer4 = outer_of(1), outer_of(2), outer_of(4)
+_square1, _square2, _square4 = outer_of(1, square=True), outer_of(2, square=True), outer_of(4, square=True)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def groups_of(mask, n_groups, groups):
+    """List the groups of lanes whose bits are set; returns how many."""
+    used = np.uint64(0)
+    for q in range(n_groups):
+        groups[used] = q * _EIGHT
+        used += (mask >> min(q, LAST_BIT)) & _ONE
+    return used
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def row_product(slots, values, start, stop, scale, matrix, groups, used, width, into):
+    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]``."""
+    u = np.uint64(0)
+    while u + _FOUR <= used:
+        _product4(slots, values, start, stop, scale, matrix, groups, u, width, into)
+        u += _FOUR
+    if u + _TWO <= used:
+        _product2(slots, values, start, stop, scale, matrix, groups, u, width, into)
+        u += _TWO
+    if u < used:
+        _product1(slots, values, start, stop, scale, matrix, groups, u, width, into)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def row_outer(slots, values, start, stop, scale, slope, groups, used, width, out):
+    """Add ``scale * values[k] * slope`` to ``out[slots[k]]`` for every entry k and the listed groups."""
+    u = np.uint64(0)
+    while u + _FOUR <= used:
+        _outer4(slots, values, start, stop, scale, slope, groups, u, width, out)
+        u += _FOUR
+    if u + _TWO <= used:
+        _outer2(slots, values, start, stop, scale, slope, groups, u, width, out)
+        u += _TWO
+    if u < used:
+        _outer1(slots, values, start, stop, scale, slope, groups, u, width, out)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def row_outer_square(slots, values, start, stop, scale, slope, groups, used, width, out):
+    """`row_outer` with the squares of the values."""
+    u = np.uint64(0)
+    while u + _FOUR <= used:
+        _square4(slots, values, start, stop, scale, slope, groups, u, width, out)
+        u += _FOUR
+    if u + _TWO <= used:
+        _square2(slots, values, start, stop, scale, slope, groups, u, width, out)
+        u += _TWO
+    if u < used:
+        _square1(slots, values, start, stop, scale, slope, groups, u, width, out)

@@ -1,0 +1,374 @@
+"""What every trained model is: a record of its training that gives scores, whatever learned it."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.errors import ModelError
+from bigmc.model.archive import FORMAT_VERSION, write_archive
+from bigmc.model.feature_names import names_of, names_to_arrays
+from bigmc.model.linear_scoring import ROOM, Scorer
+from bigmc.store.csr import Rows
+from bigmc.store.label_sets import set_column
+from bigmc.store.weighting import Weighting
+
+if TYPE_CHECKING:
+    from bigmc.store.dataset import Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Model(ABC):
+    """A multiclass model: what is common to all kinds.
+
+    A kind is a subclass with fields of its own, entered in `bigmc.model.registry.KINDS`. It says how they
+    become arrays and come back (`to_arrays`, `from_arrays`), which features decide (`used_features`), how
+    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`. Where its
+    certificate is of another thing than the training objective it says so (`objective_name`,
+    `gap_is_relative`, `certificate_notes`). Its fields come after those of this class and may be positional;
+    it brings them into their form before it calls `__post_init__` of this class.
+
+    Attributes
+    ----------
+    kind : str
+        The learner, such as ``"sparse"``.
+    classes : array of shape (n_classes,)
+        Original labels: integers, strings, booleans or floats.
+    n_features : int
+        Features of the data, used or not.
+    weighting : Weighting
+        How raw values become those the model is for.
+    column_scale : float32 array of shape (n_features,) or None
+        The idf of the training samples; None without idf weighting.
+    feature_spec : dict
+        What the features are, such as the parameters of the hashing; empty for plain arrays.
+    params : dict
+        Parameters of the training.
+    certificate : dict
+        ``lower`` and ``upper`` bound of the optimum and their ``gap``.
+    objective : float
+        Value of the training objective.
+    n_iter : int
+        Iterations of the training.
+    n_passes : float
+        Entries read in the training, in units of all entries.
+    history : tuple of dict
+        Figures of every pass, without times: equal runs give equal models.
+    names : pyarrow.Table or None
+        Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
+        `bigmc.model.feature_names.NAMES_PER_FEATURE` of each feature.
+    label_threshold : float or None
+        Where labels are sets: those classes are a sample's labels that have a larger score.
+    takes_missing : bool
+        Whether NaN has a meaning for models of this kind (class attribute).
+    objective_name : str
+        What the certificate bounds the optimum of (class attribute).
+    gap_is_relative : bool
+        Whether the gap is a share of the upper bound, not a difference (class attribute).
+
+    Raises
+    ------
+    ModelError
+        If the parts do not fit together.
+    """
+
+    takes_missing: ClassVar[bool] = False
+    objective_name: ClassVar[str] = "training objective"
+    gap_is_relative: ClassVar[bool] = True
+
+    kind: str
+    classes: NDArray[Any]
+    n_features: int
+    _: KW_ONLY
+    weighting: Weighting = Weighting()  # noqa: RUF009 (frozen)
+    column_scale: NDArray[np.float32] | None = None
+    feature_spec: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Mapping[str, float] = field(default_factory=dict)
+    objective: float = math.nan
+    n_iter: int = 0
+    n_passes: float = 0
+    history: Sequence[Mapping[str, Any]] = ()
+    names: pa.Table | None = None
+    label_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the dataclass is frozen from here on
+        set_field(self, "classes", _label_array(self.classes))
+        # What JSON makes of them, so that a saved and loaded model is the same model.
+        for name in ("feature_spec", "params", "history"):
+            set_field(self, name, _plain(getattr(self, name)))
+        set_field(self, "certificate", {k: float(v) for k, v in self.certificate.items()})
+        set_field(self, "objective", float(self.objective))
+        if self.names is not None:
+            set_field(self, "names", names_of(self.used_features, self.names))
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse parts that do not fit together; a kind adds what it knows about its own."""
+        features = self.used_features
+        if self.n_classes < 2 or len(set(self.classes.tolist())) < self.n_classes:
+            raise ModelError(f"a model needs at least 2 different classes, not {self.classes.tolist()}")
+        if features.ndim != 1 or np.any(np.diff(features) <= 0):
+            raise ModelError("the features of a model must be increasing")
+        if len(features) and not 0 <= features[0] <= features[-1] < self.n_features:
+            raise ModelError(f"the model uses features outside 0 to {self.n_features - 1}")
+        if self.weighting.idf != (self.column_scale is not None):
+            raise ModelError("a model has a column scale exactly if its weighting has idf")
+        if self.label_threshold is not None and not math.isfinite(self.label_threshold):
+            raise ModelError(f"the threshold of the scores is {self.label_threshold}", "train again")
+        if self.column_scale is not None and self.column_scale.shape != (self.n_features,):
+            raise ModelError(f"{self.column_scale.shape} column scales for {self.n_features} features")
+
+    @abstractmethod
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the kind adds to the record, as named arrays of numbers or plain text."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
+        """Return the model of the arrays of an archive and the fields that all kinds have.
+
+        Raises
+        ------
+        KeyError
+            If an array is missing.
+        ModelError
+            If the parts do not fit together.
+        """
+
+    @property
+    @abstractmethod
+    def used_features(self) -> NDArray[np.int64]:
+        """Features that decide, increasing; only these are read to score a shard, and keep names."""
+
+    @abstractmethod
+    def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Return features and how much each weighs for class number `c`; the others weigh nothing."""
+
+    @abstractmethod
+    def make_scorer(self) -> Scorer:
+        """Return what computes the scores."""
+
+    def class_figures(self, c: int) -> dict[str, float]:
+        """Return what else there is to know about class number `c`, such as its intercept."""
+        return {}
+
+    def figures(self) -> dict[str, float]:
+        """Return what else there is to know about the model."""
+        return {} if self.label_threshold is None else {"label_threshold": self.label_threshold}
+
+    def certificate_notes(self) -> tuple[str, ...]:
+        """Return sentences on what the certificate says of this model beside the optimum, or does not."""
+        return ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the scorer, which is built again where it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "scorer"}
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """What computes scores; made once, since it may keep tables."""
+        return self.make_scorer()
+
+    def scores(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the scores of raw samples, shape (n_rows, n_classes).
+
+        The model's weighting is applied here: `rows` holds what hashing or a reader gave.
+
+        Raises
+        ------
+        DataError
+            If the samples have another number of features.
+        """
+        return self.scorer.rows(rows)
+
+    def shard_scores(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.float64]:
+        """Return the scores of shard number `shard` of a dataset, shape (n_rows, n_classes).
+
+        Reads the columns of used features only, and once more all of them where the weighting asks for
+        norms of idf-weighted samples; takes `room` bytes beside the scores.
+        """
+        return self.scorer.shard(dataset.shards[shard], room)
+
+    def shard_codes(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.int32]:
+        """Return the predicted class code of every row of a shard, in `room` bytes for any `n_classes`."""
+        return self.scorer.shard_codes(dataset.shards[shard], room)
+
+    def shard_tiles(
+        self, dataset: Dataset, shard: int, room: int = ROOM
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the scores of a shard for some classes at a time, after the first of these; here for all."""
+        yield 0, self.shard_scores(dataset, shard, room)
+
+    def shard_sets(self, dataset: Dataset, shard: int, room: int = ROOM) -> pa.ListArray:
+        """Return the codes of the predicted set of labels of every row of a shard."""
+        rows, codes = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
+        for lo, scores in self.shard_tiles(dataset, shard, room):
+            here, columns = self._above(scores)
+            rows.append(here)
+            codes.append(columns + lo)
+        return set_column(np.concatenate(rows), np.concatenate(codes), dataset.shards[shard].n_rows)
+
+    def sets(self, scores: NDArray[np.float64]) -> pa.ListArray:
+        """Return the codes of the set of labels of each row of scores, shape (n_rows, n_classes)."""
+        rows, codes = self._above(scores)
+        return set_column(rows, codes, len(scores))
+
+    def _above(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return rows and columns of the scores above the threshold, which the model must have."""
+        assert self.label_threshold is not None
+        rows, columns = np.nonzero(scores > self.label_threshold)
+        return rows, columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory of the kind's arrays, of what scoring makes of them, and of the names."""
+        own = sum(array.nbytes for array in self.to_arrays().values())
+        scale = 0 if self.column_scale is None else self.column_scale.nbytes
+        names = 0 if self.names is None else int(self.names.nbytes)
+        return own + self.scorer.table_bytes + scale + names
+
+    def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Return the label of the largest score of each row; the first of the classes on a tie."""
+        labels: NDArray[Any] = self.classes[np.argmax(scores, axis=1)]
+        return labels
+
+    def check_features(self, dataset: Dataset) -> None:
+        """Check that a dataset's features are those of the model.
+
+        Raises
+        ------
+        ModelError
+            Naming every difference.
+        """
+        theirs = _comparable(dataset.n_features, dataset.weighting, _plain(dataset.features))
+        ours = _comparable(self.n_features, self.weighting, self.feature_spec)
+        differences = [
+            f"{name} is {_short(ours.get(name))} in the model and {_short(theirs.get(name))} in the dataset"
+            for name in dict.fromkeys([*ours, *theirs])
+            if ours.get(name) != theirs.get(name)
+        ]
+        if differences:
+            raise ModelError(
+                "model and dataset have different features: " + ", ".join(differences),
+                "ingest the data with the parameters of the model",
+            )
+
+    def info(self) -> dict[str, Any]:
+        """Return what there is to know at a glance, ready for JSON."""
+        return {
+            "kind": self.kind,
+            "version": FORMAT_VERSION,
+            "n_classes": self.n_classes,
+            "n_features": self.n_features,
+            "n_nonzero_features": len(self.used_features),
+            **self.figures(),
+            "classes": self.classes.tolist(),
+            "weighting": _weighting_name(self.weighting),
+            "features": dict(self.feature_spec),
+            "params": dict(self.params),
+            "objective": _plain(self.objective),
+            "certificate": _plain(self.certificate),
+            "n_iter": self.n_iter,
+            "n_passes": self.n_passes,
+            "n_names": 0 if self.names is None else self.names.num_rows,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into one file; equal models give equal bytes.
+
+        Raises
+        ------
+        ModelError
+            If the folder of `path` does not exist.
+        """
+        header = {
+            "kind": self.kind,
+            "n_features": self.n_features,
+            "weighting": self.weighting.to_dict(),
+            "feature_spec": self.feature_spec,
+            "params": self.params,
+            # Bounds may be infinite, which JSON has no number for.
+            "certificate": {name: repr(value) for name, value in self.certificate.items()},
+            "objective": repr(self.objective),
+            "n_iter": self.n_iter,
+            "n_passes": self.n_passes,
+            "history": self.history,
+        }
+        if self.label_threshold is not None:
+            header["label_threshold"] = self.label_threshold
+        arrays = {"classes": self.classes, **self.to_arrays()}
+        if self.column_scale is not None:
+            arrays["column_scale"] = self.column_scale
+        if self.names is not None:
+            arrays |= names_to_arrays(self.names)
+        write_archive(Path(path), header, arrays)
+
+
+def _label_array(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels as an array that is saved without pickle, and the same labels."""
+    if classes.dtype.kind not in "OT":
+        if classes.dtype.kind not in "biufU":
+            raise ModelError(f"labels of type {classes.dtype}", "use integers, strings, booleans or floats")
+        return classes
+    given = classes.tolist()
+    kinds = {type(label) for label in given}
+    if len(kinds) != 1 or not kinds <= {str, int, bool, float}:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ModelError(f"labels of the types {names}", "use one of: integers, strings, booleans or floats")
+    plain = np.array(given)
+    if plain.dtype.kind == "O" or plain.tolist() != given:  # huge integers, strings that end with NUL
+        raise ModelError("some labels cannot be kept as they are", "use shorter numbers and plain text")
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON makes of a value; numbers that are not finite become None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes features the same, without nesting.
+
+    The names of text columns do not: the texts of a row are hashed together, whatever they are called.
+    """
+    found: dict[str, Any] = {"n_features": n_features, "weighting": _weighting_name(weighting)}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            found |= value
+        else:
+            found[name] = bool(value) if name == "text" else value
+    return found
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _weighting_name(weighting: Weighting) -> str:
+    return "+".join(name for name, on in weighting.to_dict().items() if on) or "counts"

@@ -1,0 +1,124 @@
+"""Columns and row norms of a stored shard, read in bounded memory to score it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.scoring import add_squares
+from bigmc.store.shard import Shard
+from bigmc.store.weighting import Weighting
+from bigmc.store.zarr_chunks import CHUNK
+
+#: Columns further apart than this many entries are read one by one: there may be a chunk to skip.
+_GAP_ENTRIES = CHUNK
+#: Entries decoded at once; a column has at most 65,536.
+_FEWEST_ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 22
+#: Features whose offsets are looked at together.
+_WINDOW_FEATURES = 1 << 17
+
+
+class ColumnRun(NamedTuple):
+    """Decoded columns of a shard, `features[first:last]` of those asked for.
+
+    Attributes
+    ----------
+    first, last : int
+    starts, stops : int64 array of shape (last - first,)
+        Where the entries of each column begin and end in `rows` and `data`.
+    rows : uint16 array
+        Row in the shard of each entry.
+    data : array
+        Stored values, in the type they are stored in; undefined where ones stand in for them.
+    """
+
+    first: int
+    last: int
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    rows: NDArray[np.uint16]
+    data: NDArray[Any]
+
+
+def column_runs(
+    shard: Shard, features: NDArray[np.int64], room: int, column_bytes: int, binary: bool = False
+) -> Iterator[ColumnRun]:
+    """Decode the columns of some features, neighbouring ones in one read.
+
+    A run is valid until the next one is asked for: the buffers are used again.
+
+    Parameters
+    ----------
+    shard : Shard
+    features : int64 array
+        Increasing.
+    room : int
+        Bytes to use: a quarter for entries, a quarter for what the caller keeps of the columns of a run.
+    column_bytes : int
+        What it keeps of each column, at least 1.
+    binary : bool
+        Values are not read, since ones stand in for them.
+    """
+    entry_bytes = 2 + shard.dtype.itemsize
+    most = min(max(room // 4 // entry_bytes, _FEWEST_ENTRIES), _MOST_ENTRIES)
+    most_columns = max(1, room // 4 // column_bytes)
+    wanted = min(most, shard.nnz)
+    rows = np.empty(wanted, np.uint16)
+    data = np.empty(wanted, shard.dtype)
+    first = 0
+    while first < len(features):
+        lo = int(features[first])
+        last = int(np.searchsorted(features, lo + _WINDOW_FEATURES))
+        offsets = shard.indptr(lo, int(features[last - 1]) + 1)
+        columns = features[first:last] - lo
+        starts, stops = offsets[columns], offsets[columns + 1]
+        breaks = np.flatnonzero(starts[1:] - stops[:-1] > _GAP_ENTRIES) + 1
+        at = 0
+        while at < len(columns):
+            end = int(np.searchsorted(stops, starts[at] + most, side="right"))
+            end = min(end, at + most_columns)
+            gap = int(np.searchsorted(breaks, at, side="right"))
+            if gap < len(breaks):
+                end = min(end, int(breaks[gap]))
+            begin = int(starts[at])
+            size = int(stops[end - 1]) - begin
+            # Ones stand in for the values of a binary model; they need not be read.
+            values = None if binary else data
+            shard.read(begin, begin + size, rows, values)
+            yield ColumnRun(
+                first + at, first + end, starts[at:end] - begin, stops[at:end] - begin, rows, data
+            )
+            at = end
+        first = last
+
+
+def row_scale(
+    shard: Shard, weighting: Weighting, column_scale: NDArray[np.float32] | None, room: int
+) -> NDArray[np.float64] | None:
+    """Return one over the norm of each weighted row, 0 for empty rows; None where norms are not asked for.
+
+    Parameters
+    ----------
+    shard : Shard
+    weighting : Weighting
+    column_scale : float32 array of shape (n_features,) or None
+        Factor of each feature; with one, all columns are read.
+    room : int
+        Bytes to use.
+    """
+    if not weighting.l2:
+        return None
+    if column_scale is not None:
+        squares = np.zeros(shard.n_rows)
+        for run in column_runs(shard, np.arange(len(column_scale)), room, 8, weighting.binary):
+            scale = column_scale[run.first : run.last].astype(np.float64)
+            add_squares(run.starts, run.stops, run.rows, run.data, scale, weighting.binary, squares)
+        norm = np.sqrt(squares)
+    elif weighting.binary:
+        norm = np.sqrt(shard.table(["entries"]).column("entries").to_numpy())
+    else:
+        norm = shard.table(["norm"]).column("norm").to_numpy().astype(np.float64)
+    return np.divide(1.0, norm, out=np.zeros(shard.n_rows), where=norm > 0)

@@ -1,0 +1,201 @@
+"""Scores from samples in row order and from stored shards: what every scorer does, and the linear one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels.linear.scoring import add_columns, score_rows
+from bigmc.model.column_reader import column_runs, row_scale
+from bigmc.store.csr import Rows
+from bigmc.store.shard import Shard
+from bigmc.store.weighting import Weighting
+
+#: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.
+_TABLE_FEATURES = 1 << 24
+#: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
+ROOM = 64 << 20
+
+_NO_SCALE = np.empty(0, np.float32)
+_NO_TABLE = np.empty(0, np.int32)
+
+
+class Scorer(Protocol):
+    """Computes the scores of one model; threads share it."""
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes it takes beside the arrays of the model."""
+        ...
+
+    def rows(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the scores of raw samples, shape (n_rows, n_classes); the weighting is applied here.
+
+        Raises
+        ------
+        DataError
+            If the samples have another number of features.
+        """
+        ...
+
+    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
+        """Return the scores of a stored shard, shape (n_rows, n_classes), in `room` bytes beside them."""
+        ...
+
+    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
+        """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
+        ...
+
+
+def best_codes(
+    n_rows: int, n_classes: int, room: int, class_scores: Callable[[int, int], NDArray[np.float64]]
+) -> NDArray[np.int32]:
+    """Return the code of the class with the largest score of every row, the lowest code on a tie.
+
+    Parameters
+    ----------
+    n_rows, n_classes : int
+    room : int
+        Bytes for scores; where those of all classes do not fit, it takes a pass for every so many classes.
+    class_scores : callable
+        Given ``lo`` and ``hi``, the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
+    """
+    width = max(1, room // (8 * max(n_rows, 1)))
+    codes = np.zeros(n_rows, np.int32)
+    best = np.full(n_rows, -np.inf)
+    for lo in range(0, n_classes, width):
+        scores = class_scores(lo, min(lo + width, n_classes))
+        tile_codes = np.argmax(scores, axis=1)
+        tile_best = scores[np.arange(n_rows), tile_codes]
+        better = tile_best > best
+        codes[better] = tile_codes[better] + lo
+        best[better] = tile_best[better]
+    return codes
+
+
+class LinearScorer:
+    """The products of samples with the weights of a linear model.
+
+    Parameters
+    ----------
+    features : int64 array of shape (n_nonzero,)
+        Features with weight, increasing.
+    coef : float32 or float64 array of shape (n_nonzero, n_classes)
+    intercept : float64 array of shape (n_classes,)
+    n_features : int
+    weighting : Weighting
+        How raw values become the values the weights are for.
+    column_scale : float32 array of shape (n_features,) or None
+        Factor of each feature (idf of the training samples).
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.int64],
+        coef: NDArray[Any],
+        intercept: NDArray[np.float64],
+        n_features: int,
+        weighting: Weighting,
+        column_scale: NDArray[np.float32] | None,
+    ) -> None:
+        self.features = features
+        self.coef = np.ascontiguousarray(coef)
+        self.intercept = intercept
+        self.n_features = n_features
+        self.weighting = weighting
+        self.column_scale = column_scale
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the lookup table."""
+        return 4 * self.n_features if self.n_features <= _TABLE_FEATURES else 0
+
+    @cached_property
+    def _table(self) -> NDArray[np.int32]:
+        if self.n_features > _TABLE_FEATURES:
+            return _NO_TABLE
+        table = np.full(self.n_features, -1, np.int32)
+        table[self.features] = np.arange(len(self.features), dtype=np.int32)
+        return table
+
+    def rows(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the scores of raw samples, shape (n_rows, n_classes)."""
+        if rows.n_features != self.n_features:
+            raise DataError(f"the samples have {rows.n_features} features, the model {self.n_features}")
+        scores = np.empty((rows.n_rows, len(self.intercept)))
+        score_rows(
+            rows.indptr,
+            rows.indices,
+            rows.data,
+            self._table,
+            self.features,
+            self.coef,
+            _NO_SCALE if self.column_scale is None else self.column_scale,
+            self.weighting.binary,
+            self.weighting.l2,
+            scores,
+        )
+        scores += self.intercept
+        return scores
+
+    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
+        """Return the scores of a stored shard, shape (n_rows, n_classes).
+
+        Reads the columns with weight only, and all of them once more where norms of idf-weighted
+        samples are needed; takes `room` bytes beside the scores.
+        """
+        self._check_width(shard)
+        return self._class_scores(shard, 0, len(self.intercept), self._row_scale(shard, room), room)
+
+    def tiles(self, shard: Shard, room: int = ROOM) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the first of some classes and the scores of these, shape (n_rows, so many), then of the next.
+
+        A quarter of `room` bytes is for the scores; the columns with weight are read for each tile.
+        """
+        self._check_width(shard)
+        scale = self._row_scale(shard, room)
+        width = max(1, room // 4 // (8 * max(shard.n_rows, 1)))
+        for lo in range(0, len(self.intercept), width):
+            yield lo, self._class_scores(shard, lo, min(lo + width, len(self.intercept)), scale, room // 2)
+
+    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
+        """Return the code of the class with the largest score of every row, the lowest code on a tie.
+
+        Half of `room` bytes is for scores (of 64 classes for a full shard and 64 MiB). Without an intercept
+        a row's norm cannot change its best class and is not computed.
+        """
+        self._check_width(shard)
+        scale = self._row_scale(shard, room) if self.intercept.any() else None
+        return best_codes(
+            shard.n_rows,
+            len(self.intercept),
+            room // 2,
+            lambda lo, hi: self._class_scores(shard, lo, hi, scale, room),
+        )
+
+    def _class_scores(
+        self, shard: Shard, lo: int, hi: int, scale: NDArray[np.float64] | None, room: int
+    ) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``."""
+        scores = np.zeros((shard.n_rows, hi - lo))
+        for run in column_runs(shard, self.features, room, 8 * (hi - lo), self.weighting.binary):
+            weights = self.coef[run.first : run.last, lo:hi].astype(np.float64)
+            if self.column_scale is not None:
+                weights *= self.column_scale[self.features[run.first : run.last], np.newaxis]
+            add_columns(run.starts, run.stops, run.rows, run.data, weights, self.weighting.binary, scores)
+        if scale is not None:
+            scores *= scale[:, np.newaxis]
+        scores += self.intercept[lo:hi]
+        return scores
+
+    def _row_scale(self, shard: Shard, room: int) -> NDArray[np.float64] | None:
+        return row_scale(shard, self.weighting, self.column_scale, room)
+
+    def _check_width(self, shard: Shard) -> None:
+        if shard.n_features != self.n_features:
+            raise DataError(f"the shard has {shard.n_features} features, the model {self.n_features}")

@@ -1,0 +1,49 @@
+"""How a memory limit is shared among the workers that score a model."""
+
+from __future__ import annotations
+
+from bigmc.budget import Plan
+from bigmc.model.base import Model
+
+FIXED_COST = 32_000_000
+"""Bytes that do not depend on data or model: compiled kernels, the table of Unicode, chunks being decoded,
+stacks of threads."""
+
+SMALLEST_ROOM = 8 << 20
+"""With fewer bytes a worker would score very few classes, or rows, at a time."""
+
+
+def divide(model: Model, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
+    """Return how many workers a memory limit allows, and the bytes each may use to score.
+
+    Parameters
+    ----------
+    model : Model
+    limit : int
+        Bytes above the bare process.
+    n_workers : int
+        Workers wanted.
+    result : int
+        Bytes of the result of one part; a worker holds one, another one waits, and one is being written.
+    step : str
+        What is done, for the message.
+
+    Raises
+    ------
+    MemoryLimitError
+        If it does not allow one worker; the message lists what is needed.
+    """
+    model_bytes = model.nbytes
+    one = Plan.of(
+        limit,
+        [
+            ("the model", model_bytes),
+            ("code and buffers", FIXED_COST),
+            ("room to score", SMALLEST_ROOM),
+            ("results of the parts", 3 * result),
+        ],
+    )
+    more = one.check(step).free // (SMALLEST_ROOM + 2 * result)
+    n_workers = min(n_workers, 1 + more)
+    free = limit - model_bytes - FIXED_COST - (2 * n_workers + 1) * result
+    return n_workers, free // n_workers

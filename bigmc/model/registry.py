@@ -1,0 +1,71 @@
+"""The kinds of model there are, and the way from a file to the right one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bigmc.errors import ModelError
+from bigmc.model.archive import check_archive, read_archive
+from bigmc.model.base import Model
+from bigmc.model.boosted import BoostedModel
+from bigmc.model.feature_names import names_from_arrays
+from bigmc.model.linear import LinearModel
+from bigmc.model.minimax import MinimaxModel
+from bigmc.store.weighting import Weighting
+
+#: What the model of each learner is.
+KINDS: dict[str, type[Model]] = {"sparse": LinearModel, "boost": BoostedModel, "mrc": MinimaxModel}
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Return the model saved at `path`; nothing in the file is ever executed.
+
+    Raises
+    ------
+    ModelError
+        If the file is absent, no bigmc model, of another version or kind, or damaged (naming the member).
+    """
+    header, arrays = read_archive(Path(path))
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ModelError(
+            f"{path} is a model of the kind {kind!r}, which this bigmc does not know (it knows "
+            f"{', '.join(KINDS)})",
+            "install the bigmc that wrote it or train again",
+        )
+    try:
+        return KINDS[kind].from_arrays(
+            arrays,
+            kind=kind,
+            classes=arrays["classes"],
+            n_features=header["n_features"],
+            weighting=Weighting.from_dict(header["weighting"]),
+            column_scale=arrays.get("column_scale"),
+            feature_spec=header["feature_spec"],
+            params=header["params"],
+            certificate={name: float(value) for name, value in header["certificate"].items()},
+            objective=float(header["objective"]),
+            n_iter=header["n_iter"],
+            n_passes=header["n_passes"],
+            history=header["history"],
+            names=names_from_arrays(arrays),
+            label_threshold=header.get("label_threshold"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ModelError(f"{path} is inconsistent: {reason}", "train again") from error
+
+
+def verify_model(path: str | os.PathLike[str]) -> list[str]:
+    """Return everything wrong with the model at `path`, one line each; empty if it is sound.
+
+    Every byte counts: sha256 of each member, no other members, nothing between them, parts that fit.
+    """
+    problems = check_archive(Path(path))
+    if not problems:
+        try:
+            load_model(path)
+        except ModelError as error:
+            problems = [error.message]
+    return problems

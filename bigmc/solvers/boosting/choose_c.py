@@ -1,0 +1,111 @@
+"""Choosing C by samples held out of the training."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.boosting.solve import solve
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.store.dataset import Dataset
+
+#: The values tried, as Lin et al. (2012) choose from 10² to 10⁵, and the rounds of a trial at most: with
+#: pools of learners the errors hardly change after them.
+GRID = (1e5, 3e4, 1e4, 3e3, 1e3, 3e2, 1e2)
+_ROUNDS = 10
+#: Trials in a row that err more than the best one before no smaller C is tried.
+_WORSE = 2
+
+
+class Trials:
+    """The trials of one training, kept in its checkpoint together with the state of the one under way.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint or None
+
+    Attributes
+    ----------
+    errors : list of float
+        Share of wrong samples among those held out, of the trials that are done.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        saved = checkpoint.load() if checkpoint is not None else None
+        self.errors: list[float] = saved[0].get("trials", []) if saved else []
+
+    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Replace what is kept of the trial under way."""
+        if self._checkpoint is not None:
+            self._checkpoint.save({**meta, "trials": self.errors}, arrays)
+
+    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+        """Return what is kept of the trial under way, if anything."""
+        saved = self._checkpoint.load() if self._checkpoint is not None else None
+        if saved is None or saved[0].get("trials", []) != self.errors:
+            return None
+        return {name: value for name, value in saved[0].items() if name != "trials"}, saved[1]
+
+
+def choose_C(
+    dataset: Dataset,
+    trials: Trials,
+    *,
+    share: float,
+    time_limit: float | None,
+    progress: ProgressCallback,
+    options: Mapping[str, Any],
+) -> float:
+    """Return the C of `GRID` whose model errs least on samples held out; of equal ones the smallest.
+
+    It goes down the grid, and ends after `_WORSE` values in a row that do worse than the best one.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    trials : Trials
+        Left with the trials that are done.
+    share : float
+        Of the samples to hold out, by a hash of their ids.
+    time_limit : float, optional
+        Seconds after which no round of any trial is begun.
+    progress : callable
+    options : dict
+        Of `bigmc.solvers.boosting.solve`, but for those above and C.
+
+    Raises
+    ------
+    DataError
+        If no sample was held out, or what `bigmc.solvers.boosting.solve` raises.
+    """
+    end = None if time_limit is None else time.monotonic() + time_limit
+    rounds = min(int(options["n_rounds"]), _ROUNDS)
+    while len(trials.errors) < len(GRID) and _best(trials.errors) > len(trials.errors) - 1 - _WORSE:
+        C = GRID[len(trials.errors)]
+
+        def report(p: Progress, C: float = C) -> None:
+            progress(Progress(f"trial C={C:g}", p.done, p.total, p.unit, p.facts))
+
+        found = solve(
+            dataset, C=C, checkpoint=trials, validation_fraction=share,
+            time_limit=None if end is None else max(end - time.monotonic(), 0.0),
+            progress=report, **{**options, "n_rounds": rounds},
+        )  # fmt: skip
+        error = found.history[-1]["held_error"]
+        if math.isnan(error):
+            raise DataError("no sample was held out to choose C by", "give C")
+        trials.errors = [*trials.errors, error]
+    return GRID[_best(trials.errors)]
+
+
+def _best(errors: list[float]) -> int:
+    """Return the place of the smallest error, the last of equal ones; -1 for none."""
+    return len(errors) - 1 - int(np.argmin(errors[::-1])) if errors else -1

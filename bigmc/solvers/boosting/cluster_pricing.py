@@ -1,0 +1,281 @@
+"""Pricing on workers that share files with this process, and no memory: each reads and prices some columns.
+
+Two layouts were weighed, for n samples in d features of b bins on average, and K classes (padded to w):
+
+=====================  =========================================  ===============================
+layout                 moved in a round                           besides
+=====================  =========================================  ===============================
+workers price columns  the dual weights to each machine:          answers of the learners found:
+(this module)          ``n w 4`` bytes (8 in double precision)    n/8 bytes each, 4 per entry for rays
+workers price shards   a histogram of every column from each      the same
+                       worker: ``d b w 8`` bytes, to be added up
+=====================  =========================================  ===============================
+
+Hashed text has many columns for its samples (package descriptions, 63,666 rows and 58 classes in 2^18
+columns of two bins: 268 MB of histograms from each worker against 16 MB of weights), and sums over shards
+would make the model depend on how these were cut. So columns it is: every column is summed up by one worker
+in the order of the rows, and the bits are those of threads. The weights go through one file per round in a
+folder that all workers see, and are mapped, not copied, where it is a local disk. Codes are never moved: a
+worker reads its columns from the dataset, and keeps them where the plan allows it.
+
+**Where it does not pay.** The restricted master problem, and with it ``n w`` dual weights, stays in this
+process: only the passes over the columns are spread. A pass adds w numbers for each of the entries of a
+row (about 1.5e9 per second and thread), and moves 4 w bytes of the row to each machine: with 1 GB/s
+between machines a row wants some 10 entries or more for each machine to be worth it. On many rows with
+few entries (short words: 13.5 M rows, 1.3 GB of weights a round) threads on one machine should be as fast.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock, equal_parts
+from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
+from bigmc.solvers.boosting.pricing import (
+    Best,
+    ExactSearch,
+    Place,
+    code_range,
+    cut_learners,
+    kind_of,
+    scan_cuts,
+)  # fmt: skip
+from bigmc.store.dataset import Dataset
+
+#: Parts for each part that runs at once, so that none waits long for the last.
+_PARTS_EACH = 4
+#: Prefix of folders for what workers read.
+_FOLDER = "bigmc-columns-"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a worker must know to read some columns as codes; small, and all of it data.
+
+    Attributes
+    ----------
+    folder : str
+        Where the arrays of this run are: unlike that of any other.
+    dataset : Dataset
+        On disk.
+    ranges : tuple of (lo, hi)
+        Features of each part.
+    keep : bool
+        Codes stay in the memory of the worker that read them.
+    max_bins : int
+    rays : bool
+    """
+
+    folder: str
+    dataset: Dataset
+    ranges: tuple[tuple[int, int], ...]
+    keep: bool
+    max_bins: int
+    rays: bool
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array of the run, mapped from its file."""
+        return _mapped(f"{self.folder}/{name}.npy")
+
+    def write(self, name: str, array: NDArray[Any]) -> None:
+        """Put an array where workers find it, whole or not at all."""
+        aside = f"{self.folder}/{name}.partial"
+        with open(aside, "wb") as file:
+            np.save(file, array)
+        os.replace(aside, f"{self.folder}/{name}.npy")
+
+    def remove(self, name: str) -> None:
+        """Remove an array; workers that have it mapped keep it as long as they do."""
+        Path(f"{self.folder}/{name}.npy").unlink(missing_ok=True)
+
+    def part_of(self, feature: int) -> int:
+        """Return the part that has a feature."""
+        return int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
+
+    def blocks(self, part: int) -> Iterator[CodedBlock]:
+        """Yield the columns of a part as codes."""
+        yield from _sources(self.folder, part, self).stream()
+
+
+def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: int) -> list[tuple[int, int]]:
+    """Return the ranges of features cut into parts of about equal work, several for each worker."""
+    nnz = dataset.column_nnz()
+    pieces = -(-_PARTS_EACH * n_workers // max(len(ranges), 1))
+    return [
+        (lo + first, lo + stop) for lo, hi in ranges for first, stop in equal_parts(nnz[lo:hi] + 1, pieces)
+    ]
+
+
+@contextmanager
+def columns_of(
+    dataset: Dataset,
+    ranges: Sequence[tuple[int, int]],
+    keep: bool,
+    max_bins: int,
+    counted: NDArray[np.bool_],
+    rays: bool,
+    scratch: Path | None,
+) -> Iterator[Columns]:
+    """Yield the columns of a dataset with a folder of their own in `scratch`."""
+    for leftover in [] if scratch is None else scratch.glob(f"{_FOLDER}*"):
+        shutil.rmtree(leftover, ignore_errors=True)  # of a killed run
+    if scratch is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
+    folder = str(Path(tempfile.mkdtemp(prefix=_FOLDER, dir=scratch)).resolve())
+    columns = Columns(folder, dataset, tuple(ranges), keep, max_bins, rays)
+    try:
+        columns.write("counted", counted)
+        yield columns
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class SpreadCutSearch(ExactSearch):
+    """All cuts of all columns, priced part by part on workers; the same bits as `CutSearch`.
+
+    Parameters
+    ----------
+    columns : Columns
+    responses : Responses
+    n_classes : int
+    engine : Engine
+        Runs the parts.
+    local : Engine
+        Threads of this process.
+
+    Attributes
+    ----------
+    bytes_read : int
+        Decoded bytes that workers read from the shards so far.
+    """
+
+    def __init__(
+        self, columns: Columns, responses: Responses, n_classes: int, engine: Engine, local: Engine
+    ) -> None:
+        super().__init__(responses, n_classes, local)
+        self._columns, self._workers = columns, engine
+        self._edges: dict[int, NDArray[np.float64]] = {}
+        self._round = 0
+        self.bytes_read = 0
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of a feature."""
+        if feature not in self._edges:  # that of a learner which had weight before this run was resumed
+            self._fetch([(feature, 0, 0)])
+        return self._edges[feature]
+
+    def answers(self, learners: Learners) -> list[NDArray[Any]]:
+        """Return the answers of learners found before: one pass over their columns."""
+        places = [
+            (int(feature), int(learners.cut[k, 0]), kind_of(learners.take(k)))
+            for k, feature in enumerate(learners.feature[:, 0])
+        ]
+        found = self._fetch([place for place in places if place[0] >= 0])
+        everywhere = self._responses.everywhere()
+        return [found.get(place, everywhere) for place in places]
+
+    def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+        self._round += 1
+        name, shape = f"duals-{self._round}", best.values.shape
+        self._columns.write(name, u)
+        parts = range(len(self._columns.ranges))
+        for _, (found, n_bytes) in self._workers.map(_price_part, parts, self._columns, name, totals, shape):
+            best.merge(found)
+            self.bytes_read += n_bytes
+        self._columns.remove(name)
+        everywhere = self._responses.everywhere()
+        wanted = best.wanted()
+        answers = {place: everywhere for place in wanted if place[0] < 0}
+        cuts = [place for place in wanted if place[0] >= 0]
+        answers |= dict.fromkeys(cuts, everywhere[:0])  # nobody asks for one that is kept already
+        keys = cut_learners(cuts).keys()
+        missing = [cut for cut, key in zip(cuts, keys, strict=True) if self._responses.find(key) is None]
+        return answers | self._fetch(missing)
+
+    def _fetch(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
+        """Return the answers of some cuts; note the edges of their columns."""
+        by_part: dict[int, list[Place]] = {}
+        for place in sorted(places):
+            by_part.setdefault(self._columns.part_of(place[0]), []).append(place)
+        answers: dict[Place, NDArray[Any]] = {}
+        for (_, asked), found in self._workers.map(_answer_part, by_part.items(), self._columns):
+            own, edges, n_bytes = found
+            answers |= dict(zip(asked, own, strict=True))
+            self._edges |= edges
+            self.bytes_read += n_bytes
+        return answers
+
+
+def _price_part(
+    part: int, columns: Columns, name: str, totals: NDArray[np.float64], shape: tuple[int, int]
+) -> tuple[Best, int]:
+    """Return the best cuts of the columns of a part, and the bytes read."""
+    before = _sources(columns.folder, part, columns).bytes_read
+    best = Best.none(*shape)
+    u = columns.array(name)
+    for block in columns.blocks(part):
+        best.merge(scan_cuts(block, u, totals, shape, ThreadEngine(1), rays=columns.rays))
+    return best, _sources(columns.folder, part, columns).bytes_read - before
+
+
+def _answer_part(
+    asked: tuple[int, list[Place]], columns: Columns
+) -> tuple[list[NDArray[Any]], dict[int, NDArray[np.float64]], int]:
+    """Return the answers of some cuts of a part, the edges of their columns, and the bytes read."""
+    part, places = asked
+    source = _sources(columns.folder, part, columns)
+    before = source.bytes_read
+    answers: list[NDArray[Any]] = []
+    edges: dict[int, NDArray[np.float64]] = {}
+    by_feature: dict[int, list[Place]] = {}
+    for place in places:
+        by_feature.setdefault(place[0], []).append(place)
+    codes = np.empty(0 if columns.rays else columns.dataset.n_samples, np.uint8)
+    for block in columns.blocks(part):
+        for feature, own in by_feature.items():
+            if not block.lo <= feature < block.hi:
+                continue
+            column = feature - block.lo
+            edges[feature] = source.edges_of(feature).copy()
+            ranges = [code_range(cut, kind, len(edges[feature])) for _, cut, kind in own]
+            if columns.rays:
+                answers += rows_of_ranges(block, column, ranges)
+            else:
+                answers += bits_of_ranges(block, column, ranges, codes)
+    return answers, edges, source.bytes_read - before
+
+
+def _sources(run: str, part: int, columns: Columns) -> BinnedSource:
+    """Return a part's columns, with the edges and codes that this process has met; of one run only."""
+    known = _known(run)
+    if part not in known:
+        counted = columns.array("counted")
+        engine = ThreadEngine(1)
+        ranges = [columns.ranges[part]]
+        known[part] = BinnedSource(columns.dataset, ranges, columns.keep, columns.max_bins, counted, engine)
+    return known[part]
+
+
+@lru_cache(maxsize=1)
+def _known(run: str) -> dict[int, BinnedSource]:
+    return {}
+
+
+@lru_cache(maxsize=3)
+def _mapped(path: str) -> NDArray[Any]:
+    # Copy on write: kernels are compiled for arrays that may be written, and nobody does.
+    array: NDArray[Any] = np.load(path, mmap_mode="c")
+    return array

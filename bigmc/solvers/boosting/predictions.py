@@ -1,0 +1,318 @@
+"""What the learners in use answer on the training samples: in memory, by slot, shared by the classes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.budget import MemoryLimitError
+from bigmc.kernels.boosting.descent import (
+    WORD,
+    add_bit_learners,
+    add_row_learners,
+    bit_scores,
+    bit_sweep,
+    row_scores,
+    row_sweep,
+)
+from bigmc.kernels.boosting.predictions import leaf_bits, range_bits, range_rows, spread_codes
+from bigmc.solvers.boosting.binning import CodedBlock
+
+Range = tuple[int, int]
+
+#: Bytes of answers, and their number, where nothing else is said.
+_ROOM = 1 << 28
+_SLOTS = 1 << 20
+
+
+class Responses(ABC):
+    """Answers of learners; each has a key, and a slot that is freed when no learner needs it.
+
+    Parameters
+    ----------
+    labels : int32 array of shape (n_samples,)
+    n_classes : int
+    room : int, optional
+        Bytes the answers may take; the system gives memory only for what is written.
+
+    Attributes
+    ----------
+    n_padded : int
+        Samples rounded up to whole words: the length of t.
+    """
+
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
+        self.labels = labels
+        self.n_samples = len(labels)
+        self.n_words = -(-self.n_samples // WORD)
+        self.n_padded = self.n_words * WORD
+        self._slots: dict[bytes, int] = {}
+        self._free: list[int] = []
+        self._n_slots = 0
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the answers in use, without room to spare."""
+
+    def find(self, key: bytes) -> int | None:
+        """Return the slot of a key, if it has one."""
+        return self._slots.get(key)
+
+    def add(self, key: bytes, answer: NDArray[Any]) -> int:
+        """Keep an answer and return its slot."""
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot, self._n_slots = self._n_slots, self._n_slots + 1
+        self._slots[key] = slot
+        self._store(slot, answer)
+        return slot
+
+    def keys_of(self, slots: NDArray[np.int64]) -> list[bytes]:
+        """Return the keys of slots in use."""
+        keys = {slot: key for key, slot in self._slots.items()}
+        return [keys[slot] for slot in slots.tolist()]
+
+    def keep(self, slots: Iterable[int]) -> None:
+        """Free all other slots."""
+        kept = set(slots)
+        for key, slot in list(self._slots.items()):
+            if slot not in kept:
+                del self._slots[key]
+                self._free.append(slot)
+        self._free.sort(reverse=True)
+
+    def _check_room(self, fits: bool) -> None:
+        if not fits:
+            raise MemoryLimitError(
+                "the answers of the learners do not fit into the memory limit",
+                "raise it, or give a smaller C",
+            )
+
+    @abstractmethod
+    def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
+
+    @abstractmethod
+    def everywhere(self) -> NDArray[Any]:
+        """Return the answer of the learner that is 1 on every sample."""
+
+    @abstractmethod
+    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
+        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
+
+    @abstractmethod
+    def scores(
+        self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """Return ``r (V+ - V-)`` of learners of class `c`."""
+
+    @abstractmethod
+    def sweep(
+        self,
+        c: int,
+        slots: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        order: NDArray[np.int64],
+        tolerance: float,
+        rate: float,
+        r: float,
+        t: NDArray[Any],
+        weights: NDArray[np.float64],
+    ) -> float:
+        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+
+    @abstractmethod
+    def add_scores(
+        self,
+        slots: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        classes: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        first: int,
+        scores: NDArray[np.float64],
+    ) -> None:
+        """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
+
+
+class BitResponses(Responses):
+    """One bit per sample: set for +1, clear for -1."""
+
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
+        super().__init__(labels, n_classes)
+        n_slots = min(_SLOTS, room // (8 * self.n_words))
+        self._words = np.empty((n_slots, self.n_words), np.uint64)
+        self._codes = np.empty(self.n_samples, np.uint8)
+        self._own = np.empty((n_classes, self.n_words), np.uint64)
+        leaf = np.zeros(256, np.int8)
+        leaf[1] = 1
+        for c in range(n_classes):
+            leaf_bits((labels == c).astype(np.uint8), leaf, self._own[c])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the answers in use, without room to spare."""
+        return 8 * self.n_words * len(self._slots)
+
+    def _store(self, slot: int, answer: NDArray[Any]) -> None:
+        self._check_room(slot < len(self._words))
+        self._words[slot] = answer
+
+    def everywhere(self) -> NDArray[Any]:
+        """Return the answer of the learner that is 1 on every sample."""
+        return np.full(self.n_words, ~np.uint64(0))
+
+    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
+        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
+        return bits_of_ranges(block, column, ranges, self._codes)
+
+    def scores(
+        self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """Return ``r (V+ - V-)`` of learners of class `c`."""
+        out = np.empty(len(slots))
+        bit_scores(self._words, slots, signs, self._own[c], r, t, out)
+        return out
+
+    def sweep(
+        self,
+        c: int,
+        slots: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        order: NDArray[np.int64],
+        tolerance: float,
+        rate: float,
+        r: float,
+        t: NDArray[Any],
+        weights: NDArray[np.float64],
+    ) -> float:
+        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+        own = self._own[c]
+        return float(bit_sweep(self._words, slots, signs, own, order, tolerance, rate, r, t, weights))
+
+    def add_scores(
+        self,
+        slots: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        classes: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        first: int,
+        scores: NDArray[np.float64],
+    ) -> None:
+        """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
+        words = self._words[:, first // WORD : first // WORD + scores.shape[1] // WORD]
+        add_bit_learners(words, slots, signs, classes, weights, scores)
+
+
+class RowResponses(Responses):
+    """The samples where a learner is 1, in order; elsewhere it abstains."""
+
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
+        super().__init__(labels, n_classes)
+        self._rows = np.empty(room // 4, np.int32)
+        self._end = 0
+        self._starts = np.zeros((_SLOTS, 2), np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the answers in use, without room to spare."""
+        used = self._starts[list(self._slots.values())]
+        return int(4 * (used[:, 1] - used[:, 0]).sum()) + 16 * len(used)
+
+    def keep(self, slots: Iterable[int]) -> None:
+        """Free all other slots, and close the gaps they leave."""
+        super().keep(slots)
+        used = sorted(self._slots.values(), key=lambda slot: int(self._starts[slot, 0]))
+        self._end = 0
+        for slot in used:
+            start, stop = self._starts[slot].tolist()
+            self._rows[self._end : self._end + stop - start] = self._rows[start:stop].copy()
+            self._starts[slot] = self._end, self._end + stop - start
+            self._end += stop - start
+
+    def _store(self, slot: int, answer: NDArray[Any]) -> None:
+        stop = self._end + len(answer)
+        self._check_room(slot < _SLOTS and stop <= len(self._rows))
+        self._rows[self._end : stop] = answer
+        self._starts[slot] = self._end, stop
+        self._end = stop
+
+    def everywhere(self) -> NDArray[Any]:
+        """Return the answer of the learner that is 1 on every sample."""
+        return np.arange(self.n_samples, dtype=np.int32)
+
+    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
+        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
+        return rows_of_ranges(block, column, ranges)
+
+    def scores(
+        self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """Return ``r (V+ - V-)`` of learners of class `c`."""
+        out = np.empty(len(slots))
+        row_scores(self._starts, self._rows, slots, signs, self.labels, c, r, t, out)
+        return out
+
+    def sweep(
+        self,
+        c: int,
+        slots: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        order: NDArray[np.int64],
+        tolerance: float,
+        rate: float,
+        r: float,
+        t: NDArray[Any],
+        weights: NDArray[np.float64],
+    ) -> float:
+        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+        lists, labels = (self._starts, self._rows), self.labels
+        return float(row_sweep(*lists, slots, signs, labels, c, order, tolerance, rate, r, t, weights))
+
+    def add_scores(
+        self,
+        slots: NDArray[np.int64],
+        signs: NDArray[np.int8],
+        classes: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        first: int,
+        scores: NDArray[np.float64],
+    ) -> None:
+        """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
+        add_row_learners(self._starts, self._rows, slots, signs, classes, weights, first, scores)
+
+
+def bits_of_ranges(
+    block: CodedBlock, column: int, ranges: Sequence[Range], codes: NDArray[np.uint8]
+) -> list[NDArray[np.uint64]]:
+    """Return bits, set where the code of a column is in a range; `codes` is room for one of every sample."""
+    spread_codes(column, block.indptr, block.rows, block.codes, block.base, block.bins.zero[column], codes)
+    answers = []
+    for low, high in ranges:
+        words = np.empty(-(-len(codes) // WORD), np.uint64)
+        range_bits(codes, low, high, words)
+        answers.append(words)
+    return answers
+
+
+def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[np.int32]]:
+    """Return the samples where the code of a column is in a range, in order."""
+    buffer = np.empty(int((block.indptr[:, column + 1] - block.indptr[:, column]).sum()), np.int32)
+    answers = []
+    for low, high in ranges:
+        n = range_rows(column, block.indptr, block.rows, block.codes, block.base, low, high, buffer)
+        answers.append(buffer[:n].copy())
+    return answers
+
+
+def bits_of_leaves(nodes: NDArray[np.uint8], leaf: NDArray[np.int8]) -> NDArray[np.uint64]:
+    """Return the answer of a tree as bits, given the leaf of every sample."""
+    words = np.empty(-(-len(nodes) // WORD), np.uint64)
+    table = np.zeros(256, np.int8)
+    table[: len(leaf)] = leaf
+    leaf_bits(nodes, table, words)
+    return words

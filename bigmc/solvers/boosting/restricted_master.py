@@ -1,0 +1,319 @@
+"""The restricted master problem: the weights of the learners found so far, by fast coordinate descent.
+
+``P(w) = ||w||_1 + r sum_i v_i sum_y exp(-gamma_iy)``, ``w >= 0``, ``r = C / (sum_i v_i (K - 1))`` (Lin et
+al. 2012, equation 7, with a weight v for every sample). The state is the matrix u of the dual weights;
+it is rebuilt from the weights before every pass, so nothing drifts and nothing else needs saving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.boosting.cuts import LANES
+from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
+from bigmc.solvers.boosting.predictions import Responses
+
+#: Rows whose scores are worked out together; whole words.
+TILE_ROWS = 8192
+#: Rounds of the descent between two joint steps; the longest of those and how many lengths are tried.
+_JOINT_EVERY = 5
+_LONGEST = 1e3
+_RAY_POINTS = 12
+
+
+@dataclass
+class ClassLearners:
+    """Learners of one class.
+
+    Attributes
+    ----------
+    slots : int64 array of shape (n_learners,)
+        Their answers.
+    signs : int8 array of shape (n_learners,)
+        -1 for the opposite of the answer.
+    weights : float64 array of shape (n_learners,)
+    working, pooled : bool arrays of shape (n_learners,)
+        Whether the descent visits them, and whether they wait to be the best of the pool.
+    """
+
+    slots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    signs: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    working: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    pooled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+
+    def add(self, slots: Any, signs: Any, weights: Any = 0.0) -> None:
+        """Append learners; those with weight are worked on, the others pooled."""
+        slots = np.asarray(slots, np.int64)
+        weights = np.broadcast_to(np.asarray(weights, np.float64), slots.shape)
+        self.slots = np.concatenate([self.slots, slots])
+        self.signs = np.concatenate([self.signs, np.asarray(signs, np.int8)])
+        self.weights = np.concatenate([self.weights, weights])
+        self.working = np.concatenate([self.working, weights > 0])
+        self.pooled = np.concatenate([self.pooled, weights == 0])
+
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        """Drop the other learners."""
+        self.slots, self.signs = self.slots[kept], self.signs[kept]
+        self.weights, self.working = self.weights[kept], self.working[kept]
+        self.pooled = self.pooled[kept]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the weights stand.
+
+    Attributes
+    ----------
+    objective : float
+        P.
+    mass, load : float
+        ``sum lambda`` and ``sum lambda gamma`` with ``lambda = r v exp(-gamma)``.
+    held_loss, held_error : float
+        Mean of ``log(1 + sum_y exp(-gamma))``, and share of wrong ones, of the samples held out; NaN
+        without any.
+    """
+
+    objective: float
+    mass: float
+    load: float
+    held_loss: float
+    held_error: float
+
+    def lower_bound(self, sigma: float) -> float:
+        """Return a lower bound of the optimum over all learners whose scores are at most `sigma`.
+
+        Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is taken.
+        """
+        if self.mass <= 0:
+            return 0.0
+        log_s = self.load / self.mass
+        if sigma > 0:
+            log_s = min(-np.log(sigma), log_s)
+        s = np.exp(log_s)
+        return float(s * (self.mass + self.load) - s * self.mass * log_s)
+
+
+class Master:
+    """Weights, their dual matrix, and the descent.
+
+    Parameters
+    ----------
+    responses : Responses
+        Answers of the learners.
+    n_classes : int
+    sample_weight : float64 array of shape (n_samples,)
+        Negative for samples held out.
+    C : float
+    dtype : numpy.dtype
+        Of u and t.
+    seed : int
+        Orders the visits.
+    learning_rate : float
+        Part of the way to its best value that a visit moves a weight.
+
+    Attributes
+    ----------
+    classes : list of ClassLearners
+    u : array of shape (n_samples, width)
+        Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the own class; the classes are padded.
+    r : float
+    n_sweeps : int
+        Sweeps over one class's learners so far; with the seed it fixes the orders of the next descent.
+    """
+
+    def __init__(
+        self,
+        responses: Responses,
+        n_classes: int,
+        sample_weight: NDArray[np.float64],
+        C: float,
+        dtype: np.dtype[Any],
+        seed: int,
+        learning_rate: float = 1.0,
+    ) -> None:
+        self.responses = responses
+        self.labels = responses.labels
+        self.n_classes = n_classes
+        self.classes = [ClassLearners() for _ in range(n_classes)]
+        self.r = C / (float(sample_weight[sample_weight > 0].sum()) * (n_classes - 1))
+        self.n_sweeps = 0
+        self._seed = seed
+        self._rate = learning_rate
+        self._weight = sample_weight
+        self.u = np.empty((len(self.labels), -(-n_classes // LANES) * LANES), dtype)
+        self._t = np.zeros(responses.n_padded, dtype)
+        self._before = np.empty(responses.n_padded, dtype)
+
+    @property
+    def norm(self) -> float:
+        """``||w||_1``."""
+        return float(sum(learners.weights.sum() for learners in self.classes))
+
+    @property
+    def n_learners(self) -> int:
+        """Learners with weight."""
+        return sum(int(np.count_nonzero(learners.weights)) for learners in self.classes)
+
+    def weighted(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64], NDArray[np.float64]]:
+        """Return slots, signs, classes and weights of the learners with weight, class after class."""
+        classes = np.repeat(np.arange(self.n_classes), [len(x.slots) for x in self.classes])
+        weights = np.concatenate([x.weights for x in self.classes])
+        used = np.flatnonzero(weights)
+        slots = np.concatenate([x.slots for x in self.classes])[used]
+        signs = np.concatenate([x.signs for x in self.classes])[used]
+        return slots, signs, classes[used], weights[used]
+
+    def _tiles(self) -> list[tuple[int, int]]:
+        n = len(self.labels)
+        return [(first, min(first + TILE_ROWS, n)) for first in range(0, n, TILE_ROWS)]
+
+    def rebuild(self, engine: Engine) -> Point:
+        """Make u of the weights, and add up what the bounds need, all in float64."""
+        learners = self.weighted()
+
+        def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
+            first, stop = tile
+            scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
+            self.responses.add_scores(*learners, first, scores)
+            sums: tuple[float, float, float, int, int] = weigh(
+                scores, self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
+            )
+            return sums
+
+        total = np.zeros(5)
+        for _, sums in engine.map(work, self._tiles()):
+            total += sums
+        loss, load, held_loss, wrong, held = total.tolist()
+        mass = self.r * loss
+        held_loss, wrong = (held_loss / held, wrong / held) if held else (np.nan, np.nan)
+        return Point(self.norm + mass, mass, self.r * load, held_loss, wrong)
+
+    def _joint_step(self, before: NDArray[np.float64], engine: Engine) -> None:
+        """Go on in the direction in which all weights have moved since `before`, as far as it pays.
+
+        Learners that nearly agree trade weight in steps that are small one by one; along their common
+        direction the way is short. Weights stay non-negative; u is rebuilt if any moved.
+        """
+        slots, signs, classes, weights = self.weighted()
+        now = self._all_weights()
+        direction = (now - before)[now > 0]
+        falling = direction < 0
+        longest = float((weights[falling] / -direction[falling]).min(initial=_LONGEST))
+        at = np.append(0.0, longest * 2.0 ** -np.arange(_RAY_POINTS))
+
+        def work(tile: tuple[int, int]) -> NDArray[np.float64]:
+            first, stop = tile
+            scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
+            step = np.zeros_like(scores)
+            self.responses.add_scores(slots, signs, classes, weights, first, scores)
+            self.responses.add_scores(slots, signs, classes, direction, first, step)
+            sums = np.zeros(len(at))
+            add_ray(scores, step, self.labels[first:stop], self._weight[first:stop], longest, sums)
+            return sums
+
+        losses = np.zeros(len(at))
+        for _, sums in engine.map(work, self._tiles()):
+            losses += sums
+        values = at * direction.sum() + self.r * losses
+        best = int(np.argmin(np.where(np.isnan(values), np.inf, values)))  # 0 times infinity: too far
+        if best == 0:
+            return
+        for c, learners in enumerate(self.classes):
+            moved = np.maximum(weights[classes == c] + at[best] * direction[classes == c], 0.0)
+            learners.weights[learners.weights > 0] = moved
+        self.rebuild(engine)
+
+    def largest_score(self) -> float:
+        """Return the largest score of the learners with weight, and what the rounding of u may hide of it.
+
+        With `Point.lower_bound` it bounds the optimum over these learners.
+        """
+        largest, rounding = 0.0, 0.5 * float(np.finfo(self.u.dtype).eps)
+        for c, learners in enumerate(self.classes):
+            used = np.flatnonzero(learners.weights)
+            if len(used):
+                gather(c, self.u, self.labels, self._t, self._before)
+                slots, signs = learners.slots[used], learners.signs[used]
+                scores = self.responses.scores(c, slots, signs, self.r, self._t)
+                hidden = self.r * rounding * float(self._t.sum(dtype=np.float64))
+                largest = max(largest, float(scores.max()) + hidden)
+        return largest
+
+    def _all_weights(self) -> NDArray[np.float64]:
+        """Return the weights of all learners, class after class."""
+        return np.concatenate([x.weights for x in self.classes])
+
+    def improve(self, tolerance: float, max_rounds: int, max_sweeps: int, engine: Engine) -> None:
+        """Generate columns from the pool and descend, until neither violates optimality by more.
+
+        Every round takes, class by class, the pool's best learner into work (the sweep over new columns
+        in order), then visits all learners at work in random order.
+
+        Parameters
+        ----------
+        tolerance : float
+            Violation to reach.
+        max_rounds : int
+        max_sweeps : int
+            Sweeps of each class per round, the one over the new learners included (tau_max): 1 is the
+            stage-wise variant.
+        engine : Engine
+            For the joint step that follows some rounds.
+        """
+        before = self._all_weights()
+        generator = np.random.default_rng([self._seed, self.n_sweeps])
+        for number in range(1, max_rounds + 1):
+            worst = 0.0
+            for c, learners in enumerate(self.classes):
+                if not len(learners.slots):
+                    continue
+                gather(c, self.u, self.labels, self._t, self._before)
+                new, violation = self._enter(c, learners, tolerance)
+                worst = max(worst, violation, self._sweep(c, learners, new, 0.0))
+                for _ in range(1, max_sweeps):
+                    order = generator.permutation(np.flatnonzero(learners.working))
+                    self.n_sweeps += 1
+                    met = self._sweep(c, learners, order, tolerance)
+                    worst = max(worst, met)
+                    if met <= tolerance:
+                        break
+                fold(c, self._t, self._before, self.labels, self.u)
+            if worst <= tolerance:
+                break
+            if number % _JOINT_EVERY == 0 and max_sweeps > 1:
+                self._joint_step(before, engine)
+                before = self._all_weights()
+
+    def _enter(self, c: int, learners: ClassLearners, tolerance: float) -> tuple[NDArray[np.int64], float]:
+        """Take the pool's best learner into work; return its position, if it has one, and its violation."""
+        pool = np.flatnonzero(learners.pooled)
+        if not len(pool):
+            return pool, 0.0
+        scores = self.responses.scores(c, learners.slots[pool], learners.signs[pool], self.r, self._t)
+        best = int(np.argmax(scores))
+        violation = float(scores[best]) - 1.0
+        new = pool[best : best + 1] if violation > tolerance else pool[:0]
+        learners.working[new], learners.pooled[new] = True, False
+        return new, violation
+
+    def _sweep(self, c: int, learners: ClassLearners, order: NDArray[np.int64], tolerance: float) -> float:
+        if not len(order):
+            return 0.0
+        return self.responses.sweep(
+            c, learners.slots, learners.signs, order, tolerance, self._rate, self.r, self._t, learners.weights
+        )
+
+    def prune(self) -> None:
+        """Drop the learners without weight, and the answers nobody needs any more."""
+        for learners in self.classes:
+            learners.keep(learners.weights > 0)
+            learners.working[:], learners.pooled[:] = True, False
+        self.responses.keep(slot for learners in self.classes for slot in learners.slots.tolist())

@@ -1,0 +1,369 @@
+"""Growing trees: one pass over the columns for each level, for many trees of all classes side by side.
+
+Columns are worked on a table at a time, with the codes of a sample side by side. Where the columns stay in
+memory, trees are grown some at a time, so many that the histograms of their nodes fit: of two siblings only
+the one with fewer samples is then summed up, the other is what is left of their parent. Where columns are
+read again for every level, all trees are grown at once, and every node is summed up. Sums are whole numbers
+(see `bigmc.kernels.boosting.trees`), so both ways lead to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.boosting.trees import (
+    add_samples,
+    find_peaks,
+    open_level,
+    route,
+    split_nodes,
+    tabulate,
+)
+from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock, equal_parts
+from bigmc.solvers.boosting.learners import NOWHERE, Learners
+from bigmc.solvers.boosting.predictions import bits_of_leaves
+
+#: Bytes and columns of a table at most: a row of histograms should stay in the cache.
+TABLE_BYTES = 8 << 20
+_TABLE_COLUMNS = 32
+#: Parts the trees are cut into for the threads, whatever their number.
+_PARTS = 8
+#: Bytes of the nodes of samples that are worked on together to find the answers of trees again.
+_ANSWER_NODES = 32 << 20
+#: What a cut must gain, as part of the sum of ``|u|``.
+_LEAST_GAIN = 1e-12
+
+
+@dataclass(frozen=True)
+class Table:
+    """Codes of some columns.
+
+    Attributes
+    ----------
+    codes : uint8 array of shape (n_samples, n_columns)
+    features, n_edges : int64 arrays of shape (n_columns,)
+    missing : bool array of shape (n_columns,)
+    firsts : uint64 array of shape (n_columns,)
+        First cell of each column in a histogram, after `at`.
+    at, n_cells : int
+        Cells of all columns before, and of these.
+    """
+
+    codes: NDArray[np.uint8]
+    features: NDArray[np.int64]
+    n_edges: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+    firsts: NDArray[np.uint64]
+    at: int
+    n_cells: int
+
+
+class Roots(NamedTuple):
+    """Cuts of the first level, one for each tree, class after class and best first.
+
+    Attributes
+    ----------
+    classes : int64 array of shape (n_trees,)
+    cuts : int64 array of shape (n_trees, 3)
+        Feature, cut, and 1 if missing values go below.
+    sides : int64 array of shape (n_trees, 2)
+        Packed sums of u and ``|u|`` below and above.
+    """
+
+    classes: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    sides: NDArray[np.int64]
+
+    def take(self, trees: slice) -> Roots:
+        """Return some of the roots."""
+        return Roots(*(array[trees] for array in self))
+
+    @classmethod
+    def joined(cls, parts: list[Roots]) -> Roots:
+        """Return the roots of all parts."""
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class Grown(NamedTuple):
+    """Trees, in the order of their roots.
+
+    Attributes
+    ----------
+    learners : Learners
+        Their first leaf answers 1.
+    signs : int8 array of shape (n_trees,)
+        -1 if the opposite is meant.
+    scores : int64 array of shape (n_trees,)
+        Sum over the leaves of ``|sum u|``, in whole numbers.
+    answers : list of uint64 array
+        Bits of the learners.
+    """
+
+    learners: Learners
+    signs: NDArray[np.int8]
+    scores: NDArray[np.int64]
+    answers: list[NDArray[np.uint64]]
+
+    @classmethod
+    def joined(cls, parts: list[Grown]) -> Grown:
+        """Return the trees of all parts."""
+        return cls(
+            Learners.joined([part.learners for part in parts]),
+            np.concatenate([part.signs for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            [answer for part in parts for answer in part.answers],
+        )
+
+
+class Grower(Protocol):
+    """Grows trees under packed weights, see `bigmc.kernels.boosting.trees.pack_weights`."""
+
+    def begin(self, weights: NDArray[np.int64]) -> None:
+        """Take the weights, shape (n_classes, n_samples), for what follows."""
+        ...
+
+    def roots(self, n_best: int) -> Roots:
+        """Return so many of the best roots of every class."""
+        ...
+
+    def grow(self, roots: Roots) -> Grown:
+        """Return the trees of roots."""
+        ...
+
+    def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
+        """Return the answers of trees found before."""
+        ...
+
+
+class Forest:
+    """Trees that grow side by side.
+
+    Parameters
+    ----------
+    roots : Roots
+    weights : int64 array of shape (n_classes, n_samples)
+    depth : int
+        Levels of the trees.
+    n_cells : int
+        Cells of the histogram of a node, if histograms are kept; 0 if not.
+    """
+
+    def __init__(self, roots: Roots, weights: NDArray[np.int64], depth: int, n_cells: int) -> None:
+        n_trees, n_nodes = len(roots.classes), 2 ** (depth - 1)
+        self.classes, self._weights = roots.classes, weights
+        self._depth, self._kept = depth, n_cells > 0
+        self.nodes = np.zeros((n_trees, weights.shape[1]), np.uint8)
+        self.hist = np.empty((n_trees if n_cells else 0, n_nodes, n_cells), np.int64)
+        self.cuts, self.sides = roots.cuts[:, np.newaxis], roots.sides[:, np.newaxis]
+        self._levels = [self.cuts]
+        self._slots = np.zeros((n_trees, n_nodes), np.int64)
+        self._added = np.zeros((n_trees, n_nodes), np.uint8)
+        self.parts = equal_parts(np.ones(n_trees, np.int64), _PARTS)
+
+    def next_level(self) -> None:
+        """Begin the next level, at which nothing is cut yet."""
+        self._last = len(self._levels) == self._depth - 1
+        self._totals = self.sides.reshape(len(self.classes), 2 * self.sides.shape[1])
+        total = (self._totals >> 32).astype(np.float64)
+        mass = (self._totals & 0xFFFFFFFF).astype(np.float64)
+        purity = np.divide(total * total, mass, out=np.zeros_like(mass), where=mass > 0)
+        # A cut must gain more than the rounding of a quotient.
+        self._values = (np.abs(total) if self._last else purity) + _LEAST_GAIN * mass
+        self.cuts = np.zeros((*total.shape, 3), np.int64)
+        self.cuts[..., 0] = NOWHERE
+        self.sides = np.zeros((*total.shape, 2), np.int64)
+        self.sides[..., 0] = self._totals
+        self._levels.append(self.cuts)
+
+    def enter(self, part: tuple[int, int]) -> None:
+        """Move the samples of some trees to the level that has begun."""
+        here = slice(*part)
+        open_level(
+            self.nodes[here], self._totals[here], self._kept, self._slots[here], self._added[here]
+        )  # fmt: skip
+
+    def offer(self, part: tuple[int, int], table: Table) -> None:
+        """Take the better cuts of some columns into some trees."""
+        room = self.hist if self._kept else np.empty((1, self._totals.shape[1], table.n_cells), np.int64)
+        rows = np.empty(self.nodes.shape[1] + 1, np.int32)
+        split_nodes(
+            *part, table.codes, table.features, table.firsts, table.n_edges, table.missing,
+            table.at if self._kept else 0, self.classes, self.nodes, self._weights, self._totals, self._slots,
+            self._added, self._kept, self._last, rows, room, self._values, self.cuts, self.sides,
+        )  # fmt: skip
+        self.route(part, table)
+
+    def route(self, part: tuple[int, int], table: Table) -> None:
+        """Mark the samples of some trees that go above at cuts of some columns."""
+        route(*part, table.codes, table.features, table.n_edges, self.cuts, self.nodes)
+
+    def grown(self) -> Grown:
+        """Return the trees."""
+        cuts = np.concatenate(self._levels, axis=1)
+        sums = self.sides.reshape(len(self.classes), cuts.shape[1] + 1) >> 32
+        leaf = np.where(sums < 0, -1, 1)
+        signs = leaf[:, 0].astype(np.int8)
+        learners = Learners(
+            cuts[..., 0].astype(np.int32), cuts[..., 1].astype(np.int16), cuts[..., 2].astype(bool),
+            (leaf * signs[:, np.newaxis]).astype(np.int8),
+        )  # fmt: skip
+        answers = _answers(_below(self.nodes), learners)
+        return Grown(learners, signs, np.abs(sums).sum(axis=1), answers)
+
+
+class TreeGrower:
+    """Grows trees over columns that this process reads.
+
+    Parameters
+    ----------
+    source : BinnedSource
+    n_samples : int
+    depth : int
+        Levels, at least 2.
+    room : int
+        Bytes that histograms may take.
+    engine : Engine
+        Threads of this process.
+    """
+
+    def __init__(self, source: BinnedSource, n_samples: int, depth: int, room: int, engine: Engine) -> None:
+        self.source, self._engine, self._room = source, engine, room
+        self._n_samples, self._depth = n_samples, depth
+        self._codes = np.empty(0, np.uint8)
+        self._weights = np.empty((0, n_samples), np.int64)
+
+    def begin(self, weights: NDArray[np.int64]) -> None:
+        """Take the weights, shape (n_classes, n_samples), for what follows."""
+        self._weights = weights
+
+    def roots(self, n_best: int) -> Roots:
+        """Return so many of the best roots of every class."""
+        classes = range(len(self._weights))
+        best = [(np.empty(0), np.empty((0, 5), np.int64))] * len(classes)
+        for table in self._tables():
+            for c, found in self._engine.map(self._peaks, classes, table, n_best):
+                values, places = (np.concatenate(pair) for pair in zip(best[c], found, strict=True))
+                order = _largest(values, n_best)
+                best[c] = values[order], places[order]
+        places = np.concatenate([found for _, found in best])
+        owners = np.repeat(classes, [len(found) for _, found in best])
+        return Roots(owners, places[:, :3].copy(), places[:, 3:].copy())
+
+    def grow(self, roots: Roots) -> Grown:
+        """Return the trees of roots."""
+        n_trees, n_cells, step = len(roots.classes), 0, 0
+        if self.source.keeps:
+            found = (block.bins for block in self.source.stream())
+            n_cells = sum(int(bins.n_bins[bins.columns].sum()) for bins in found)
+            step = self._room // (8 * n_cells << (self._depth - 1)) if n_cells else 0
+        if not step:
+            n_cells, step = 0, max(n_trees, 1)
+        return Grown.joined(
+            [
+                self._grow(Forest(roots.take(slice(k, k + step)), self._weights, self._depth, n_cells))
+                for k in range(0, max(n_trees, 1), step)
+            ]
+        )
+
+    def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
+        """Return the answers of trees found before: a pass for every level of every so many trees."""
+        step = max(1, _ANSWER_NODES // self._n_samples)
+        found = []
+        for first in range(0, len(learners.feature), step):
+            trees = learners.take(slice(first, first + step))
+            cuts = np.stack([trees.feature, trees.cut, trees.missing_below], axis=2).astype(np.int64)
+            nodes = np.zeros((len(cuts), self._n_samples), np.uint8)
+            for depth in range(self._depth):
+                level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
+                for table in self._tables():
+                    route(0, len(cuts), table.codes, table.features, table.n_edges, level, nodes)
+                nodes = _below(nodes)
+            found += _answers(nodes, trees)
+        return found
+
+    def _tables(self) -> Iterator[Table]:
+        """Yield all columns with something to cut; one is valid until the next is asked for."""
+        n, at = self._n_samples, 0
+        most = min(max(1, TABLE_BYTES // n), _TABLE_COLUMNS)
+        for block in self.source.stream():
+            bins = block.bins
+            for first in range(0, len(bins.columns), most):
+                columns = bins.columns[first : first + most]
+                if len(self._codes) < n * len(columns):
+                    self._codes = np.empty(n * len(columns), np.uint8)
+                codes = self._codes[: n * len(columns)].reshape(n, -1)
+                for _ in self._engine.map(_tabulate, range(len(block.base) - 1), block, columns, codes):
+                    pass
+                ends = np.cumsum(bins.n_bins[columns])
+                yield Table(
+                    codes, block.lo + columns, bins.n_edges[columns], bins.missing[columns],
+                    (ends - bins.n_bins[columns]).astype(np.uint64), at, int(ends[-1]),
+                )  # fmt: skip
+                at += int(ends[-1])
+
+    def _peaks(self, c: int, table: Table, n_best: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return values, cuts and sides of the best roots of a class in a table."""
+        hist = np.zeros((1, table.n_cells), np.int64)
+        self._add_root(0, table, [c], hist, 0)
+        values, places = np.empty(2 * table.n_cells), np.empty((2 * table.n_cells, 5), np.int64)
+        n = find_peaks(
+            hist[0], table.firsts, table.n_edges, table.missing, values, places[:, :3], places[:, 3:]
+        )
+        order = _largest(values[:n], n_best)
+        places = places[order]
+        places[:, 0] = table.features[places[:, 0]]
+        return values[order], places
+
+    def _add_root(
+        self, k: int, table: Table, classes: Sequence[int], hist: NDArray[np.int64], at: int
+    ) -> None:
+        """Add a table's columns to the histogram of all samples of class ``classes[k]``."""
+        rows = np.empty(self._n_samples + 1, np.int32)
+        add_samples(table.codes, table.firsts, self._weights[classes[k]], at, rows, hist[k : k + 1])
+
+    def _grow(self, forest: Forest) -> Grown:
+        run = self._engine.map
+        # The first pass sends the samples down from the roots, and sums up those of each class at hand.
+        different, places = np.unique(forest.classes, return_inverse=True)
+        whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
+        for table in self._tables():
+            for _ in run(forest.route, forest.parts, table):
+                pass
+            if forest.hist.size:
+                for _ in run(self._add_root, range(len(different)), table, different, whole, table.at):
+                    pass
+        if forest.hist.size:
+            forest.hist[:, 0] = whole[places]
+        for _ in range(1, self._depth):
+            forest.next_level()
+            for _ in run(forest.enter, forest.parts):
+                pass
+            for table in self._tables():
+                for _ in run(forest.offer, forest.parts, table):
+                    pass
+        return forest.grown()
+
+
+def _tabulate(shard: int, block: CodedBlock, columns: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
+    tabulate(columns, block.indptr, block.rows, block.codes, block.base, block.bins.zero, shard, codes)
+
+
+def _largest(values: NDArray[np.float64], n_best: int) -> NDArray[np.int64]:
+    """Return the places of so many of the largest values, the largest first; of equal ones the first."""
+    return np.argsort(-values, kind="stable")[:n_best]
+
+
+def _below(nodes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the node of every sample one level below, given those with `ABOVE` where they go above."""
+    return (nodes << 1 | nodes >> 7).astype(np.uint8, copy=False)
+
+
+def _answers(nodes: NDArray[np.uint8], learners: Learners) -> list[NDArray[np.uint64]]:
+    """Return the answers of trees, given the leaf of every sample."""
+    return [bits_of_leaves(at, leaf) for at, leaf in zip(nodes, learners.leaf, strict=True)]

@@ -1,0 +1,360 @@
+"""The iterations of constraint and column generation: first-order steps, then the linear program."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.minimax.bounds import lower_bound, upper_bound, violations
+from bigmc.solvers.minimax.expectations import Expectations
+from bigmc.solvers.minimax.linear_program import ENTRY_BYTES
+from bigmc.solvers.minimax.memory_plan import MinimaxPlan
+from bigmc.solvers.minimax.pdhg import Candidate, Iterate, SaddleProblem, SaddleSolver
+from bigmc.solvers.minimax.pricing import SCALES, Priced, Weights, price_constraints
+from bigmc.solvers.minimax.restricted import WorkingSets
+from bigmc.solvers.minimax.rows import WorkingRows
+from bigmc.solvers.minimax.state import State
+from bigmc.store import row_hash
+from bigmc.store.dataset import Dataset
+
+#: First-order steps between two scans: at least, and at most where scans are dear.
+_STEPS, _MOST_STEPS = 200, 1000
+#: Samples of the first working set at most, and components of its features; all features if they are few.
+_FIRST_ROWS, _FIRST_COMPONENTS = 4000, 100_000
+#: Rows of the working set beyond those with mass: this part of them and so many more.
+_SPARE, _SPARE_ROWS = 0.5, 200
+#: Part of the working set that is free for new rows where its size is at the limit.
+_RENEWED = 0.25
+#: Below this tolerance single precision is too coarse for the first-order steps.
+_SINGLE_PRECISION_TOL = 1e-5
+#: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
+#: the gap in one that is believed: it comes in steps.
+_JUDGE, _LEAST_FALL = 8, 0.01
+#: Gap from which the working sets are good enough to seed a linear program.
+_SEED_GAP = 0.05
+#: Seconds of the interior point method for every entry and smaller number of constraints and components, and
+#: of a first-order step for every value of its rows and class: measured, only their ratio matters.
+_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
+#: Linear programs that are usually solved before the bounds meet, in units of the first one.
+_PROGRAMS = 6.0
+#: A linear program of so few seconds is tried without waiting for good working sets.
+_QUICK = 0.05
+#: The linear programs may take this many times what was expected of them, and so many seconds in any case;
+#: then the first-order steps go on, and expectations are doubled.
+_PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
+#: A lower bound of this share of the promised one has been found by a distribution that balances.
+_FOUND = 0.01
+#: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
+_TIGHTEN = 10.0
+#: Below these thresholds there is nothing left to find.
+_LEAST_THRESHOLD = 1e-10
+
+
+Stop = Literal["tol", "k_max", "time_limit", "rounding"]
+"""Why the iterations ended: the bounds met, a limit, or nothing left to find in double precision."""
+
+
+class Loop:
+    """The iterations; `state` is what a checkpoint holds."""
+
+    state: State
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        expected: Expectations,
+        lam: NDArray[np.float64],
+        plan: MinimaxPlan,
+        engine: Engine,
+        run: dict[str, Any],
+    ) -> None:
+        self.lam = lam
+        self._dataset = dataset
+        self._expected = expected
+        self._plan = plan
+        self._engine = engine
+        self._run = run
+        self._n_classes = len(expected.shares)
+        self._absent = expected.absent
+        self._saddle = SaddleProblem.of(expected.tau, lam, expected.deviation, expected.intercept)
+        row_scale = dataset.row_scale(dataset.column_scale())
+        self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
+        self._dtype = step_type(run["tol"])
+
+    def start(self, state: State | None) -> None:
+        """Go on from a saved state, or begin: μ = 0, and the shares of the classes on their centroids."""
+        if state is None:
+            # An optimal basis has no more constraints than components, and mostly far fewer.
+            wanted = min(self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
+            count = min(wanted, self._plan.max_rows - self._n_classes, self._dataset.n_samples)
+            self._rows.set(sample_by_hash(self._dataset.n_samples, count, self._run["seed"]))
+            dual = np.zeros((len(self._rows), self._n_classes))
+            dual[: self._n_classes] = np.diag(self._expected.shares)
+            coef = np.zeros(self._expected.tau.shape)
+            features = self._first_features()
+            self.state = State(
+                self._rows.samples, features, Iterate.start(dual, np.zeros((len(features), self._n_classes))),
+                WorkingSets(self._n_classes), coef, self._run["eps1"], self._run["eps2"],
+            )  # fmt: skip
+            self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
+            self._first_scan()
+        else:
+            self._rows.set(state.samples[state.samples >= 0])
+            self.state = state
+
+    def _first_scan(self) -> None:
+        """Price the differences of the class means, so that there is a bound below that of guessing."""
+        expected = self._expected
+        apart = expected.tau - expected.tau.sum(axis=1, keepdims=True) * expected.shares
+        direction = np.sign(apart) * np.maximum(np.abs(apart) - self.lam, 0.0)
+        direction /= expected.rms[:, np.newaxis] ** 2
+        largest = np.abs(direction).max()
+        if largest > 0:
+            priced = self._scan(direction / largest, 1)
+            # In these units the best point of the ray is of the order of 1.
+            self._scan(direction / (largest * max(float(priced.values[0]) + 1.0, 1e-9)), 1)
+
+    def _first_features(self) -> NDArray[np.int64]:
+        """Return all features if they are few, else those of which classes differ most in their mean."""
+        n_psi, n_classes = self._expected.tau.shape
+        count = max(1, _FIRST_COMPONENTS // n_classes)
+        if n_psi <= count:
+            return np.arange(n_psi)
+        # The expectations if classes did not depend on features.
+        alike = self._expected.tau.sum(axis=1, keepdims=True) * self._expected.shares
+        return np.sort(self._most_violated(alike, count))
+
+    def _most_violated(self, moments: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+        """Return the features with the largest violations among those of at least eps2, the constant too."""
+        excess = violations(self._expected, self.lam, moments).max(axis=1)
+        if self._expected.intercept:
+            excess[-1] = np.inf
+        order = np.argsort(-excess, kind="stable")[:count]
+        violated: NDArray[np.int64] = order[excess[order] >= self._run["eps2"]]
+        return violated
+
+    def run_to(
+        self, tol: float, k_max: int, end: float, checkpoint: Checkpoint | None, progress: ProgressCallback
+    ) -> Stop:
+        """Iterate until the bounds meet, a limit is reached or rounding hides what is left; return which."""
+        state = self.state
+        while state.upper - state.lower > tol:
+            if state.n_iter >= k_max:
+                return "k_max"
+            if time.monotonic() >= end:
+                return "time_limit"
+            exact = state.linear and not self._linear_iteration(end)
+            if not state.linear:
+                self._first_order_iteration(end)
+            state.n_iter += 1
+            self._record(progress)
+            if exact and state.upper - state.lower > tol:
+                return "rounding"
+            self._choose_method(tol)
+            if checkpoint is not None:
+                state.save(checkpoint, self._run)
+        return "tol"
+
+    def _first_order_iteration(self, end: float) -> None:
+        """Make first-order steps on the working sets, then price all constraints and components."""
+        state, rows = self.state, self._rows
+        everything = len(state.features) == len(self._expected.tau)
+        matrix = rows.matrix if everything else rows.matrix[:, state.features]
+        solver = SaddleSolver(
+            self._saddle.of_features(state.features), matrix.astype(self._dtype, copy=False)
+        )
+        last, average = solver.run(state.iterate, self._n_steps(), end)
+        del solver, matrix  # their memory is for the rows to come
+        for candidate in sorted((last, average), key=lambda c: c.lower):
+            moments = self._bound_below(candidate.dual, candidate.lower)
+        chosen: Candidate = min((last, average), key=lambda c: c.upper)
+        most = self._plan.max_rows - self._n_classes
+        mass = np.maximum(last.dual, average.dual).sum(axis=1)
+        heaviest = np.argsort(-mass, kind="stable")[: int((1 - _RENEWED) * most)]
+        kept = np.sort(rows.samples[heaviest[(mass[heaviest] > 0) & (rows.samples[heaviest] >= 0)]])
+        n_active = int(np.count_nonzero(mass))
+        priced = self._scan(self._coef(chosen.coef), min(int((1 + _SPARE) * n_active) + _SPARE_ROWS, most))
+        new = priced.samples[~np.isin(priced.samples, kept)]
+        places = rows.set(np.union1d(kept, new[: most - len(kept)]))
+        state.iterate.move_rows(places, len(rows))
+        state.samples = rows.samples
+        if not everything:
+            features = np.union1d(state.features, self._most_violated(moments, self._run["m_max"]))
+            state.iterate.move_features(np.searchsorted(features, state.features), len(features))
+            state.features = features
+
+    def _coef(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return μ of all features from its scaled form on the working features."""
+        whole = np.zeros(self._expected.tau.shape)
+        whole[self.state.features] = self._saddle.scale[self.state.features] * coef
+        return whole
+
+    def _linear_iteration(self, end: float) -> bool:
+        """Solve the linear program, then price constraints and components; False if there are no more."""
+        state, rows, sets = self.state, self._rows, self.state.sets
+        if not len(sets):
+            self._seed()
+        tol = min(1e-7, 1e-2 * self._run["tol"])
+        found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
+        if found is None:  # the time is over
+            return True
+        state.spent += self._program_seconds(len(sets), len(sets.components), sets.share())
+        moments = self._bound_below(found.dual)
+        priced = self._scan(found.coef, self._run["n_max"])
+        excess = violations(self._expected, self.lam, moments).ravel()
+        order = np.argsort(-excess, kind="stable")[: self._run["m_max"]]
+        violation = priced.values - (found.nu - 1.0)
+        while True:
+            violated = violation >= state.eps1
+            state.outgrown = not self._take_rows(priced.samples[violated])
+            if state.outgrown:
+                return True
+            n_new = sets.add_constraints(priced.samples[violated], priced.masks[violated])
+            n_new += sets.add_components(order[excess[order] >= state.eps2])
+            if n_new:
+                return True
+            if max(state.eps1, state.eps2) < _LEAST_THRESHOLD:
+                return False
+            state.eps1, state.eps2 = state.eps1 / _TIGHTEN, state.eps2 / _TIGHTEN
+
+    def _take_rows(self, new: NDArray[np.int64]) -> bool:
+        """Take samples into the working set, for which those of no constraint may have to go, if they fit."""
+        state, rows = self.state, self._rows
+        wanted = np.union1d(rows.samples, new)
+        if len(wanted) > self._plan.max_rows:
+            wanted = np.union1d(state.sets.samples, new)
+        if len(np.union1d(wanted, rows.samples[: self._n_classes])) > self._plan.max_rows:
+            return False
+        state.iterate.move_rows(rows.set(wanted), len(rows))
+        state.samples = rows.samples
+        return True
+
+    def _seed(self) -> None:
+        """Make the working sets from where the first-order steps are."""
+        state, sets = self.state, self.state.sets
+        iterate = state.iterate
+        n_classes = self._n_classes
+        dual, coef = iterate.dual, self._coef(iterate.coef)
+        alone = np.packbits(np.eye(n_classes, dtype=np.uint8), axis=1, bitorder="little")
+        sets.add_constraints(np.arange(-n_classes, 0), alone)
+        sets.seed_constraints(self._rows, dual)
+        components = np.flatnonzero(coef.ravel())
+        if self._expected.tau.size <= self._run["m_max"]:
+            components = np.arange(self._expected.tau.size)
+        sets.add_components(components)
+
+    def _bound_below(self, dual: NDArray[np.float64], promise: float = np.inf) -> NDArray[np.float64]:
+        """Improve the lower bound by a distribution over the working rows, which promises one; return Fᵀα."""
+        moments = self._rows.moments(dual)
+        lower = lower_bound(self._expected, self.lam, dual, moments)
+        if self._absent.any() and promise > self.state.lower and self._worth_balancing(promise):
+            # A feature that no sample of a class has leaves no slack: however little is wrong there after the
+            # first-order steps, it would take the whole bound.
+            rest = self._rows.balanced(dual, self._absent)
+            lower = max(lower, lower_bound(self._expected, self.lam, rest, self._rows.moments(rest)))
+        self.state.lower = max(self.state.lower, lower)
+        return moments
+
+    def _worth_balancing(self, promise: float) -> bool:
+        """Whether to look for a distribution without mass on absent components.
+
+        Where nearly all are absent, as in hashed text, none is found, and looking costs more than the steps:
+        until the lower bound is of the order of what they promise, it is done in iterations 2, 3, 5, 9, ...
+        """
+        return self.state.lower > _FOUND * promise or self.state.n_iter.bit_count() == 1
+
+    def _scan(self, coef: NDArray[np.float64], n_best: int) -> Priced:
+        """Price all samples at μ, which gives upper bounds along its ray, and keep the best point."""
+        state = self.state
+        weights = Weights.of(self._expected, coef)
+        priced = price_constraints(self._dataset, weights, n_best, self._plan.room, self._engine)
+        state.n_scans += 1
+        linear = upper_bound(self._expected, self.lam, coef, 0.0) - 1.0
+        uppers = 1.0 + SCALES * linear + priced.phi
+        best = int(np.argmin(uppers))
+        if uppers[best] < state.upper:
+            state.upper, state.coef = float(uppers[best]), SCALES[best] * coef
+        return priced
+
+    def _n_steps(self) -> int:
+        """Return how many first-order steps cost as much as a scan."""
+        size = self._dataset.nnz / max(1, 2 * self._rows.matrix.size)
+        return int(np.clip(size, _STEPS, _MOST_STEPS))
+
+    def _choose_method(self, tol: float) -> None:
+        """Hand over to the linear program where it is expected to be cheaper, and back if it is not.
+
+        Each hand-over back doubles what the program is expected to cost, so that of two methods of which
+        one does not come to an end the other has its turn.
+        """
+        state, sets = self.state, self.state.sets
+        if state.linear:
+            too_large = state.outgrown or sets.nbytes() > self._plan.program_bytes
+            if too_large or state.spent > state.allowance:
+                state.outgrown = False
+                state.linear, state.sets = False, WorkingSets(self._n_classes)
+                state.setbacks += 1
+            return
+        ready = state.upper - state.lower <= _SEED_GAP
+        # Before the steps have come that far, their working sets do not tell how large the program will be.
+        dual, coef = state.iterate.dual, state.iterate.coef
+        n_rows = int(np.count_nonzero(dual.any(axis=1))) if ready else len(self._rows)
+        n_components = int(np.count_nonzero(coef)) if ready else self._expected.tau.size
+        share = np.count_nonzero(dual) / (max(n_rows, 1) * self._n_classes) if ready else 1.0
+        n_constraints, n_components = int(1.5 * n_rows) + self._n_classes, max(n_components, 1)
+        if ENTRY_BYTES * share * n_constraints * n_components > self._plan.program_bytes:
+            return
+        program = self._program_seconds(n_constraints, n_components, share)
+        programs = _PROGRAMS * 2.0**state.setbacks * program
+        if programs <= _QUICK or (ready and self._steps_seconds(tol) > programs):
+            state.linear, state.spent = True, 0.0
+            state.allowance = max(_PATIENCE * programs, _LEAST_ALLOWANCE)
+
+    def _program_seconds(self, n_constraints: int, n_components: int, share: float) -> float:
+        """Return what a linear program with this share of its entries filled is expected to cost."""
+        return _PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)
+
+    def _steps_seconds(self, tol: float) -> float:
+        """Return what the first-order steps are expected to cost until the bounds meet."""
+        history = self.state.history
+        if len(history) <= _JUDGE:
+            return 0.0
+        fall = np.log(history[-1 - _JUDGE]["gap"] / history[-1]["gap"]) / _JUDGE
+        missing = np.log(history[-1]["gap"] / tol) / max(fall, _LEAST_FALL)
+        step = _STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD
+        return float(missing * self._n_steps() * step)
+
+    def _record(self, progress: ProgressCallback) -> None:
+        state = self.state
+        gap = state.upper - state.lower
+        entry = {
+            "n_iter": float(state.n_iter),
+            "n_scans": float(state.n_scans),
+            "upper": state.upper,
+            "lower": state.lower,
+            "gap": gap,
+            "n_rows": float(len(self._rows)),
+            "n_constraints": float(len(state.sets)),
+            "n_components": float(len(state.sets.components)),
+        }
+        state.history.append(entry)
+        progress(Progress(f"iteration {state.n_iter}", state.n_iter, 0, "iterations", entry))
+
+
+def step_type(tol: float) -> np.dtype[Any]:
+    """Return the precision of the first-order steps."""
+    return np.dtype(np.float32 if tol >= _SINGLE_PRECISION_TOL else np.float64)
+
+
+def sample_by_hash(n_samples: int, count: int, seed: int) -> NDArray[np.int64]:
+    """Choose samples by a hash of seed and number, increasing; with `count` of n or more, all of them."""
+    if count >= n_samples:
+        return np.arange(n_samples)
+    states = np.arange(n_samples, dtype=np.uint64) + np.uint64(seed * row_hash.GAMMA % 2**64)
+    return np.sort(np.argsort(row_hash.mix(states), kind="stable")[:count])

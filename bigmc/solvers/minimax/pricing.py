@@ -1,0 +1,239 @@
+"""Passes over the shards: pricing of the constraints, and the rows of chosen samples.
+
+The functions that an engine runs stand at module level and take a dataset and numbers only, so that a
+worker anywhere opens the shard it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.kernels.minimax import subset_masks, subset_values
+from bigmc.model.column_reader import column_runs
+from bigmc.model.linear_scoring import LinearScorer
+from bigmc.solvers.minimax.expectations import Expectations
+from bigmc.store.dataset import Dataset
+
+#: Points on the ray through μ that a scan prices: the objective is convex there, and far from the optimum
+#: a shorter μ has a better bound.
+SCALES = np.array([1.0, 0.9, 0.7, 0.5, 0.3, 0.1, 0.03])
+#: Bytes kept of a column while rows are taken out of it.
+_GATHER_BYTES = 64
+#: Share of the values that are stored from which rows are kept as a dense array.
+_DENSE = 0.25
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A coefficient vector as prediction uses it.
+
+    Attributes
+    ----------
+    features : int64 array of shape (n_nonzero,)
+        Features of the dataset with weight, increasing.
+    coef : float64 array of shape (n_nonzero, n_classes)
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    features: NDArray[np.int64]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, expectations: Expectations, coef: NDArray[np.float64]) -> Weights:
+        """Take the weights from μ in the form (n_psi, n_classes)."""
+        n_used = len(expectations.features)
+        intercept = coef[n_used] if expectations.intercept else np.zeros(coef.shape[1])
+        used = coef[:n_used].any(axis=1)
+        return cls(expectations.features[used], np.ascontiguousarray(coef[:n_used][used]), intercept.copy())
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The samples whose best label subset has the largest values, those first.
+
+    Attributes
+    ----------
+    phi : float64 array of shape (n_scales,)
+        φ, the largest value over all samples, of μ times each of `SCALES`.
+    samples : int64 array of shape (n_found,)
+        Number of each sample in the dataset.
+    values : float64 array of shape (n_found,)
+        ``max over C of (Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|``.
+    masks : uint8 array of shape (n_found, ceil(n_classes / 8))
+        The subsets, see `bigmc.kernels.minimax.subset_masks`.
+    """
+
+    phi: NDArray[np.float64]
+    samples: NDArray[np.int64]
+    values: NDArray[np.float64]
+    masks: NDArray[np.uint8]
+
+
+def price_constraints(dataset: Dataset, weights: Weights, n_best: int, room: int, engine: Engine) -> Priced:
+    """Price the constraints of every sample (function CONSTR), one pass over the shards.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    weights : Weights
+    n_best : int
+        Samples to return, those with the largest values; equal ones in the order of the data.
+    room : int
+        Bytes a worker may take beside the scores of its shard.
+    engine : Engine
+
+    Raises
+    ------
+    DataError
+        If a score is not finite.
+    """
+    column_scale = dataset.column_scale()
+    parts = range(dataset.n_shards)
+    found = [f for _, f in engine.map(_price_shard, parts, dataset, weights, column_scale, n_best, room)]
+    samples, values = np.concatenate([f.samples for f in found]), np.concatenate([f.values for f in found])
+    best = np.lexsort((samples, -values))[:n_best]
+    masks = np.concatenate([f.masks for f in found])[best]
+    return Priced(np.max([f.phi for f in found], axis=0), samples[best], values[best], masks)
+
+
+def _price_shard(
+    shard: int,
+    dataset: Dataset,
+    weights: Weights,
+    column_scale: NDArray[np.float32] | None,
+    n_best: int,
+    room: int,
+) -> Priced:
+    n_classes = len(weights.intercept)
+    opened = dataset.shards[shard]
+    scorer = LinearScorer(
+        weights.features, weights.coef, weights.intercept, dataset.n_features, dataset.weighting, column_scale
+    )
+    if not opened.n_rows:
+        none = np.empty(0)
+        return Priced(
+            np.full(len(SCALES), -np.inf),
+            none.astype(np.int64),
+            none,
+            np.empty((0, -(-n_classes // 8)), np.uint8),
+        )
+    scores = scorer.shard(opened, room)
+    values, phi = np.empty(len(scores)), np.empty(len(SCALES))
+    subset_values(scores, SCALES, values, phi)
+    if not np.isfinite(values).all():
+        raise DataError("scores are not finite", "look for NaN, inf or huge values in the data")
+    best = np.arange(len(values))
+    if n_best < len(values):
+        # All that are at least the n-th largest: which of equal ones a partition takes is not defined.
+        best = np.flatnonzero(values >= -np.partition(-values, n_best - 1)[n_best - 1])
+    best = best[np.lexsort((best, -values[best]))][:n_best]
+    masks = np.empty((len(best), -(-n_classes // 8)), np.uint8)
+    subset_masks(np.ascontiguousarray(scores[best]), masks)
+    return Priced(phi, best + dataset.base[shard], values[best], masks)
+
+
+Matrix = Any
+"""Values of ψ, samples in rows: an array or a csr_array, which both know ``@`` and the choice of rows."""
+
+
+def gather_samples(
+    dataset: Dataset,
+    samples: NDArray[np.int64],
+    expectations: Expectations,
+    row_scale: NDArray[np.float32],
+    room: int,
+    engine: Engine,
+    dtype: np.dtype[Any] | None,
+) -> Iterator[tuple[slice, Matrix]]:
+    """Yield ψ of some samples, shard by shard: which of them, and their matrix.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    samples : int64 array
+        Numbers of samples, increasing.
+    expectations : Expectations
+        Which features are used.
+    row_scale : float32 array of shape (dataset.n_samples,)
+    room : int
+        Bytes a worker may take to read.
+    engine : Engine
+    dtype : dtype or None
+        Of arrays; None makes sparse matrices in double precision.
+    """
+    bounds = np.searchsorted(samples, dataset.base)
+    parts = [(s, lo, hi) for s, (lo, hi) in enumerate(pairwise(bounds.tolist())) if hi > lo]
+    wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, lo, hi in parts]
+    features, scale = expectations.features, dataset.column_scale()
+    found = engine.map(_gather_shard, wanted, dataset, features, expectations.intercept, room, dtype)
+    for (_, lo, hi), (_, piece) in zip(parts, found, strict=True):
+        rows = row_scale[samples[lo:hi]].astype(np.float64)
+        n_columns = len(features)
+        if dtype is not None:
+            if not (rows == 1).all():
+                piece[:, :n_columns] *= rows[:, np.newaxis]
+            if scale is not None:
+                piece[:, :n_columns] *= scale[features]
+        else:
+            piece.data *= np.repeat(rows, np.diff(piece.indptr))
+            if scale is not None:
+                piece.data *= scale[features].astype(np.float64)[piece.indices]
+            if expectations.intercept:
+                ones = scipy.sparse.csr_array(np.ones((len(rows), 1)))
+                piece = scipy.sparse.hstack([piece, ones], format="csr")
+        yield slice(lo, hi), piece
+
+
+def array_type(dataset: Dataset) -> np.dtype[Any] | None:
+    """Return the smallest type of arrays that hold the values exactly; None if they are kept sparse."""
+    if dataset.nnz < _DENSE * dataset.n_samples * max(dataset.n_features, 1):
+        return None
+    weighted = dataset.weighting.l2 or dataset.weighting.idf
+    single = not weighted and np.can_cast(dataset.dtype, np.float32)
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def _gather_shard(
+    part: tuple[int, NDArray[np.int64]],
+    dataset: Dataset,
+    features: NDArray[np.int64],
+    intercept: bool,
+    room: int,
+    dtype: np.dtype[Any] | None,
+) -> Matrix:
+    """Return the raw values of some rows of a shard, in the features used; an array has the constant too."""
+    shard, rows = dataset.shards[part[0]], part[1]
+    slot = np.full(shard.n_rows, -1, np.int64)
+    slot[rows] = np.arange(len(rows))
+    binary = dataset.weighting.binary
+    none = np.empty(0, np.int64)
+    found = [(none, none, np.empty(0))]
+    if dtype is not None:
+        whole = np.zeros((len(rows), len(features) + int(intercept)), dtype)
+        whole[:, len(features) :] = 1.0
+    for run in column_runs(shard, features, room, _GATHER_BYTES, binary):
+        counts = run.stops - run.starts
+        ends = np.cumsum(counts)
+        columns = np.repeat(np.arange(run.first, run.last), counts)
+        entries = np.arange(ends[-1]) + np.repeat(run.starts - ends + counts, counts)
+        slots = slot[run.rows[entries]]
+        chosen = np.flatnonzero(slots >= 0)
+        values = np.ones(len(chosen)) if binary else run.data[entries[chosen]].astype(np.float64)
+        if dtype is not None:
+            whole[slots[chosen], columns[chosen]] = values
+        else:
+            found.append((slots[chosen], columns[chosen], values))
+    if dtype is not None:
+        return whole
+    at, columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+    return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))

@@ -1,0 +1,211 @@
+"""The samples in the working set, with their feature vectors in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.solvers.minimax.bounds import ROUNDING
+from bigmc.solvers.minimax.expectations import Expectations
+from bigmc.solvers.minimax.pricing import array_type, gather_samples
+from bigmc.store.dataset import Dataset
+
+#: Times that mass of one sign is taken away at most, and the share of all mass that is of one sign then.
+_REMOVALS, _LONE = 20, 0.999
+#: Corrections of the rest at most, the steps in which one is found, and how exactly.
+_CORRECTIONS, _STEPS, _SOLVED = 4, 100, 1e-8
+#: Rows of an array that are moved at once, and bytes of a value while rows are looked at in double precision.
+_MOVED, _CHUNK_BYTES = 64, 64
+
+
+class WorkingRows:
+    """Samples of the working set, and before them the centroid of every class, section III-E.
+
+    The centroid of class c, ``τ_c / share_c``, is numbered ``c − n_classes``. It is the mean of training
+    samples, so its constraints follow from theirs, and mass on it is mass on them: bounds are not changed.
+    With the centroids alone the distribution that puts the share of each class on its centroid is in the
+    uncertainty set, so that no restricted problem is unbounded.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    expectations : Expectations
+    row_scale : float32 array of shape (n_samples,)
+    room : int
+        Bytes a worker may take to read.
+    engine : Engine
+    max_rows : int
+        Most rows that there may be.
+
+    Attributes
+    ----------
+    samples : int64 array of shape (n_rows,)
+        Number of each row's sample, increasing.
+    matrix : array or csr_array of shape (n_rows, n_psi)
+        ψ of each row; an array is in the precision of the values stored, but for the centroids exact.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        expectations: Expectations,
+        row_scale: NDArray[np.float32],
+        room: int,
+        engine: Engine,
+        max_rows: int,
+    ) -> None:
+        self._dataset = dataset
+        self._expectations = expectations
+        self._row_scale = row_scale
+        self._room = room
+        self._engine = engine
+        self._type = array_type(dataset)
+        n_classes = len(expectations.shares)
+        self.samples = np.arange(-n_classes, 0)
+        self._centroids = (expectations.tau / expectations.shares).T
+        if self._type is None:
+            self.matrix = scipy.sparse.csr_array(self._centroids)
+        else:  # what is never written takes no memory
+            self._whole = np.empty((max_rows, expectations.tau.shape[0]), self._type)
+            self._whole[:n_classes] = self._centroids
+            self.matrix = self._whole[:n_classes]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def set(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hold these samples and the centroids, reading those not there yet.
+
+        Parameters
+        ----------
+        samples : int64 array
+            Increasing; centroids may be left out.
+
+        Returns
+        -------
+        int64 array of shape (old number of rows,)
+            New place of each row, -1 if it is gone.
+        """
+        wanted = np.union1d(self.samples[self.samples < 0], samples)
+        kept = np.flatnonzero(np.isin(self.samples, wanted))
+        new = np.setdiff1d(wanted, self.samples)
+        places = np.full(len(self.samples), -1)
+        places[kept] = np.searchsorted(wanted, self.samples[kept])
+        pieces = gather_samples(
+            self._dataset, new, self._expectations, self._row_scale, self._room, self._engine, self._type
+        )
+        if self._type is None:
+            order = np.argsort(np.concatenate([self.samples[kept], new]), kind="stable")
+            read = [piece for _, piece in pieces]
+            self.matrix = scipy.sparse.vstack([self.matrix[kept], *read], format="csr")[order]
+        else:
+            self._move(kept, np.arange(len(kept)))
+            self._move(np.arange(len(kept)), places[kept])
+            at = np.searchsorted(wanted, new)
+            for some, piece in pieces:
+                self._whole[at[some]] = piece
+            self.matrix = self._whole[: len(wanted)]
+        self.samples = wanted
+        return places
+
+    def _move(self, old: NDArray[np.int64], new: NDArray[np.int64]) -> None:
+        """Move rows within the array, all down or all up, both places increasing."""
+        starts = range(0, len(old), _MOVED)
+        for lo in starts if (new <= old).all() else reversed(starts):
+            self._whole[new[lo : lo + _MOVED]] = self._whole[old[lo : lo + _MOVED]]
+
+    def vectors(self, places: NDArray[np.int64]) -> Any:
+        """Return ψ of some rows in double precision."""
+        found = self.matrix[places]
+        if self._type is not None:
+            found = found.astype(np.float64)
+            central = places < len(self._centroids)
+            found[central] = self._centroids[places[central]]
+        return found
+
+    def _chunks(self) -> Iterator[slice]:
+        """Yield the rows, so many at once that some copies of them are within the room."""
+        entries = max(1, self.matrix.size // len(self))
+        step = max(16, self._room // (_CHUNK_BYTES * entries))
+        for lo in range(0, len(self), step):
+            yield slice(lo, min(lo + step, len(self)))
+
+    def balanced(self, dual: NDArray[np.float64], components: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return a p close by under which the expectations of some components are zero.
+
+        Where all mass has the same sign of the feature there is no other way than to take it away. The rest
+        is changed in proportion, ``p (1 − Xa)`` with X the features in question: ``Xᵀ Diag(p) X a = Xᵀ p``.
+
+        Parameters
+        ----------
+        dual : float64 array of shape (n_rows, n_classes)
+        components : bool array of shape (n_psi, n_classes)
+        """
+        features = np.flatnonzero(components.any(axis=1))
+        chosen = components[features]
+        tolerance = ROUNDING / 10 * self._expectations.rms[features, np.newaxis]
+        for _ in range(_REMOVALS):
+            total, size = self._weighed(features, dual, 1), self._weighed(features, dual, 1, absolute=True)
+            lone = chosen & (abs(total) > tolerance) & (abs(total) >= _LONE * size)
+            if not lone.any():
+                break
+            dual = np.where(self._weighing(features, lone.astype(np.float64), absolute=True) > 0, 0.0, dual)
+        for _ in range(_CORRECTIONS):
+            total = np.where(chosen, self._weighed(features, dual, 1), 0.0)
+            if not (abs(total) > tolerance).any():
+                break
+            spread = np.sqrt(self._weighed(features, dual, 2))
+            unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=chosen & (spread > 0))
+            # Conjugate gradients, for every class its own.
+            found, residual = np.zeros_like(total), unit * total
+            direction, square = residual.copy(), (residual**2).sum(axis=0)
+            least = _SOLVED**2 * square
+            for _ in range(_STEPS):
+                if (square <= least).all():
+                    break
+                image = unit * self._weighed(features, dual * self._weighing(features, unit * direction), 1)
+                bend = (direction * image).sum(axis=0)
+                length = np.divide(square, bend, out=np.zeros_like(bend), where=(bend > 0) & (square > least))
+                found += length * direction
+                residual -= length * image
+                before, square = square, (residual**2).sum(axis=0)
+                direction = (
+                    residual
+                    + np.divide(square, before, where=before > 0, out=np.zeros_like(before)) * direction
+                )
+            dual = dual * np.maximum(1.0 - self._weighing(features, unit * found), 0.0)
+        mass = dual.sum()
+        return dual / mass if mass > 0 else dual
+
+    def _weighed(
+        self, features: NDArray[np.int64], dual: NDArray[np.float64], power: int, absolute: bool = False
+    ) -> NDArray[np.float64]:
+        """Return ``Σ_x p_xy ψ(x)**power`` of some features, of the size of ψ if `absolute`."""
+        total = np.zeros((len(features), dual.shape[1]))
+        for some in self._chunks():
+            part = self.vectors(np.arange(some.start, some.stop))[:, features]
+            part = abs(part) if absolute else part
+            total += (part**power if power > 1 else part).T @ dual[some]
+        return total
+
+    def _weighing(
+        self, features: NDArray[np.int64], coef: NDArray[np.float64], absolute: bool = False
+    ) -> NDArray[np.float64]:
+        """Return ``Σ_j ψ_j(x) coef_jy`` over some features, of the size of ψ if `absolute`."""
+        pieces = []
+        for some in self._chunks():
+            part = self.vectors(np.arange(some.start, some.stop))[:, features]
+            pieces.append(np.asarray((abs(part) if absolute else part) @ coef))
+        return np.concatenate(pieces)
+
+    def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Fᵀα in the form ``Σ_x p_xy ψ(x)``, shape (n_psi, n_classes), for p over the rows."""
+        moments = np.zeros(self._expectations.tau.shape)
+        for some in self._chunks():
+            moments += self.vectors(np.arange(some.start, some.stop)).T @ dual[some]
+        return moments

@@ -1,0 +1,210 @@
+"""Where a dataset lies on disk: the ingest that made it, and those that were appended.
+
+An appended ingest lies in the dataset's folder ``appends/000001`` and so on, complete with a manifest and
+statistics of its own; the classes it lists are all classes up to it. The manifest of the dataset names the
+manifests appended, so that replacing this one file adds an ingest, and no other file ever changes: who opened
+the dataset before goes on reading what was there then. In an object store the appended manifests speak for
+themselves: one is created under the next number, and its existence adds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import StoreError
+from bigmc.store.atomic import sha256
+from bigmc.store.classes import read_classes
+from bigmc.store.disk_shard import StoredShard, open_shard
+from bigmc.store.layout import APPENDS, CLASSES, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
+from bigmc.store.object_store import Origin, find, is_remote, seek
+from bigmc.store.shard import Shard
+from bigmc.store.statistics import read_statistic
+from bigmc.store.zarr_chunks import ByteCounter
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """One ingest on disk.
+
+    Attributes
+    ----------
+    path : Path
+        Folder with ``manifest.json``.
+    manifest : Manifest
+    origin : Origin, optional
+        Where its files come from, if the folder is the copy of a dataset in an object store.
+    """
+
+    path: Path
+    manifest: Manifest
+    origin: Origin | None = None
+
+    def bring(self, prefix: str) -> None:
+        """Make the files whose paths begin so local, where they are not."""
+        if self.origin is not None:
+            self.origin.bring([file for file in self.manifest.files if file.path.startswith(prefix)])
+
+
+def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest, ...]:
+    """Return the ingest at `path` and what was appended to it, or only the first so many appends.
+
+    `path` may be an address in an object store.
+
+    Raises
+    ------
+    StoreError
+        If there is no dataset, or a manifest is not the one that was appended.
+    """
+    if is_remote(path):
+        return _remote_ingests(str(path), n_appends)
+    path = Path(path)
+    first = Ingest(path, read_manifest(path))
+    ingests = [first]
+    for file in first.manifest.appends[:n_appends]:
+        folder = (path / file.path).parent
+        manifest = read_manifest(folder)
+        if sha256(path / file.path) != file.sha256:
+            raise damaged(path / file.path, "is not the manifest that was appended")
+        ingests.append(Ingest(folder, manifest))
+    return tuple(ingests)
+
+
+def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
+    """Return the same of an address: there, the manifests under ``appends/`` count, without a gap."""
+    ingests: list[Ingest] = []
+    origin: Origin | None = find(url)
+    while origin is not None:
+        ingests.append(Ingest(origin.folder, read_manifest(origin.folder), origin))
+        number = len(ingests)
+        origin = seek(append_address(url, number)) if n_appends is None or number <= n_appends else None
+    return tuple(ingests)
+
+
+def append_address(url: str, number: int) -> str:
+    """Return the address of the ingest appended as number ``number``, from 1."""
+    return f"{url.rstrip('/')}/{APPENDS}/{number:06d}"
+
+
+def append_folder(path: Path, number: int) -> Path:
+    """Return the folder of the ingest appended as number ``number``, from 1."""
+    return path / APPENDS / f"{number:06d}"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A dataset on disk as it was when it was opened.
+
+    Attributes
+    ----------
+    ingests : tuple of Ingest
+        What made it, and what was appended until then.
+    counter : ByteCounter
+        Counts what is read.
+    """
+
+    ingests: tuple[Ingest, ...]
+    counter: ByteCounter
+
+    @property
+    def path(self) -> Path:
+        """Folder of the dataset; of one in an object store, of its local copy."""
+        return self.ingests[0].path
+
+    @property
+    def location(self) -> str:
+        """Where another process finds the dataset: its folder, or its address."""
+        origin = self.ingests[0].origin
+        return str(self.path.resolve()) if origin is None else origin.address.url
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 over the digests of all files that the dataset had when it was opened."""
+        manifests = [self.ingests[0].manifest.until(0), *(i.manifest for i in self.ingests[1:])]
+        digests = [hashlib.sha256(manifest.to_json()).hexdigest() for manifest in manifests]
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+    def shards(self) -> list[StoredShard]:
+        """Return all shards, in the order they were ingested; they are looked at when they are first read."""
+        return [
+            open_shard(ingest.path, entry, ingest.manifest.n_features, self.counter, ingest.origin)
+            for ingest in self.ingests
+            for entry in ingest.manifest.shards
+        ]
+
+    def classes(self) -> NDArray[Any]:
+        """Return the labels in the order of their codes: those of the last ingest, which has all."""
+        last = self.ingests[-1]
+        last.bring(CLASSES)
+        return read_classes(last.path, last.manifest.classes_type)
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether labels are sets."""
+        return self.ingests[0].manifest.label_sets
+
+    def name(self, shard: StoredShard) -> str:
+        """Return the name of a shard among those of all ingests."""
+        folders = [ingest.path for ingest in self.ingests]
+        return f"{folders.index(shard.folder.parents[1])}/{shard.folder.name}"
+
+    def files(self, name: str) -> list[Path]:
+        """Return the files called ``name`` of the ingests that have one."""
+        having = [i for i in self.ingests if any(file.path == name for file in i.manifest.files)]
+        for ingest in having:
+            ingest.bring(name)
+        return [ingest.path / name for ingest in having]
+
+    def nbytes(self) -> int:
+        """Bytes of all files but those of shards."""
+        listed = sum(file.bytes for ingest in self.ingests for file in ingest.manifest.files)
+        return listed + sum((ingest.path / MANIFEST).stat().st_size for ingest in self.ingests)
+
+    def statistic(
+        self, shards: Sequence[Shard], name: str, shape: tuple[int, ...], lo: int, hi: int
+    ) -> NDArray[np.float64] | None:
+        """Return a statistic over `shards`, or None if it is not stored or they are not whole splits.
+
+        Each ingest has its own for each of its splits; they add up. One ingested before a class was first
+        seen has no row for it.
+        """
+        mine = [shard for shard in shards if isinstance(shard, StoredShard) and shard.n_rows]
+        counts = Counter((shard.folder.parents[1], shard.split) for shard in mine)
+        total = np.zeros((*shape[:-1], hi - lo))
+        for ingest in self.ingests:
+            files = {file.path for file in ingest.manifest.files}
+            for split, n in Counter(e.split for e in ingest.manifest.shards if e.rows).items():
+                if counts.get((ingest.path, split), 0) == 0:
+                    continue
+                if counts[ingest.path, split] != n or f"{STATISTICS}/{split}/{name}/{GROUP}" not in files:
+                    return None
+                ingest.bring(f"{STATISTICS}/{split}/{name}/")
+                found = read_statistic(ingest.path, split, name, shape, lo, hi, self.counter)
+                total[: len(found)] += found
+        return total
+
+
+def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
+    """Return the dataset at `path`, or what it was when so many ingests had been appended."""
+    return Stored(read_ingests(path, n_appends), ByteCounter())
+
+
+def reopen(path: str, signature: str, n_appends: int) -> Stored:
+    """Return, in another process, the dataset that was opened in the first.
+
+    Raises
+    ------
+    StoreError
+        If another dataset has taken its place.
+    """
+    stored = open_stored(path, n_appends)
+    if stored.ingests[0].manifest.signature != signature or len(stored.ingests) <= n_appends:
+        raise StoreError(f"{path} is not the dataset it was", "leave it in place until the run has ended")
+    return stored

@@ -1,0 +1,20 @@
+"""Zarr v3 groups: folders with attributes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bigmc.store.atomic import file_entry, write_atomic
+from bigmc.store.layout import GROUP, FileEntry
+
+
+def write_group(folder: Path, root: Path, attributes: Mapping[str, Any]) -> FileEntry:
+    """Make `folder` a zarr group and return its file, named relative to `root`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+    path = folder / GROUP
+    write_atomic(path, json.dumps(fields, indent=1, sort_keys=True).encode())
+    return file_entry(path, root)

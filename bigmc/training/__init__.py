@@ -1,0 +1,1 @@
+"""One training run, resumable and saved once; and choosing one of several models."""

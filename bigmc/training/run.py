@@ -1,0 +1,201 @@
+"""One training run: claimed, resumable, and saved once.
+
+``MODEL.wip/`` holds what the run was asked for, its checkpoint and its lock until the model is there.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from bigmc import budget
+from bigmc.engine import Engine
+from bigmc.errors import DataError, ModelError
+from bigmc.estimators import LEARNERS
+from bigmc.ingestion.hashing.feature_names import add_up
+from bigmc.ingestion.memory import prompt_release
+from bigmc.model import LinearModel, Model, load_model
+from bigmc.progress import ProgressCallback
+from bigmc.store.atomic import exclusive, replacing, write_atomic
+from bigmc.store.checkpoint import FileCheckpoint
+from bigmc.store.dataset import Dataset
+
+NAMES_PER_FEATURE = 8
+"""Most names of a feature that a model gets; fewer where memory is short."""
+
+NAMES_PER_BATCH = 1 << 14
+"""Names looked at together."""
+
+
+def train(
+    learner: str,
+    data: Dataset,
+    target: Path,
+    *,
+    split: str,
+    limit: int,
+    engine: Engine,
+    progress: ProgressCallback,
+    options: Mapping[str, Any],
+    start: Path | None = None,
+    keep_norms: bool = False,
+) -> dict[str, Any]:
+    """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
+
+    With `keep_norms` a file beside the model keeps the norms of the gradients, with which a training that
+    starts from it saves a pass.
+    """
+    started = time.monotonic()
+    budget.reset_peak()
+    read_before = data.bytes_read
+    estimator = LEARNERS[learner](**options, memory_limit=limit, engine=engine)
+    estimator.check_params()
+    samples = data[split]
+    params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    if start is not None:
+        params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
+    work = target.with_name(target.name + ".wip")
+    if target.is_dir():
+        raise ModelError(f"{target} is a folder", "give the path of a file with --to")
+    if not target.parent.is_dir():
+        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
+    if not _is_trained(target, params):
+        with exclusive(work / "lock"), prompt_release():
+            if not _is_trained(target, params):
+                _claim(work, params, target)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
+                    estimator.fit_dataset(
+                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
+                        start=None if start is None else _start(start),
+                    )  # fmt: skip
+                names = _names(data, estimator.model_.used_features, limit // 16)
+                trained = estimator.model_
+                if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
+                    with replacing(norms_beside(target)) as file:
+                        np.save(file, trained.gradient_norms)
+                replace(estimator.model_, params=params, names=names).save(target)
+    shutil.rmtree(work, ignore_errors=True)
+    model = load_model(target)
+    return {
+        "model": str(target),
+        "objective": model.objective,
+        "certificate": dict(model.certificate),
+        "converged": model.certificate["gap"] <= estimator.tol,
+        "n_iter": model.n_iter,
+        "n_passes": model.n_passes,
+        "n_nonzero_features": len(model.used_features),
+        "seconds": time.monotonic() - started,
+        "peak_memory_bytes": budget.peak_memory(),
+        "memory_limit_bytes": limit,
+        "bytes_read": data.bytes_read - read_before,
+    }
+
+
+def norms_beside(model: Path) -> Path:
+    """Return where the norms of the gradients at the end of a training are kept."""
+    return model.with_suffix(".norms.npy")
+
+
+def _start(path: Path) -> Model:
+    model = load_model(path)
+    if isinstance(model, LinearModel) and norms_beside(path).exists():
+        return replace(model, gradient_norms=np.load(norms_beside(path), allow_pickle=False))
+    return model
+
+
+def identity(dataset: Dataset) -> str:
+    """Return the digest of a dataset on disk."""
+    if dataset.identity is None:
+        raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
+    return dataset.identity
+
+
+def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
+    """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = dataset.files("names.parquet")
+    if not files:
+        return None
+    pieces, most = [], NAMES_PER_FEATURE
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            for batch in file.iter_batches(NAMES_PER_BATCH):
+                pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
+                while sum(piece.nbytes for piece in pieces) > most_bytes and most:
+                    most -= 1
+                    pieces = [_fewer_names(pieces, most)] if most else []
+    if not most:
+        return None
+    table = pa.Table.from_batches(pieces, schema)
+    return table if len(files) == 1 else add_up(table)
+
+
+def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
+    """Return so many names of each feature, the most frequent ones."""
+    import numpy as np
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
+    buckets = table.column("bucket").to_numpy()
+    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
+    return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
+
+
+def _is_trained(target: Path, params: Mapping[str, Any]) -> bool:
+    """Return whether the model is there already; refuse one that was trained otherwise."""
+    if not target.exists():
+        return False
+    _refuse_other(load_model(target).params, params, f"the model {target}", "delete it, or give another --to")
+    return True
+
+
+def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
+    """Write down what is being trained; refuse to continue a training of something else.
+
+    Where no state was saved yet there is nothing to lose, and a mended command needs no cleaning. What
+    a killed run left half written is removed.
+    """
+    from bigmc.store.atomic import PARTIAL
+    from bigmc.store.checkpoint import FileCheckpoint
+
+    for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
+        for leftover in work.glob(pattern):
+            leftover.unlink()
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
+        leftover.unlink()
+    file = work / "training.json"
+    if file.exists() and FileCheckpoint(work).path.exists():
+        cure = f"delete {work}, or give another --to"
+        _refuse_other(json.loads(file.read_text()), params, f"an unfinished training of {target}", cure)
+    else:
+        write_atomic(file, json.dumps(params).encode())
+
+
+def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: str, cure: str) -> None:
+    asked = json.loads(json.dumps(params))
+    differences = [
+        "another dataset"
+        if name == "dataset"
+        else f"{name}: it has {json.dumps(stored.get(name))}, asked for {json.dumps(asked.get(name))}"
+        for name in sorted(stored.keys() | asked.keys())
+        if stored.get(name) != asked.get(name)
+    ]
+    if differences:
+        raise ModelError(f"{what} was made with other parameters ({', '.join(differences)})", cure)

@@ -1,0 +1,81 @@
+"""Prediction in little memory, of many classes, by many workers: always the same file."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.inference.predict import Predictor
+from bigmc.model import LinearModel, divide
+from bigmc.model.memory import FIXED_COST, SMALLEST_ROOM
+from bigmc.progress import silent
+from bigmc.store.dataset import Dataset
+
+N_CLASSES = 40
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (500, 30)).astype(float)
+    features = np.arange(0, 30, 2)
+    labels = np.array([f"class {c:02}" for c in range(N_CLASSES)])
+    coef = rng.normal(size=(15, N_CLASSES))
+    return X, LinearModel("sparse", labels, 30, features, coef, rng.normal(size=N_CLASSES))
+
+
+def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
+    predictor = Predictor(model, to, scores, ThreadEngine(workers), limit, silent)
+    if isinstance(source, Dataset):
+        predictor.predict_dataset(source)
+    else:
+        predictor.predict_raw(source, None, "fail")
+    return pq.read_table(to)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("limit", [45_000_000, 500_000_000])
+def test_workers_and_memory_change_nothing(workers, limit, data, tmp_path):
+    X, model = data
+    scores = X[:, model.features] @ model.coef + model.intercept
+    best = model.classes[np.argmax(scores, axis=1)].tolist()
+    dataset = Dataset.from_arrays(X, shard_rows=64)
+    for source in (X, dataset):
+        table = predict(model, tmp_path / "p", source, workers, limit)
+        assert table["row_id"].to_pylist() == list(range(500))
+        assert table["predicted_label"].to_pylist() == best
+        found = np.column_stack([table[f"score_{label}"] for label in model.classes])
+        np.testing.assert_allclose(found, scores, rtol=1e-9, atol=1e-9)
+        labels = predict(model, tmp_path / "q", source, workers, limit, scores=False)
+        assert labels.equals(table.select(["row_id", "predicted_label"]))
+
+
+def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):
+    X, model = data
+    dataset = Dataset.from_arrays(np.tile(X, (40, 1)))
+    with pytest.raises(MemoryLimitError, match=r"results of the parts .* give --memory") as refused:
+        predict(model, tmp_path / "p", dataset, limit=46_000_000)
+    needed = int(str(refused.value).rpartition("--memory ")[2].partition("MB")[0]) * 10**6
+    assert predict(model, tmp_path / "p", dataset, limit=needed).num_rows == 20_000
+    assert predict(model, tmp_path / "q", dataset, limit=46_000_000, scores=False).num_rows == 20_000
+
+
+def test_rejects_of_an_earlier_run_do_not_stay(data, tmp_path):
+    X, model = data
+    stale = tmp_path / "p.rejects.parquet"
+    stale.write_bytes(b"of an earlier run")
+    predict(model, tmp_path / "p", X)
+    assert not stale.exists()
+
+
+def test_the_limit_is_shared_among_workers(data):
+    model = data[1]
+    fixed = FIXED_COST + model.nbytes
+    assert divide(model, fixed + SMALLEST_ROOM, 8, 0, "x") == (1, SMALLEST_ROOM)
+    assert divide(model, fixed + 5 * SMALLEST_ROOM, 3, 0, "x") == (3, 5 * SMALLEST_ROOM // 3)
+    workers, room = divide(model, fixed + 20 * SMALLEST_ROOM, 8, SMALLEST_ROOM, "x")
+    assert room >= SMALLEST_ROOM
+    assert workers * room + (2 * workers + 1) * SMALLEST_ROOM <= 20 * SMALLEST_ROOM
+    with pytest.raises(MemoryLimitError, match="the model"):
+        divide(model, fixed, 8, 0, "x")

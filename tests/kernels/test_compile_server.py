@@ -1,0 +1,92 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigmc
+from bigmc.kernels import compile_server
+
+CALL = """
+import sys
+import numpy as np
+from bigmc.kernels.csc import count_rows
+from bigmc.kernels.compile_server import compile_elsewhere
+compile_elsewhere()
+{before}
+counts = np.zeros(3, np.int32)
+count_rows(np.array([0, 2, 2], np.uint16), counts)
+print(counts.tolist(), sum(count_rows.stats.cache_hits.values()), sum(count_rows.stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "hits", "misses"),
+    [("", 1, 0), ("sys.executable = '/nowhere/python'", 0, 1), ("sys.executable = '/bin/false'", 0, 1)],
+    ids=["a child compiles", "no child can start", "the child fails"],
+)
+def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses: int, tmp_path: Path) -> None:
+    root = str(Path(bigmc.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", CALL.format(before=before)],
+        env={**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"[1, 0, 2] {hits} {misses}"
+
+
+SEVERAL = """
+import os
+import numpy as np
+from bigmc.kernels import cold
+from bigmc.kernels.csc import count_rows
+cold.compile_elsewhere()
+seen = []
+def call(dtype):
+    counts = np.zeros(3, np.int32)
+    count_rows(np.array([0, 2, 2], dtype), counts)
+    assert counts.tolist() == [1, 0, 2]
+    seen.append(cold._child.process.pid)
+call(np.uint16), call(np.uint32)
+assert seen[0] == seen[1]  # one child for both
+if os.fork() == 0:
+    call(np.int32)
+    os._exit(seen[2] == seen[1])
+assert os.wait()[1] == 0  # a fork has a child of its own
+cold._child.process.kill()
+cold._child.process.wait()
+call(np.int64)
+assert seen[2] != seen[1]  # one that has ended is replaced
+assert sum(count_rows.stats.cache_hits.values()) == 3
+child = cold._child.process
+child.stdin.close()
+assert child.wait(60) == 0  # it ends with the process that started it
+"""
+
+
+def test_a_child_compiles_until_it_or_its_process_ends(tmp_path: Path) -> None:
+    root = str(Path(bigmc.__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", SEVERAL], env=env, check=True)
+
+
+def test_a_child_without_work_ends() -> None:
+    idle = "from bigmc.kernels import cold; cold._IDLE = 0.1; cold._serve()"
+    root = str(Path(bigmc.__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": root}
+    with subprocess.Popen([sys.executable, "-c", idle], env=env, stdin=subprocess.PIPE) as child:
+        assert child.wait(60) == 0  # though nobody closed its input
+
+
+def test_a_warm_kernel_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bigmc.kernels.csc import count_rows
+
+    counts = np.zeros(3, np.int32)
+    count_rows(np.array([0, 2, 2], np.uint16), counts)  # compiled, and in the cache
+    monkeypatch.setattr(compile_server, "_compile_in_child", lambda *_: pytest.fail("the cache is warm"))
+    cache = compile_server._ChildCache(count_rows.py_func)
+    assert cache.load_overload(count_rows.signatures[0], count_rows.targetctx) is not None
