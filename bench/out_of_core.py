@@ -5,11 +5,11 @@
 
 Every training is one ``bigmc train`` in a process of its own that the kernel ends when it takes more than its
 bare imports and 1.2 times the limit. The limit is a share of D, the decoded bytes of the rows to train on
-(non-zeros × (2 + bytes of a value)), and at least 64 MB (32 MB for the small versions). One JSON line a training, kept in
-``results/out_of_core.jsonl``. ``--table`` prints what they come to: reads (bytes read and written over D)
-until the objective was within 1e-2 and 1e-3 of the optimum, and until that gap was proved. The optimum lies
-between the bounds of all runs of the same problem, and is taken to be the smaller objective; ``--reference``
-adds a run in memory to them.
+(non-zeros × (2 + bytes of a value)), and at least 64 MB (32 MB for the small versions). One JSON line a
+training, kept in ``results/out_of_core.jsonl``. ``--table`` prints what they come to: reads (bytes read and
+written over D) until the objective was within 1e-2 and 1e-3 of the optimum, and until that gap was proved.
+The optimum lies between the bounds of all runs of the same problem, and is taken to be the smaller objective;
+``--reference`` adds a run in memory to them.
 """
 
 from __future__ import annotations
