@@ -1,4 +1,4 @@
-"""Draw the packages of bigmc and the imports between them, read from the code: ``draw_architecture.py OUT.svg``.
+"""Draw the packages of bigmc and the imports between them: ``draw_architecture.py OUT.svg``.
 
 A package stands one floor above the highest package it imports, so every arrow points down; an import that
 points up would be a circle, which the tests forbid.
