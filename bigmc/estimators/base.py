@@ -70,7 +70,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     history_ : list of dict
         Figures of every pass.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Only when the data was a frame whose column names are all strings.
     model_ : Model
         What `save` writes.
