@@ -34,7 +34,7 @@ def test_a_plan_that_does_not_fit_names_its_items_and_a_limit_that_works():
 
 
 @pytest.mark.parametrize("share", [0, 2, 3, 8])
-@pytest.mark.parametrize("base", [1, 40 * 10**6, 123_456_789, 7 * 10**9])
+@pytest.mark.parametrize("base", [10**6, 40 * 10**6, 123_456_789, 7 * 10**9])
 def test_the_limit_that_a_refusal_names_works_at_once_and_is_the_least(base, share):
     def plan(limit):
         part = limit // share if share else 0
