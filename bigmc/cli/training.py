@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -211,7 +210,7 @@ def _number(option: str, text: str) -> float:
 
 def path(
     dataset: TrainData,
-    to: Annotated[Path, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
     split: TrainSplit = "train",
     validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
     alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,

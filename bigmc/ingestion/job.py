@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
@@ -49,6 +48,7 @@ from bigmc.store.layout import (
     read_manifest,
 )
 from bigmc.store.publish import finish_dataset
+from bigmc.version import __version__
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
