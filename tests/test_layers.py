@@ -19,7 +19,7 @@ ALLOWED = {
     "objectives": {"kernels"},
     "model": {"kernels", "store"},
     "solvers": {"store", "engine", "objectives", "model", "kernels"},
-    "estimators": {"solvers", "store", "engine", "objectives", "model", "kernels"},
+    "estimators": {"inference", "solvers", "store", "engine", "objectives", "model", "kernels"},
     "ingestion": {"store", "engine", "kernels"},
     "inference": {"ingestion", "store", "engine", "model", "kernels"},
     "training": {"inference", "estimators", "ingestion", "solvers", "model", "store", "engine"},

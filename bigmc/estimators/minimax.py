@@ -95,7 +95,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     history_ : list of dict
         Figures of every iteration.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Only when the data was a frame whose column names are all strings.
     model_ : MinimaxModel
         What `save` writes.
