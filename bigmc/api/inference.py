@@ -82,6 +82,7 @@ def predict(
     *,
     split: str | None = None,
     scores: bool = False,
+    proba: bool = False,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
     memory_limit: Size = None,
@@ -100,12 +101,14 @@ def predict(
         Raw data or a dataset.
     to : path
         Parquet file with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are
-        sets, and, with ``scores``, ``score_<class>``: the rows of raw data, and of one split of a dataset, in
+        sets, and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split of a dataset, in
         the order of the source.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
         Write the score of every class.
+    proba : bool, default=False
+        Write the probability of every class instead, of a model that has them.
     on_bad_row : {"fail", "quarantine"}
         Stop at a raw row that cannot be used, or list it in ``TO.rejects.parquet``.
     format, memory_limit, engine, progress
@@ -125,7 +128,8 @@ def predict(
     budget.reset_peak()
     with delivered(to) as target, opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        predictor = predict.Predictor(model_of(model), target, scores, workers, limit, progress)
+        columns = predict.ScoreColumns.of(scores, proba)
+        predictor = predict.Predictor(model_of(model), target, columns, workers, limit, progress)
         if is_dataset(source):
             data = dataset_of(source)
             counts = predictor.predict_dataset(data if split is None else data[split])

@@ -24,6 +24,7 @@ from bigmc.budget import resolve_limit
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
+from bigmc.estimators.probabilities import ProbabilityMixin
 from bigmc.estimators.run import Run
 from bigmc.inference.explain import Explanation, explain
 from bigmc.inference.samples import SampleReader
@@ -40,7 +41,7 @@ _HOW = ("memory_limit", "engine")
 _BLOCK_BYTES = 1 << 22
 
 
-class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A learner with the habits of scikit-learn.
 
     A learner is a subclass with the parameters of its ``__init__``, among them ``tol``, ``random_state``,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,21 @@ Predicted = tuple[pa.Table, list[Reject]]
 Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
 
 
+class ScoreColumns(Enum):
+    """What is written of every class beside the predicted label; the value begins the columns' names."""
+
+    NONE = ""
+    SCORES = "score"
+    PROBABILITIES = "probability"
+
+    @classmethod
+    def of(cls, scores: bool, probabilities: bool) -> ScoreColumns:
+        """Return what was asked for; it is a DataError to ask for both."""
+        if scores and probabilities:
+            raise DataError("scores and probabilities are not written together", "ask for one of them")
+        return cls.SCORES if scores else cls.PROBABILITIES if probabilities else cls.NONE
+
+
 @dataclass(frozen=True)
 class PartPredictor:
     """Predicts the samples of a part, for whichever worker has it.
@@ -51,20 +67,20 @@ class PartPredictor:
     Attributes
     ----------
     model : Model
-    scores : bool
-        Whether to give the score of every class.
+    columns : ScoreColumns
+        What to give of every class beside the label.
     room : int
         Bytes it may take beside the model.
     """
 
     model: Model
-    scores: bool
+    columns: ScoreColumns
     room: int
 
     def shard(self, shard: int, dataset: Dataset) -> pa.Table:
         """Return the predictions of a shard of a dataset."""
         ids = dataset.shards[shard].table(["row_id"]).column("row_id").to_numpy()
-        if self.scores:
+        if self.columns.value:
             scores = self.model.shard_scores(dataset, shard, self.room)
             return self._table(ids, self._predicted(scores), scores)
         if self.model.label_threshold is not None:
@@ -106,7 +122,7 @@ class PartPredictor:
             some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
             scores = self.model.scores(some)
             predicted = self._predicted(scores)
-            yield ids[lo : lo + step], predicted, scores if self.scores else self._no_scores
+            yield ids[lo : lo + step], predicted, scores if self.columns.value else self._no_scores
 
     def _predicted(self, scores: NDArray[np.float64]) -> pa.Array:
         """Return the code of the largest score of each row, or the set of codes above the threshold."""
@@ -129,8 +145,12 @@ class PartPredictor:
             of_sets = pa.array(labels).take(predicted.flatten())
             starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)
             table["predicted_labels"] = pa.ListArray.from_arrays(pa.array(starts), of_sets)
-        if self.scores:
-            table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
+        if self.columns.value:
+            if self.columns is ScoreColumns.PROBABILITIES:
+                scores = self.model.probabilities(scores)
+            table |= {
+                f"{self.columns.value}_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)
+            }
         return pa.table(table)
 
 
@@ -143,8 +163,8 @@ class Predictor:
         Model.
     to : Path
         Parquet file to write; it appears when it is complete.
-    scores : bool
-        Whether to write the score of every class.
+    columns : ScoreColumns
+        What to write of every class beside the label.
     engine : Engine
         Runs the parts.
     limit : int
@@ -154,13 +174,21 @@ class Predictor:
     """
 
     def __init__(
-        self, model: Model, to: Path, scores: bool, engine: Engine, limit: int, progress: ProgressCallback
+        self,
+        model: Model,
+        to: Path,
+        columns: ScoreColumns,
+        engine: Engine,
+        limit: int,
+        progress: ProgressCallback,
     ) -> None:
         if not to.parent.is_dir():
             raise DataError(f"there is no folder {to.parent}", "make it, or give another --to")
         if to.is_dir():
             raise DataError(f"{to} is a folder", "give the path of a file with --to")
-        self._model, self._to, self._scores = model, to, scores
+        if columns is ScoreColumns.PROBABILITIES and not model.has_probabilities:
+            model.probabilities(np.zeros((0, model.n_classes)))  # says why, and how to get them
+        self._model, self._to, self._columns = model, to, columns
         self._engine, self._limit, self._progress = engine, limit, progress
         self._spec = feature_spec_of(model)
 
@@ -178,7 +206,7 @@ class Predictor:
         rows = max((shard.n_rows for shard in dataset.shards), default=0)
         result = rows * self._row_cost
         engine, room = self._divide(result)
-        task = PartPredictor(self._model, self._scores, room)
+        task = PartPredictor(self._model, self._columns, room)
         results = engine.map(_predict_shard, range(dataset.n_shards), task, dataset)
         return self._write((result for _, result in results), dataset.n_samples)
 
@@ -208,7 +236,7 @@ class Predictor:
             n_features=self._model.n_features if sources[0].format == "svmlight" else None,
             missing=self._spec.missing,
         )
-        task = PartPredictor(self._model, self._scores, room)
+        task = PartPredictor(self._model, self._columns, room)
         results = engine.map(_predict_part, parts, task, sources, on_bad_row, os.getcwd())
         return self._write((result for _, result in results), sum(part.n_rows for part in parts))
 
@@ -236,7 +264,7 @@ class Predictor:
         model = self._model
         labels = 0 if model.label_threshold is None else LABEL_COST * min(model.n_classes, MOST_LABELS)
         # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
-        return ROW_COST + labels + (3 * 8 * model.n_classes if self._scores else 0)
+        return ROW_COST + labels + (3 * 8 * model.n_classes if self._columns.value else 0)
 
     def _divide(self, result: int) -> tuple[Engine, int]:
         """Return the engine the limit allows, if one result has so many bytes, and the room of each part."""
@@ -248,7 +276,7 @@ class Predictor:
     def _write(self, results: Iterable[Predicted], n_rows: int) -> dict[str, int]:
         n_rejects = done = 0
         aside = self._to.with_name(self._to.name + ".rejects.parquet")
-        empty = PartPredictor(self._model, self._scores, 0).empty()
+        empty = PartPredictor(self._model, self._columns, 0).empty()
         with ExitStack() as files:
             file = files.enter_context(replacing(self._to))
             writer = files.enter_context(pq.ParquetWriter(file, empty.schema, store_schema=False))

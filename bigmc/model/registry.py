@@ -9,6 +9,7 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import check_archive, read_archive
 from bigmc.model.base import Model
 from bigmc.model.boosted import BoostedModel
+from bigmc.model.calibration import Calibration
 from bigmc.model.feature_names import names_from_arrays
 from bigmc.model.linear import LinearModel
 from bigmc.model.minimax import MinimaxModel
@@ -51,6 +52,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             history=header["history"],
             names=names_from_arrays(arrays),
             label_threshold=header.get("label_threshold"),
+            calibration=Calibration.from_dict(header.get("calibration")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -6,7 +6,7 @@ import pytest
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.inference.predict import Predictor
+from bigmc.inference.predict import Predictor, ScoreColumns
 from bigmc.model import LinearModel, divide
 from bigmc.model.memory import FIXED_COST, SMALLEST_ROOM
 from bigmc.progress import silent
@@ -26,7 +26,7 @@ def data():
 
 
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
-    predictor = Predictor(model, to, scores, ThreadEngine(workers), limit, silent)
+    predictor = Predictor(model, to, ScoreColumns.of(scores, False), ThreadEngine(workers), limit, silent)
     if isinstance(source, Dataset):
         predictor.predict_dataset(source)
     else:
