@@ -101,8 +101,8 @@ def predict(
         Raw data or a dataset.
     to : path
         Parquet file with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are
-        sets, and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split of a dataset, in
-        the order of the source.
+        sets, and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one
+        split of a dataset, in the order of the source.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False

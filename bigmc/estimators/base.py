@@ -83,7 +83,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
 
-    tol: float
+    tol: float | None
     random_state: int | np.random.RandomState | None
     memory_limit: int | str | None
     engine: EngineLike
@@ -104,7 +104,14 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         BigmcError
             Naming the parameter and what may be given.
         """
-        self._check_positive("tol")
+        if self.tol is not None:
+            self._check_positive("tol")
+
+    @property
+    def tolerance(self) -> float:
+        """The gap to reach."""
+        assert self.tol is not None
+        return self.tol
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
@@ -233,11 +240,11 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             run = Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
             model = self._solve(dataset, run)
         gap = model.certificate["gap"]
-        if math.isfinite(gap) and gap > self.tol:  # an infinite gap: nothing is certified
+        if math.isfinite(gap) and gap > self.tolerance:  # an infinite gap: nothing is certified
             limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
             warnings.warn(
                 f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
-                f"tol={self.tol:g}; raise {limits} or tol",
+                f"tol={self.tolerance:g}; raise {limits} or tol",
                 ConvergenceWarning,
                 stacklevel=4,
             )
