@@ -7,11 +7,12 @@ import bigmc
 
 ROOT = Path(bigmc.__file__).parent
 
-LEAVES = {"errors", "progress", "budget"}
+LEAVES = {"errors", "progress", "budget", "version"}
 ALLOWED = {
     "errors": set(),
     "progress": set(),
     "budget": set(),
+    "version": set(),
     "kernels": set(),
     "store": {"kernels", "engine"},
     "engine": set(),

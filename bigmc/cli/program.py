@@ -12,10 +12,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.cli import data, inference, training
 from bigmc.errors import BigmcError
+from bigmc.version import __version__
 
 app = typer.Typer(
     name="bigmc",

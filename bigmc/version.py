@@ -1,0 +1,3 @@
+"""The version of the package, which datasets record."""
+
+__version__ = "0.1.0"
