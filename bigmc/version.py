@@ -1,3 +1,3 @@
-"""The version of the package, which datasets record."""
+"""The version of this package; it is recorded in every dataset."""
 
 __version__ = "0.1.0"

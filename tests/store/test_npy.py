@@ -43,7 +43,7 @@ def test_what_numpy_wrote_comes_back(array):
     ("shape", "n_bytes"), [((3_000_000_000,), 800), ((2**40, 2**40), 8), ((3,), 16), ((3,), 32), ((-1,), 8)]
 )
 def test_a_header_that_does_not_fit_the_file_is_refused_before_memory_is_taken(shape, n_bytes):
-    with pytest.raises(ValueError, match="bytes|negative|shape"):
+    with pytest.raises(ValueError, match=r"bytes|negative|shape"):
         read_npy(npy(shape, n_bytes))
 
 
