@@ -117,14 +117,14 @@ def _start(path: Path) -> Model:
     return model
 
 
-def _norms(path: Path) -> NDArray[np.float64]:
+def _norms(path: Path) -> NDArray[np.float32]:
     try:
         norms = read_npy(path.read_bytes())
     except (OSError, ValueError, EOFError) as error:
         raise ModelError(
             f"{path}: the norms of the gradients cannot be read ({error})", "delete it"
         ) from error
-    return np.asarray(norms, dtype=np.float64)
+    return np.asarray(norms, dtype=np.float32)
 
 
 def identity(dataset: Dataset) -> str:

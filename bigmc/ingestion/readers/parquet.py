@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,9 @@ def _refusing(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: cannot be read ({reason})", "check it, or fetch it anew") from error
+        raise DataError(
+            f"{path}: not a readable Parquet file ({reason})", "check it, or fetch it anew"
+        ) from error
 
 
 def _open(path: str, buffer_size: int = _PAGE_BUFFER) -> Any:
@@ -70,7 +72,7 @@ def count_rows(path: str) -> int:
 
 def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, request: ReadRequest) -> Batch:
     """Return rows of a part's table, from row ``done`` on; text that is not UTF-8 makes a row bad."""
-    with _refusing(part.path):
+    with _refusing(part.path) if part.format == "parquet" else nullcontext():
         batch = plain_columns(batch)
         reasons = undecodable_rows(batch)
     _refuse_long_text(batch, part, done, request)
@@ -240,10 +242,10 @@ def _by_columns(
         names = [name for piece in pieces for name in piece.column_names]
         per_row = sum(piece.nbytes for piece in pieces) / max(1, entry.num_rows)
         step = max(1, min(_MAX_BATCH_ROWS, int(request.batch_bytes / max(per_row, 1))))
-        columns = [piece.column(i).chunk(0) for piece in pieces for i in range(piece.num_columns)]
+        held = [piece.column(i).chunk(0) for piece in pieces for i in range(piece.num_columns)]
         del pieces
         for lo in range(0, entry.num_rows, step):
-            arrays = [column.slice(lo, step) for column in columns]
+            arrays = [column.slice(lo, step) for column in held]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
