@@ -35,6 +35,7 @@ from bigmc.ingestion.sources import (
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.store import disk
 from bigmc.store.atomic import replacing
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
@@ -272,7 +273,7 @@ class Predictor:
                 done += table.num_rows
                 self._progress(Progress("predict", done + n_rejects, n_rows, "rows"))
         if not n_rejects:
-            aside.unlink(missing_ok=True)  # of an earlier run
+            disk.unlink(aside)  # of an earlier run
         return {"n_samples": done, "n_quarantined": n_rejects}
 
 
