@@ -285,7 +285,8 @@ class Model(ABC):
         ModelError
             Naming every difference.
         """
-        theirs = _comparable(dataset.n_features, dataset.weighting, _plain(dataset.features))
+        weighting = self.weighting if "weighting" in self.params else dataset.weighting  # chosen in training
+        theirs = _comparable(dataset.n_features, weighting, _plain(dataset.features))
         ours = _comparable(self.n_features, self.weighting, self.feature_spec)
         differences = [
             f"{name} is {_short(ours.get(name))} in the model and {_short(theirs.get(name))} in the dataset"

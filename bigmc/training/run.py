@@ -30,6 +30,7 @@ from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.npy import read_npy
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -80,7 +81,7 @@ def train(
                         samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
                         start=None if start is None else _start(start),
                     )  # fmt: skip
-                names = _names(data, estimator.model_.used_features, limit // 16)
+                names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
                 if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
                     with replacing(norms_beside(target)) as file:
@@ -112,8 +113,18 @@ def norms_beside(model: Path) -> Path:
 def _start(path: Path) -> Model:
     model = load_model(path)
     if isinstance(model, LinearModel) and norms_beside(path).exists():
-        return replace(model, gradient_norms=np.load(norms_beside(path), allow_pickle=False))
+        return replace(model, gradient_norms=_norms(norms_beside(path)))
     return model
+
+
+def _norms(path: Path) -> NDArray[np.float32]:
+    try:
+        norms = read_npy(path.read_bytes())
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(
+            f"{path}: the norms of the gradients cannot be read ({error})", "delete it"
+        ) from error
+    return np.asarray(norms, dtype=np.float32)
 
 
 def identity(dataset: Dataset) -> str:
@@ -123,7 +134,7 @@ def identity(dataset: Dataset) -> str:
     return dataset.identity
 
 
-def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
+def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
     """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
     import numpy as np
     import pyarrow as pa

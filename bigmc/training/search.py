@@ -2,8 +2,8 @@
 
 It runs on a sample of the rows in memory, however large the data is: the best ridge times the number of rows
 hardly depends on that number. One setting is changed at a time, in the direction that helps, until none
-does; a grid therefore has no edge to stop at. Every trial starts from the model before it, and is written
-down when it is done, so that a killed search goes through the same trials again without training them.
+does; a grid therefore has no edge to stop at. Every trial is written down when it is done, so that a killed
+search goes through the same trials again without training them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.estimators import SparseClassifier
+from bigmc.estimators.weights import WeightedClassifier
 from bigmc.model import Model
 from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
 from bigmc.progress import Progress, ProgressCallback, silent
@@ -192,7 +193,6 @@ class Search:
         self._weights[places] = 0.0
         self._truth = _Truth.of(self._valid)
         self._trials: list[Trial] = []
-        self._before: tuple[Candidate, Model] | None = None
         self._ends = time.monotonic() + limits.seconds
 
     def run(self) -> Course:
@@ -281,7 +281,7 @@ class Search:
         return trial
 
     def _train(self, candidate: Candidate) -> Trial:
-        """Train on the rows not held out, from the model before where that has the same values."""
+        """Train on the rows not held out, of the sample."""
         started = time.monotonic()
         samples, valid = self._sample, self._valid
         if candidate.weighting is not None:
@@ -289,6 +289,20 @@ class Search:
             samples, valid = samples.with_weighting(weighting), valid.with_weighting(weighting)
         options = candidate.options(float(self._weights.sum()))
         learner = SparseClassifier(**options, memory_limit=self._limits.memory, engine=self._engine)
+        return self._judged(learner, candidate, samples, valid, started)
+
+    def judge(self, learner: WeightedClassifier, candidate: Candidate) -> Trial:
+        """Return what another learner reaches on the same rows, entered as `candidate`."""
+        return self._judged(learner, candidate, self._sample, self._valid, time.monotonic())
+
+    def _judged(
+        self,
+        learner: WeightedClassifier,
+        candidate: Candidate,
+        samples: Dataset,
+        valid: Dataset,
+        started: float,
+    ) -> Trial:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             learner.fit_dataset(samples, sample_weight=self._weights)
