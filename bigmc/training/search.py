@@ -36,8 +36,10 @@ from bigmc.store.weighting import Weighting
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
-SAMPLE_ENTRIES = 20_000_000
-"""Non-zeros of these rows, at most."""
+SAMPLE_WORK = 200_000_000
+"""Non-zeros of these rows times classes, at most, which is what a trial costs."""
+FEWEST_ROWS = 5_000
+"""Rows that the search reads in any case."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 """Share of the sample that validates, and the most rows."""
 SCORE_ENTRIES = 16_000_000
@@ -46,6 +48,13 @@ STEP = 10**0.5
 """From one ridge, or penalty, to the next."""
 MOST_STEPS = 6
 """Steps in one direction: a thousandfold."""
+CLEAR, WORTH_IT = 0.5, 0.5
+"""Standard errors from which on a difference of quality decides alone; and the score, made of differences of
+quality and log loss, from which on the later of two candidates is the better one."""
+_LOSS_UNIT = 0.02
+"""Relative difference of log loss that counts as much as such a difference of quality."""
+LOGISTIC_RIDGE = 0.1
+"""The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
 """The first penalty tried, times the number of rows: features that weigh less than this are dropped."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
@@ -185,7 +194,9 @@ class Search:
         self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
         self._texts = bool(dataset.features.get("text")) and not dataset.features.get("dense")
         base = dataset.with_weighting(WEIGHTINGS["tfidf"]) if self._texts else dataset
-        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, SAMPLE_ENTRIES / max(dataset.nnz, 1))
+        work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
+        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, SAMPLE_WORK / work)
+        share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._valid, places = draw_rows(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
@@ -225,7 +236,7 @@ class Search:
     def _loss(self, best: Trial) -> Trial:
         if self._valid.has_sets:
             return best
-        start = self._try(replace(best.candidate, loss="log_loss", ridge=0.1 * best.candidate.ridge))
+        start = self._try(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
         return self._better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
@@ -246,11 +257,11 @@ class Search:
     def _better(self, one: Trial, other: Trial) -> Trial:
         """Return the better of two: by quality if that differs clearly, else by log loss."""
         chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / self._valid.n_samples)
-        difference = other.quality - one.quality
-        if abs(difference) > 0.5 * chance:
-            return other if difference > 0 else one
-        score = difference / (0.5 * chance) - (other.log_loss - one.log_loss) / (0.02 * one.log_loss + 1e-9)
-        return other if score > 0 else one
+        gain = (other.quality - one.quality) / (CLEAR * chance)
+        if abs(gain) > 1.0:
+            return other if gain > 0 else one
+        gain -= (other.log_loss - one.log_loss) / (_LOSS_UNIT * one.log_loss + 1e-9)
+        return other if gain > WORTH_IT else one
 
     def _best(self) -> Trial:
         if not self._trials:
@@ -341,7 +352,8 @@ class _Truth(NamedTuple):
             chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
             right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
             return right, float(-np.log(np.maximum(chances, 1e-300)).mean()), calibration
-        assert self.is_label is not None and model.label_threshold is not None
+        assert self.is_label is not None
+        assert model.label_threshold is not None
         calibration = fit_sigmoid(scores, self.is_label)
         logits = calibration.scale * scores + calibration.offset
         loss = float(np.logaddexp(0.0, np.where(self.is_label, -logits, logits)).sum(axis=1).mean())
