@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.api.resolve import Size, dataset_of, is_dataset, measured_model, model_of
-from bigmc.engine import EngineLike, opened
+from bigmc.api.resolve import (
+    Columns,
+    Size,
+    columns_of,
+    dataset_of,
+    identified_model,
+    input_paths,
+    measured_model,
+    model_of,
+    source_of,
+)
+from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
@@ -82,15 +92,18 @@ def predict(
     *,
     split: str | None = None,
     scores: bool = False,
+    keep: Columns = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
-    """Predict the labels of raw files or of a dataset, and write them to Parquet.
+    """Predict the labels of raw files or of a dataset, and write them to a file.
 
-    Raw files are hashed as the model's training data was; the parameters come from the model.
+    Raw files are hashed as the model's training data was; the parameters come from the model. Killed at any
+    moment, the same call continues; after success it does nothing.
 
     Parameters
     ----------
@@ -99,15 +112,22 @@ def predict(
     source : path, glob, array, or Dataset
         Raw data or a dataset.
     to : path
-        Parquet file with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are
-        sets, and, with ``scores``, ``score_<class>``: the rows of raw data, and of one split of a dataset, in
-        the order of the source.
+        File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are sets,
+        and, with ``scores``, ``score_<class>``: the rows of raw data, and of one split of a dataset, in the
+        order of the source. CSV or JSON lines where the name ends with ``.csv`` or ``.jsonl``, else Parquet;
+        ``"-"`` is standard output. Devices and pipes are written into, in JSON lines unless the name says
+        otherwise.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
         Write the score of every class.
+    keep : str or sequence of str, optional
+        Columns of the source to copy beside the predictions, such as an id; of a dataset those that ingest
+        kept.
     on_bad_row : {"fail", "quarantine"}
         Stop at a raw row that cannot be used, or list it in ``TO.rejects.parquet``.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused.
     format, memory_limit, engine, progress
         As for :func:`ingest`.
 
@@ -116,25 +136,28 @@ def predict(
     dict
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.inference import predict
+    from bigmc.inference.options import PredictOptions
+    from bigmc.inference.predict import PredictionJob
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
-    from bigmc.store.object_store import delivered
+    from bigmc.store.dataset import Dataset
+    from bigmc.store.outputs import IfExists, Output
 
     started = time.monotonic()
     budget.reset_peak()
-    with delivered(to) as target, opened(engine, prepare_process) as workers, prompt_release():
+    options = PredictOptions(split, scores, columns_of(keep) or (), on_bad_row, format)
+    data = source_of(source, format)
+    output = Output.at(to, input_paths(model, source, data))
+    if isinstance(data, Dataset):
+        data = data if split is None else data[split]
+    elif split is not None:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
+    with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        predictor = predict.Predictor(model_of(model), target, scores, workers, limit, progress)
-        if is_dataset(source):
-            data = dataset_of(source)
-            counts = predictor.predict_dataset(data if split is None else data[split])
-        elif split is not None:
-            raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-        else:
-            counts = predictor.predict_raw(source, format, on_bad_row)
+        job = PredictionJob(*identified_model(model), output, options, Resources(workers, limit, progress))
+        counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     seconds, peak = time.monotonic() - started, budget.peak_memory()
-    return {"predictions": str(to), **counts, "seconds": seconds, "peak_memory_bytes": peak}
+    return {"predictions": str(to), **vars(counts), "seconds": seconds, "peak_memory_bytes": peak}
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> dict[str, Any]:

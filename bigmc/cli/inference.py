@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
+from bigmc.cli.options import (
+    Format,
+    Json,
+    Memory,
+    OnBadRow,
+    Overwrite,
+    Scheduler,
+    SchedulerFile,
+    Threads,
+    workers,
+)
 from bigmc.cli.terminal import Screen, show, show_features
 
 
@@ -62,9 +72,21 @@ def publish(
 def predict(
     model: Annotated[str, typer.Argument(help="Model.")],
     source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
-    to: Annotated[str, typer.Option("--to", help="Parquet file to write.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="File to write: Parquet, or CSV or JSON lines by its ending; - is standard output.",
+            show_default=False,
+        ),
+    ],
     split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Column of the source to copy, such as an id; may be repeated."),
+    ] = None,
+    overwrite: Overwrite = False,
     on_bad_row: OnBadRow = "fail",
     format: Format = None,
     memory: Memory = None,
@@ -83,6 +105,8 @@ def predict(
             to,
             split=split,
             scores=scores,
+            keep=keep,
+            overwrite=overwrite,
             on_bad_row=on_bad_row,
             format=format,
             memory_limit=memory,

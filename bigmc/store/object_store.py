@@ -67,6 +67,12 @@ class Address:
                 return None
         return content
 
+    def exists(self) -> bool:
+        """Return whether there is an object at the address itself."""
+        with self._told() as (fs, path):
+            fs.invalidate_cache()
+            return bool(fs.isfile(path))
+
     def write(self, content: bytes, name: str = "") -> None:
         """Write an object, all at once, over what is there."""
         with self._told() as (fs, path):
