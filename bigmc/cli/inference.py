@@ -31,6 +31,7 @@ def evaluate(
         bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
     ] = False,
     confusion: Annotated[bool, typer.Option("--confusion", help="Confusion matrix.")] = False,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -48,6 +49,7 @@ def evaluate(
             to=to,
             per_class=per_class,
             confusion=confusion,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,
@@ -141,6 +143,7 @@ def report(
     split: Annotated[
         str | None, typer.Option(help="Split of the dataset; by default test.", show_default=False)
     ] = None,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -157,6 +160,7 @@ def report(
             top=top,
             dataset=dataset,
             split=split,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,
