@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from bigmc.store import disk
 from bigmc.store.atomic import write_atomic
 
 PARTS, POSITION = "parts.arrow", "position.json"
@@ -36,8 +37,8 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._parts, self._position = folder / PARTS, folder / POSITION
         self.n_parts, self._bytes = self._committed()
-        self._file = open(self._parts, "ab")  # noqa: SIM115  (closed by __exit__)
-        self._file.truncate(self._bytes)
+        self._raw = disk.extend_file(self._parts, self._bytes)
+        self._file = io.BufferedWriter(self._raw)
         self._last_commit = time.monotonic()
 
     def __enter__(self) -> Journal:
@@ -48,7 +49,8 @@ class Journal:
 
     def clear(self) -> None:
         """Forget all parts."""
-        self._position.unlink(missing_ok=True)
+        disk.unlink(self._position)
+        self._file.seek(0)
         self._file.truncate(0)
         self.n_parts = self._bytes = 0
 
@@ -70,7 +72,7 @@ class Journal:
     def commit(self) -> None:
         """Make all parts so far survive."""
         self._file.flush()
-        os.fsync(self._file.fileno())
+        self._raw.sync()
         self._bytes = self._file.tell()
         write_atomic(self._position, json.dumps({"parts": self.n_parts, "bytes": self._bytes}).encode())
         self._last_commit = time.monotonic()

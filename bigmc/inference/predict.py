@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
 from bigmc.ingestion.sources import Source
 from bigmc.model import Model
 from bigmc.progress import Progress
+from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, sha256, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output, OutputKind
@@ -90,7 +90,7 @@ class PredictionJob:
             self._refuse_foreign_work()
             with exclusive(self._work / LOCK):
                 done = self._done(made) or self._write(source, made)
-        shutil.rmtree(self._work, ignore_errors=True)
+        disk.try_clear(self._work)
         return done
 
     @property
@@ -119,7 +119,7 @@ class PredictionJob:
     def _write(self, source: Dataset | list[Source], made: Mapping[str, Any] | None) -> PredictionCounts:
         """Predict what is missing and put the result at its place."""
         for leftover in self._work.glob(f"*{PARTIAL}"):
-            leftover.unlink()
+            disk.unlink(leftover)
         result, rejects = self._work / RESULT, self._work / REJECTS
         with Journal(self._work) as journal:
             part_bytes = self._claim(journal, made)
@@ -128,9 +128,9 @@ class PredictionJob:
                 journal.clear()
                 job = {"made": made, "part_bytes": plan.part_bytes}
                 write_atomic(self._work / JOB, json.dumps(job).encode())
-            with open(result, "wb") as file:
+            with disk.output(result) as file:
                 counts = self._write_tables(plan, _tables(plan, journal), file, rejects)
-                os.fsync(file.fileno())
+            disk.sync(result)
         aside = rejects if counts.n_quarantined else None
         receipt = Receipt(made or {}, sha256(result), vars(counts), None if aside is None else sha256(aside))
         self.output.deliver(result, receipt, aside)
@@ -147,7 +147,8 @@ class PredictionJob:
                 writer.write(predicted)
                 if bad.num_rows:
                     if aside is None:
-                        aside = files.enter_context(pq.ParquetWriter(rejects, REJECT_SCHEMA))
+                        target = files.enter_context(disk.output(rejects))
+                        aside = files.enter_context(pq.ParquetWriter(target, REJECT_SCHEMA))
                     aside.write_table(bad)
                 n_samples += predicted.num_rows
                 n_rejects += bad.num_rows
@@ -185,7 +186,7 @@ class PredictionJob:
         """Refuse a folder for unfinished work that holds something else."""
         own = {LOCK, JOB, RESULT, REJECTS, PARTS, POSITION}
         if self.output.kind is OutputKind.OBJECT:
-            self._work.parent.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self._work.parent)
         if not self._work.exists():
             return
         names = {entry.name for entry in self._work.iterdir()} if self._work.is_dir() else {""}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bigmc.errors import DataError
+from bigmc.store import disk
 from bigmc.store.atomic import sha256, write_atomic
 from bigmc.store.cache import cache_folder
 from bigmc.store.object_store import Address, is_remote
@@ -164,10 +165,12 @@ class Output:
             Address(self.name).put(file)
             return
         if rejects is not None:
-            os.replace(rejects, self.rejects)
+            disk.sync(rejects)
+            disk.rename(rejects, self.rejects)
         elif stale:
-            self.rejects.unlink()
-        os.replace(file, self.path)
+            disk.unlink(self.rejects)
+        disk.rename(file, self.path)
+        disk.sync(self.path.parent)
 
     def receipt(self) -> Receipt | None:
         """Return the receipt of the result; None if there is none, or the result is not as it was left."""
