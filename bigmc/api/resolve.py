@@ -108,3 +108,10 @@ def local_folder(path: str | Path, what: str) -> Path:
 def columns_of(names: Columns) -> tuple[str, ...] | None:
     """Return the names of columns, of which one may be given as it is."""
     return (names,) if isinstance(names, str) else names if names is None else tuple(names)
+
+
+def writes_to_stdout(to: str) -> bool:
+    """Return whether a result written to `to` goes to the standard output of this process."""
+    from bigmc.store.outputs import descriptor_of
+
+    return descriptor_of(to) == 1

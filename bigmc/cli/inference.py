@@ -54,7 +54,7 @@ def evaluate(
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def publish(
@@ -63,12 +63,13 @@ def publish(
     by: Annotated[
         Literal["accuracy", "macro_f1", "micro_f1"], typer.Option("--by", help="Figure to choose by.")
     ] = "accuracy",
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Choose the best of evaluated models and give it its public name."""
     from bigmc import api
 
-    show(api.publish(evaluations, to, by=by), as_json)
+    show(api.publish(evaluations, to, by=by, overwrite=overwrite), as_json, beside=to)
 
 
 def predict(
@@ -115,7 +116,7 @@ def predict(
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def inspect(
@@ -165,7 +166,7 @@ def report(
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def demo(

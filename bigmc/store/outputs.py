@@ -94,11 +94,6 @@ class Output:
         return cls(name, path, OutputKind.FILE)
 
     @property
-    def is_stdout(self) -> bool:
-        """Whether it is the standard output of this process."""
-        return self.kind is OutputKind.STREAM and _descriptor(self.name) == 1
-
-    @property
     def rejects(self) -> Path:
         """Local file for the rows that were set aside."""
         return self.path.with_name(f"{self.path.name}.rejects.parquet")
@@ -147,7 +142,7 @@ class Output:
 
     def open_stream(self) -> IO[bytes]:
         """Open a device or a pipe to write into; one that this process has open stays open."""
-        descriptor = _descriptor(self.name)
+        descriptor = descriptor_of(self.name)
         if descriptor is None:
             return open(self.path, "wb")
         return os.fdopen(os.dup(descriptor), "wb")
@@ -175,10 +170,18 @@ class Output:
     def receipt(self) -> Receipt | None:
         """Return the receipt of the result; None if there is none, or the result is not as it was left."""
         found = self._stored_receipt()
-        if found is None or not self.exists():
+        return found if found is not None and found.sha256 == self.digest() else None
+
+    def is_own(self) -> bool:
+        """Return whether what is there was written by the same command, of whatever inputs."""
+        found, digest = self._stored_receipt(), self.digest()
+        return found is not None and digest in (found.sha256, found.replaces_sha256)
+
+    def digest(self) -> str | None:
+        """Return the SHA-256 of what is there."""
+        if not self.exists():
             return None
-        digest = Address(self.name).digest("") if self.kind is OutputKind.OBJECT else sha256(self.path)
-        return found if found.sha256 == digest else None
+        return Address(self.name).digest("") if self.kind is OutputKind.OBJECT else sha256(self.path)
 
     def write_receipt(self, receipt: Receipt) -> None:
         """Write what the result is made of beside it."""
@@ -226,7 +229,7 @@ def _refuse_input(name: str, given: Any) -> None:
 
 
 def _is_stream(name: str) -> bool:
-    if _descriptor(name) is not None:
+    if descriptor_of(name) is not None:
         return True
     try:
         mode = os.stat(name).st_mode
@@ -235,7 +238,7 @@ def _is_stream(name: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _descriptor(name: str) -> int | None:
+def descriptor_of(name: str) -> int | None:
     """Return the number of a file that this process has open, if that is what the name means."""
     for prefix in _DESCRIPTORS:
         if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():

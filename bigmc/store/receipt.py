@@ -22,12 +22,15 @@ class Receipt:
         What the command reported.
     rejects_sha256 : str or None
         Of the file of rows set aside, if there is one.
+    replaces_sha256 : str or None
+        Of the result before, which is still there if the command was killed before it wrote this one.
     """
 
     made: Mapping[str, Any]
     sha256: str
     result: Mapping[str, Any] = field(default_factory=dict)
     rejects_sha256: str | None = None
+    replaces_sha256: str | None = None
 
     def to_json(self) -> bytes:
         """Return the receipt as the contents of a file; equal receipts give equal bytes."""
