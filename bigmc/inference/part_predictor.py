@@ -14,7 +14,7 @@ from bigmc.inference.samples import feature_spec_of, rows_of
 from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.sources import Part, Source, read
+from bigmc.ingestion.sources import Part, ReadRequest, Source, read
 from bigmc.model import Model
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
@@ -67,9 +67,8 @@ class PartPredictor:
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
         columns = tuple(dict.fromkeys((*spec.columns, *self.kept.names)))
         size = int(np.clip(self.scratch_bytes // (4 * BATCH_COST), 1 << 15, 4 << 20))
-        for batch in read(
-            part, columns or None, sources=sources, batch_bytes=size, on_bad_row=on_bad_row, base=base
-        ):
+        request = ReadRequest(columns=columns or None, batch_bytes=size, on_bad_row=on_bad_row)
+        for batch in read(part, request, sources=sources, base=base):
             bad = {} if batch.table is None else spec.find_bad(batch.table)
             good, found = set_aside(batch, bad, part, on_bad_row)
             rejects += [*batch.rejects, *found]

@@ -16,7 +16,7 @@ from bigmc.inference.options import PredictOptions
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.prepare import MATRICES
-from bigmc.ingestion.sources import Part, Source, bytes_per_row, scan, schema
+from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan, schema
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.store.dataset import Dataset
@@ -117,14 +117,14 @@ def plan_sources(
     cost = row_cost(model, options) + (3 * row_bytes if options.keep else 0)
     most = int(np.clip(scratch / 8 / cost * row_bytes, SMALLEST_PART, LARGEST_PART))
     part_bytes = most if part_bytes is None or part_bytes > most else part_bytes
-    parts = scan(
-        sources,
-        part_bytes,
+    hints = ReadHints(
         types=types,
         zero_based=None if spec.first_index is None else spec.first_index == 0,
         n_features=model.n_features if sources[0].format == "svmlight" else None,
         missing=spec.missing,
+        columns=_columns(model, options) or None,
     )
+    parts = scan(sources, part_bytes, hints)
     task = PartPredictor(model, options, scratch, kept)
     return PredictionPlan(engine, task, sources, parts, sum(part.n_rows for part in parts), part_bytes)
 
@@ -157,9 +157,14 @@ def _check_sources(
             f"not on columns of {format} files",
             "give svmlight files or arrays",
         )
-    found = schema(sources, tuple(dict.fromkeys((*spec.columns, *options.keep))), types=types)
+    found = schema(sources, _columns(model, options), ReadHints(types=types))
     spec.check_types(found)
     return pa.schema([found.field(name).remove_metadata() for name in options.keep])
+
+
+def _columns(model: Model, options: PredictOptions) -> tuple[str, ...]:
+    """Return the columns to read, without repetition."""
+    return tuple(dict.fromkeys((*feature_spec_of(model).columns, *options.keep)))
 
 
 def _divide(model: Model, resources: Resources, result: int) -> tuple[Engine, int]:
