@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.store.atomic import write_atomic
+from bigmc.store.untrusted import parse_json, read_npy
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"
@@ -61,9 +62,7 @@ def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays = {}
     for name, content in members.items():
         try:
-            arrays[name.removesuffix(".npy")] = np.lib.format.read_array(
-                io.BytesIO(content), allow_pickle=False
-            )
+            arrays[name.removesuffix(".npy")] = read_npy(content)
         except (ValueError, EOFError) as error:
             raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
     return header, arrays
@@ -158,7 +157,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _header(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = parse_json(text)
     except ValueError as error:
         raise ModelError(f"{path}: {_HEADER} is no JSON ({error})", _RETRAIN) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -171,4 +170,6 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
         )
     if not isinstance(header.get("members"), dict):
         raise ModelError(f"{path}: {_HEADER} lists no members", _RETRAIN)
+    if not all(isinstance(digest, str) for digest in header["members"].values()):
+        raise ModelError(f"{path}: {_HEADER} lists members without their sha256", _RETRAIN)
     return header

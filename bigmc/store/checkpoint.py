@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bigmc.errors import StoreError
 from bigmc.store import disk
 from bigmc.store.atomic import replacing
+from bigmc.store.untrusted import parse_json, read_npy
 
 _FILE = "checkpoint.npz"
 _META = "meta"
@@ -62,10 +63,14 @@ class FileCheckpoint:
             kill, and starting over silently would hide it.
         """
         try:
-            with np.load(self.path, allow_pickle=False) as members:
-                content = json.loads(members[_META].tobytes())
+            with zipfile.ZipFile(self.path) as members:
+                content = parse_json(read_npy(members.read(f"{_META}.npy")).tobytes())
                 if content["version"] == _VERSION:
-                    arrays = {n.removeprefix(_ARRAY): members[n] for n in members.files if n != _META}
+                    names = [name for name in members.namelist() if name.startswith(_ARRAY)]
+                    arrays = {
+                        name.removeprefix(_ARRAY).removesuffix(".npy"): read_npy(members.read(name))
+                        for name in names
+                    }
                     return content["meta"], arrays
         except FileNotFoundError:
             return None
