@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.store.atomic import write_atomic
-from bigmc.store.untrusted import parse_json, read_npy
+from bigmc.store.npy import read_npy
+from bigmc.store.untrusted import parse_json
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"

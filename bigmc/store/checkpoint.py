@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from bigmc.errors import StoreError
 from bigmc.store import disk
 from bigmc.store.atomic import replacing
-from bigmc.store.untrusted import parse_json, read_npy
+from bigmc.store.npy import read_npy
+from bigmc.store.untrusted import parse_json
 
 _FILE = "checkpoint.npz"
 _META = "meta"
@@ -63,13 +64,14 @@ class FileCheckpoint:
             kill, and starting over silently would hide it.
         """
         try:
-            with zipfile.ZipFile(self.path) as members:
-                content = parse_json(read_npy(members.read(f"{_META}.npy")).tobytes())
+            with zipfile.ZipFile(self.path) as archive:
+                names = [name.removesuffix(".npy") for name in archive.namelist()]
+                content = parse_json(read_npy(archive.read(f"{_META}.npy")).tobytes())
                 if content["version"] == _VERSION:
-                    names = [name for name in members.namelist() if name.startswith(_ARRAY)]
                     arrays = {
-                        name.removeprefix(_ARRAY).removesuffix(".npy"): read_npy(members.read(name))
+                        name.removeprefix(_ARRAY): read_npy(archive.read(f"{name}.npy"))
                         for name in names
+                        if name != _META
                     }
                     return content["meta"], arrays
         except FileNotFoundError:

@@ -5,17 +5,12 @@ Everything here raises ``ValueError`` with a short reason; the callers know the 
 
 from __future__ import annotations
 
-import io
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 #: Deepest nesting of JSON; ours is 5 deep.
 MOST_DEPTH = 64
@@ -84,27 +79,3 @@ def check_inside(path: Path, root: Path) -> None:
     real = os.path.realpath(path)
     if not real.startswith(os.path.join(os.path.realpath(root), "")):
         raise ValueError(f"is a link to {real}, outside of the folder")
-
-
-def read_npy(content: bytes) -> NDArray[Any]:
-    """Return the array of an ``.npy`` file, whose header must ask for the bytes that are there."""
-    stream = io.BytesIO(content)
-    try:
-        version = np.lib.format.read_magic(stream)
-        reader = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, _, dtype = reader(stream)
-    except (KeyError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise ValueError(f"its header cannot be read ({error})") from None
-    if dtype.hasobject or dtype.names is not None:
-        raise ValueError("it does not hold plain numbers or text")
-    if any(size < 0 for size in shape) or len(shape) > 32:
-        raise ValueError(f"it has the shape {shape}")
-    asked, there = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
-    if asked != there:
-        raise ValueError(f"its header asks for {asked} bytes and it has {there}")
-    stream.seek(0)
-    array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-    return array

@@ -31,7 +31,7 @@ from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
-from bigmc.store.untrusted import read_npy
+from bigmc.store.npy import read_npy
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
