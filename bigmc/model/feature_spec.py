@@ -41,7 +41,8 @@ def check_feature_spec(spec: object, n_features: int) -> None:
         check_types(spec, {"hasher": (dict, _NOTHING), "n_own": int, "first_index": (int, _NOTHING)})
         check_whole(spec["n_own"], _MOST, "n_own")
         if spec["hasher"] is not None:
-            check_types(spec["hasher"], _HASHER)
+            known = {name: kind for name, kind in _HASHER.items() if name in spec["hasher"]}
+            check_types(spec["hasher"], known)
     if "missing" in spec:
         check_types(spec, {"missing": bool})
     if "columns" in spec:

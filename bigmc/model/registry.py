@@ -67,14 +67,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 def _check_header(header: Mapping[str, Any]) -> None:
     """Refuse a header whose parts are not of the types that training writes."""
     check_types(header, {"weighting": dict, "params": dict, "certificate": dict, "history": list})
-    check_whole(header.get("n_features"), 2**31 - 1, "n_features")
-    check_whole(header.get("n_iter"), 2**62, "n_iter")
+    check_whole(header["n_features"], 2**31 - 1, "n_features")
+    check_whole(header["n_iter"], 2**62, "n_iter")
     check_types(header, {"n_passes": (int, float)})
     if not all(isinstance(entry, dict) for entry in header["history"]):
         raise ValueError("history is not a list of figures")
     if header.get("label_threshold") is not None:
         check_types(header, {"label_threshold": (int, float)})
-    check_feature_spec(header.get("feature_spec"), header["n_features"])
+    check_feature_spec(header["feature_spec"], header["n_features"])
 
 
 def verify_model(path: str | os.PathLike[str]) -> list[str]:

@@ -253,7 +253,7 @@ def _check(manifest: Manifest) -> None:
     if rows != manifest.splits:
         raise ValueError(f"the rows of the shards are {rows}, not {manifest.splits}")
     files = manifest.all_files()
-    for file in [*files, *manifest.appends]:
+    for file in [*manifest.files, *manifest.appends]:
         _check_file(file)
     paths = {file.path for file in files}
     if len(paths) != len(files):
@@ -273,6 +273,8 @@ def _check_shard(shard: ShardEntry, n_features: int) -> None:
     untrusted.check_whole(shard.nnz, most, "the number of entries of a shard")
     if shard.kind == "dense" and shard.nnz != most:
         raise ValueError(f"the dense shard {shard.name} has {shard.nnz} entries instead of {most}")
+    for file in shard.files:
+        _check_file(file)
     if ROWS_TABLE not in (file.path for file in shard.files):
         raise ValueError(f"the shard {shard.name} has no {ROWS_TABLE}")
 
