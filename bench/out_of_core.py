@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -90,10 +90,10 @@ def watch(process: subprocess.Popen[str], watched: Watched, timeout: float) -> N
         time.sleep(0.05)
 
 
-def train(training: Training, place: Place, model: Path) -> dict[str, Any]:
+def train(training: Training, place: Place, model: Path, cap_share: float = CAP_SHARE) -> dict[str, Any]:
     """Run one training under its cap and return its figures."""
     bare, bare_anonymous = bare_bytes("train")
-    cap = bare + round((training.memory or 1 << 40) * CAP_SHARE)
+    cap = bare + round((training.memory or 1 << 40) * cap_share)
     command = [
         *(sys.executable, "-m", "bigmc", "train", "sparse", str(place.dataset["train"]), "--to", str(model)),
         *("--alpha", str(training.alpha), "--loss", training.loss, "--penalty", training.penalty),
@@ -181,12 +181,23 @@ def accuracy(model: Path, place: Place) -> dict[str, float]:
     return {name: figures[name] for name in names if isinstance(figures.get(name), float)}
 
 
-def run(trainings: Sequence[Training], folder: Path, results: Path) -> None:
+def compile_kernels(training: Training, place: Place, model: Path) -> None:
+    """Begin a training without a cap: the processes that compile kernels would count for it."""
+    train(replace(training, max_passes=2), place, model, cap_share=1e3)
+    model.unlink(missing_ok=True)
+
+
+def run(trainings: Sequence[Training], folder: Path, results: Path, compile_first: bool) -> None:
     """Do the trainings in turn and append a line for each."""
     results.parent.mkdir(parents=True, exist_ok=True)
+    compiled = set()
     for training in trainings:
         place = make(training.problem, training.size, folder)
         model = place.folder / f"run-{os.getpid()}.model"
+        kind = (training.problem, training.loss, training.penalty)
+        if compile_first and kind not in compiled:
+            compile_kernels(training, place, model)
+            compiled.add(kind)
         figures = train(training, place, model)
         figures |= {"decoded_bytes": decoded_bytes(place.dataset["train"])}
         if model.exists():
@@ -244,12 +255,13 @@ def main() -> None:
     parser.add_argument("--max-passes", type=int, default=30)
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for each training")
     parser.add_argument("--reference", action="store_true", help="no limit, to learn where the optimum is")
+    parser.add_argument("--compile-first", action="store_true", help="where kernels may not be compiled yet")
     parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     given = parser.parse_args()
     given.folder = given.folder.resolve()
     results = HERE / "results" / "out_of_core.jsonl"
-    run(planned(given), given.folder, results)
+    run(planned(given), given.folder, results, given.compile_first)
     if given.table:
         print_table(results)
 
