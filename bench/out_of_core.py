@@ -52,7 +52,7 @@ class Training:
     share: int | None
     tol: float
     max_passes: int
-    timeout: float
+    most_cpu_seconds: float
 
 
 @dataclass
@@ -80,12 +80,11 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
-def watch(process: subprocess.Popen[str], watched: Watched, timeout: float) -> None:
-    """Sample the peak of a process until it ends; kill it after the timeout."""
-    started = time.monotonic()
+def watch(process: subprocess.Popen[str], watched: Watched, most_cpu_seconds: float) -> None:
+    """Sample the peak of a process until it ends; kill it where it takes more time than it may."""
     while (now := anonymous(process.pid)) > 0:
         watched.peak_anonymous = max(watched.peak_anonymous, now)
-        if time.monotonic() - started > timeout:
+        if cpu_seconds(process.pid) > most_cpu_seconds:
             process.kill()
         time.sleep(0.05)
 
@@ -115,7 +114,7 @@ def train(training: Training, place: Place, model: Path, cap_share: float = CAP_
         )
         assert process.stdout is not None
         assert process.stderr is not None
-        watcher = threading.Thread(target=watch, args=(process, watched, training.timeout))
+        watcher = threading.Thread(target=watch, args=(process, watched, training.most_cpu_seconds))
         watcher.start()
         for line in process.stderr:
             spent = time.monotonic() - started
@@ -235,7 +234,7 @@ def planned(given: argparse.Namespace) -> list[Training]:
                         share,
                         given.tol,
                         given.max_passes,
-                        given.timeout,
+                        given.most_cpu_seconds,
                     )
                 )
     return trainings
@@ -253,7 +252,7 @@ def main() -> None:
     parser.add_argument("--ridge", type=float, default=0.0)
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--max-passes", type=int, default=30)
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds for each training")
+    parser.add_argument("--most-cpu-seconds", type=float, default=1800, help="for each training")
     parser.add_argument("--reference", action="store_true", help="no limit, to learn where the optimum is")
     parser.add_argument("--compile-first", action="store_true", help="where kernels may not be compiled yet")
     parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
