@@ -9,7 +9,6 @@ publishes the manifest. Killed at any moment, the same job continues with the pa
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from bigmc.ingestion.shard_placement import PartShard, Placing
 from bigmc.ingestion.sources import Part, Source, bytes_per_row, scan
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
@@ -109,11 +109,11 @@ class Job:
                 if not self._is_done():  # by the process that held the lock before
                     self._refuse_others()
                     for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
-                        shutil.rmtree(leftover, ignore_errors=True)
+                        disk.try_clear(leftover)
                     job, parts = self._prepared(engine, progress)
                     job.run_parts(parts, engine, progress)
                     job.finish(parts, progress)
-        shutil.rmtree(self.to / WIP, ignore_errors=True)
+        disk.try_clear(self.to / WIP)
         return Dataset.open(self.to)
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
@@ -175,12 +175,12 @@ class Job:
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
             self._refuse_others()
-            plan.unlink()
-        (self.to / WIP / MAP).unlink(missing_ok=True)
+            disk.unlink(plan)
+        disk.unlink(self.to / WIP / MAP)
         for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
-            shutil.rmtree(leftover, ignore_errors=True)
+            disk.try_clear(leftover)
         for name in (NAMES, REJECTS):
-            (self.to / name).unlink(missing_ok=True)
+            disk.unlink(self.to / name)
         n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
         progress(Progress("scan", 0, n_bytes, "bytes"))
         parts = scan(self.sources, self._part_bytes(), **self.scan_options)
@@ -189,7 +189,7 @@ class Job:
                 f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
             )
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
-        self._parts_folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
         write_atomic(plan, json.dumps(stored).encode())
         return parts

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
+from bigmc.store import disk
 from bigmc.store.atomic import replacing
 
 _FILE = "checkpoint.npz"
@@ -46,7 +47,7 @@ class FileCheckpoint:
         members = {_ARRAY + name: array for name, array in arrays.items()}
         if any(array.dtype.hasobject for array in members.values()):
             raise ValueError("a checkpoint holds numbers and text of a fixed width, not Python objects")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.path.parent)
         with replacing(self.path) as file:
             everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
             np.savez(file, **everything)
@@ -76,4 +77,4 @@ class FileCheckpoint:
 
     def clear(self) -> None:
         """Remove the state, as after the run it belongs to has finished."""
-        self.path.unlink(missing_ok=True)
+        disk.unlink(self.path)

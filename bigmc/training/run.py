@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,8 @@ from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import ProgressCallback
-from bigmc.store.atomic import exclusive, replacing, write_atomic
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 
@@ -87,7 +86,7 @@ def train(
                     with replacing(norms_beside(target)) as file:
                         np.save(file, trained.gradient_norms)
                 replace(estimator.model_, params=params, names=names).save(target)
-    shutil.rmtree(work, ignore_errors=True)
+    disk.try_clear(work)
     model = load_model(target)
     return {
         "model": str(target),
@@ -172,14 +171,9 @@ def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
     Where no state was saved yet there is nothing to lose, and a mended command needs no cleaning. What
     a killed run left half written is removed.
     """
-    from bigmc.store.atomic import PARTIAL
-    from bigmc.store.checkpoint import FileCheckpoint
-
     for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
         for leftover in work.glob(pattern):
-            leftover.unlink()
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
-        leftover.unlink()
+            disk.unlink(leftover)
     file = work / "training.json"
     if file.exists() and FileCheckpoint(work).path.exists():
         cure = f"delete {work}, or give another --to"
