@@ -21,7 +21,7 @@ from bigmc.ingestion.part_writer import ShardWriter
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
-from bigmc.ingestion.sources import Batch, Part, Source, read
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, replacing, write_atomic
@@ -121,14 +121,15 @@ class PartWriter:
         return total
 
     def _batches(self) -> Iterator[Batch]:
-        return read(
-            self._part,
-            self._recipe.columns or None,
-            sources=self._sources,
+        request = ReadRequest(
+            columns=self._recipe.columns or None,
             batch_bytes=self._shares.batch_bytes,
             on_bad_row=self._recipe.on_bad_row,
-            base=self._base,
+            reader_bytes=self._shares.reader_bytes,
+            record_limit=self._shares.record_limit,
+            scratch=str(self._folder.parent),
         )
+        return read(self._part, request, sources=self._sources, base=self._base)
 
     def run(self) -> Iterator[tuple[int, int]]:
         """Write the part, yielding the rows and source bytes done after each batch."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bigmc.errors import StoreError
 from bigmc.store import disk
 from bigmc.store.atomic import replacing
+from bigmc.store.npy import read_npy
 
 _FILE = "checkpoint.npz"
 _META = "meta"
@@ -62,10 +63,15 @@ class FileCheckpoint:
             kill, and starting over silently would hide it.
         """
         try:
-            with np.load(self.path, allow_pickle=False) as members:
-                content = json.loads(members[_META].tobytes())
+            with zipfile.ZipFile(self.path) as archive:
+                names = [name.removesuffix(".npy") for name in archive.namelist()]
+                content = json.loads(read_npy(archive.read(f"{_META}.npy")).tobytes())
                 if content["version"] == _VERSION:
-                    arrays = {n.removeprefix(_ARRAY): members[n] for n in members.files if n != _META}
+                    arrays = {
+                        name.removeprefix(_ARRAY): read_npy(archive.read(f"{name}.npy"))
+                        for name in names
+                        if name != _META
+                    }
                     return content["meta"], arrays
         except FileNotFoundError:
             return None

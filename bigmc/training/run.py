@@ -30,6 +30,7 @@ from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.npy import read_npy
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -111,8 +112,18 @@ def norms_beside(model: Path) -> Path:
 def _start(path: Path) -> Model:
     model = load_model(path)
     if isinstance(model, LinearModel) and norms_beside(path).exists():
-        return replace(model, gradient_norms=np.load(norms_beside(path), allow_pickle=False))
+        return replace(model, gradient_norms=_norms(norms_beside(path)))
     return model
+
+
+def _norms(path: Path) -> NDArray[np.float32]:
+    try:
+        norms = read_npy(path.read_bytes())
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(
+            f"{path}: the norms of the gradients cannot be read ({error})", "delete it"
+        ) from error
+    return np.asarray(norms, dtype=np.float32)
 
 
 def identity(dataset: Dataset) -> str:
