@@ -42,9 +42,7 @@ def main() -> None:
         dataset = bigmc.ingest(source, target, text="review", label="product", memory_limit="64MB")
         model = bigmc.SparseClassifier(alpha=1e-3, memory_limit="64MB").fit(dataset["train"])
         bounds = model.certificate_
-        print(
-            f"objective {model.objective_:.5f}; the optimum is between {bounds.lower:.5f} and {bounds.upper:.5f}"
-        )
+        print(f"the optimum of the objective is between {bounds.lower:.5f} and {bounds.upper:.5f}")
         print(f"accuracy on reviews it has not seen: {model.score(dataset['test']):.3f}")
         model.save(Path(folder, "reviews.model"))
         labels = bigmc.load_model(Path(folder, "reviews.model")).predict(["the lid and the spout leak"])
