@@ -15,15 +15,21 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.cuts import LANES
+from bigmc.kernels.boosting.descent import WORD
 from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
 from bigmc.solvers.boosting.predictions import Responses
 
-#: Rows whose scores are worked out together; whole words.
-TILE_ROWS = 8192
+#: Rows whose scores are worked out together at most, and scores at most where there are many classes.
+_TILE_ROWS, _TILE_SCORES = 8192, 1 << 20
 #: Rounds of the descent between two joint steps; the longest of those and how many lengths are tried.
 _JOINT_EVERY = 5
 _LONGEST = 1e3
 _RAY_POINTS = 12
+
+
+def tile_rows(n_classes: int) -> int:
+    """Return the rows whose scores are worked out together: whole words, the same for any machine."""
+    return max(WORD, min(_TILE_ROWS, _TILE_SCORES // n_classes // WORD * WORD))
 
 
 @dataclass
@@ -172,8 +178,8 @@ class Master:
         return slots, signs, classes[used], weights[used]
 
     def _tiles(self) -> list[tuple[int, int]]:
-        n = len(self.labels)
-        return [(first, min(first + TILE_ROWS, n)) for first in range(0, n, TILE_ROWS)]
+        n, step = len(self.labels), tile_rows(self.n_classes)
+        return [(first, min(first + step, n)) for first in range(0, n, step)]
 
     def rebuild(self, engine: Engine) -> Point:
         """Make u of the weights, and add up what the bounds need, all in float64."""
