@@ -129,3 +129,33 @@ def test_importing_the_package_is_light():
     code = "import bigmc, sys; print([m for m in ('sklearn', 'numba', 'dask', 'pandas') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+CHANGES_A_DISK = {
+    "write_bytes", "write_text", "mkdir", "makedirs", "unlink", "rmdir", "rmtree", "rename",
+    "renames", "replace", "mkstemp", "symlink", "link", "truncate", "ftruncate", "fsync", "pwrite", "tofile",
+}  # fmt: skip
+OUTSIDE = {
+    "store/disk.py": CHANGES_A_DISK,
+    "kernels/__init__.py": {"mkdir"},  # a cache of compiled kernels
+    "budget.py": {"write_text"},  # resets a figure under /proc
+    "solvers/sparse/problem.py": {"mkstemp", "unlink"},  # mapped into memory for a run
+    "cli/demo.py": {"mkdir", "unlink", "replace"},  # makes a source, not a result
+}
+
+
+def test_only_one_module_changes_the_disk():
+    """So that tests of kills and failures, which stand there, see every change."""
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            called, owner = node.func.attr, ast.unparse(node.func.value)
+            if called not in CHANGES_A_DISK - OUTSIDE.get(name, set()) or owner == "disk":
+                continue
+            if called in ("replace", "rename", "link", "truncate") and owner != "os" and "path" not in owner:
+                continue  # of strings, tables and dataclasses
+            wrong.append(f"{name}:{node.lineno} {ast.unparse(node.func)}")
+    assert not wrong, wrong

@@ -311,7 +311,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the model was trained on arrays, whose features have no words.
         """
         check_is_fitted(self)
-        return explain(self.model_, self._reader(), sample, top)
+        return explain(self.model_, self._reader, sample, top)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy: on arrays and their labels, or on a dataset, which has its own.
@@ -360,7 +360,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _take(self, model: Model) -> Self:
         """Take over a model as the result of fitting."""
         self.model_ = model
-        self.__dict__.pop("_sample_reader", None)
+        self._reader = SampleReader.of(model)
         self.classes_ = model.classes
         self.objective_ = model.objective
         self.certificate_ = Certificate(**model.certificate)
@@ -412,22 +412,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {} if names is None else {"columns": names.tolist()}
 
     def _score_batches(self, X: Any) -> Iterator[NDArray[np.float64]]:
-        reader = self._reader()
-        if reader.takes(X):
+        if self._reader.takes(X):
             yield self._no_scores()
-            for rows in reader.batches(X):
+            for rows in self._reader.batches(X):
                 yield self.model_.scores(rows)
             return
         for chunk in self._checked_chunks(X):
             for rows in row_batches(chunk):
                 yield self.model_.scores(rows)
-
-    def _reader(self) -> SampleReader:
-        """Return what reads texts and tables for the model; made once, since a single text is fast."""
-        reader: SampleReader | None = self.__dict__.get("_sample_reader")
-        if reader is None:
-            reader = self._sample_reader = SampleReader.of(self.model_)
-        return reader
 
     def _no_scores(self) -> NDArray[np.float64]:
         return np.empty((0, len(self.classes_)))

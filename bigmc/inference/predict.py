@@ -21,10 +21,21 @@ from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.rejects import REJECT_SCHEMA, OnBadRow, Reject, rejects_table
-from bigmc.ingestion.sources import Part, Source, bytes_per_row, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import (
+    Part,
+    ReadHints,
+    ReadRequest,
+    Source,
+    bytes_per_row,
+    expand_sources,
+    read,
+    scan,
+    schema,
+)
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.store import disk
 from bigmc.store.atomic import replacing
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
@@ -79,9 +90,8 @@ class PartPredictor:
         rejects: list[Reject] = []
         spec = feature_spec_of(self.model)
         size = int(np.clip(self.room // (4 * BATCH_COST), 1 << 15, 4 << 20))
-        for batch in read(
-            part, spec.columns or None, sources=sources, batch_bytes=size, on_bad_row=on_bad_row, base=base
-        ):
+        request = ReadRequest(columns=spec.columns or None, batch_bytes=size, on_bad_row=on_bad_row)
+        for batch in read(part, request, sources=sources, base=base):
             bad = {} if batch.table is None else spec.find_bad(batch.table)
             good, found = set_aside(batch, bad, part, on_bad_row)
             rejects += [*batch.rejects, *found]
@@ -199,14 +209,14 @@ class Predictor:
         rows = room / 8 / self._row_cost
         part_bytes = int(np.clip(rows * bytes_per_row(sources[0]), SMALLEST_PART, LARGEST_PART))
         first = self._spec.first_index
-        parts = scan(
-            sources,
-            part_bytes,
+        hints = ReadHints(
             types=types,
             zero_based=None if first is None else first == 0,
             n_features=self._model.n_features if sources[0].format == "svmlight" else None,
             missing=self._spec.missing,
+            columns=self._spec.columns or None,
         )
+        parts = scan(sources, part_bytes, hints)
         task = PartPredictor(self._model, self._scores, room)
         results = engine.map(_predict_part, parts, task, sources, on_bad_row, os.getcwd())
         return self._write((result for _, result in results), sum(part.n_rows for part in parts))
@@ -227,7 +237,7 @@ class Predictor:
                     f"not on columns of {format} files",
                     "give svmlight files or arrays",
                 )
-            self._spec.check_types(schema(sources, needed, types=types))
+            self._spec.check_types(schema(sources, needed, ReadHints(types=types)))
 
     @property
     def _row_cost(self) -> int:
@@ -263,7 +273,7 @@ class Predictor:
                 done += table.num_rows
                 self._progress(Progress("predict", done + n_rejects, n_rows, "rows"))
         if not n_rejects:
-            aside.unlink(missing_ok=True)  # of an earlier run
+            disk.unlink(aside)  # of an earlier run
         return {"n_samples": done, "n_quarantined": n_rejects}
 
 

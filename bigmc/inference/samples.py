@@ -14,7 +14,7 @@ import scipy.sparse
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec, Samples
 from bigmc.ingestion.part import set_aside
-from bigmc.ingestion.sources import expand_sources, read, scan
+from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.model import Model
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
@@ -143,8 +143,8 @@ class SampleReader:
             raise DataError(f"there is no file {path[:60]!r}", "give texts as a list: [text]")
         sources = expand_sources(path)
         types = {name: pa.string() for name in self.spec.text}
-        for part in scan(sources, types=types, missing=self.spec.missing):
-            for batch in read(part, self.spec.columns, sources=sources, on_bad_row="fail"):
+        for part in scan(sources, hints=ReadHints(types=types, missing=self.spec.missing)):
+            for batch in read(part, ReadRequest(self.spec.columns), sources=sources):
                 good, _ = set_aside(batch, self.spec.find_bad(batch.table), part, "fail")
                 for start in range(0, good.n_rows, self.batch_rows):
                     some = good.table.slice(start, self.batch_rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.atomic import PARTIAL, file_entry, fsync_tree, write_atomic
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, file_entry, write_atomic
 from bigmc.store.block import stream_blocks
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
@@ -120,7 +120,7 @@ def finish_dataset(
         files += _write_statistics(path, dataset[split], split, memory_limit, tell, beside)
     if files:
         files.append(write_group(path / STATISTICS, path, {}))
-        fsync_tree(path / STATISTICS)
+        disk.sync_tree(path / STATISTICS)
     classes_type = write_classes(path, classes)
     about = {
         "format_version": FORMAT_VERSION,
@@ -217,11 +217,11 @@ def _write_statistics(
 
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:
     """Remove what earlier attempts left beside the shards of this one."""
-    (path / MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(path / STATISTICS, ignore_errors=True)
+    disk.unlink(path / MANIFEST)
+    disk.clear(path / STATISTICS)
     for stray in path.glob(f".*{PARTIAL}"):
-        stray.unlink()
+        disk.unlink(stray)
     wanted = {entry.name for entry in shards}
     for folder in (path / SHARDS).glob("*"):
         if folder.name not in wanted:
-            shutil.rmtree(folder)
+            disk.clear(folder)
