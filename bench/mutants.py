@@ -1,4 +1,4 @@
-"""How much the tests notice: small mistakes are put into a copy of the code, one by one, and its tests are run.
+"""How much the tests notice: small mistakes are put into a copy of the code, and its tests are run on each.
 
     python bench/mutants.py --draw 300 --processes 2 --to mutants.jsonl
 
