@@ -37,7 +37,7 @@ def groups_of(mask, n_groups, groups):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def row_product(slots, values, start, stop, scale, matrix, constant, groups, used, width, into):
-    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]`` plus the intercept."""
+    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]`` and the intercept."""
     u = np.uint64(0)
     while u + _FOUR <= used:
         _product4(slots, values, start, stop, scale, matrix, groups, u, width, into)
