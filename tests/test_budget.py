@@ -33,6 +33,36 @@ def test_a_plan_that_does_not_fit_names_its_items_and_a_limit_that_works():
     assert wider.check("training").free == 0
 
 
+@pytest.mark.parametrize("share", [0, 2, 3, 8])
+@pytest.mark.parametrize("base", [10**6, 40 * 10**6, 123_456_789, 7 * 10**9])
+def test_the_limit_that_a_refusal_names_works_at_once_and_is_the_least(base, share):
+    def plan(limit):
+        part = limit // share if share else 0
+        return budget.Plan.of(limit, [("arrays", base), ("buffers", part)]).check("training")
+
+    needed = base if share < 2 else base * share / (share - 1)  # the fixed point
+    for refused in (1, budget.SMALLEST_LIMIT // 2, int(0.999 * needed) - 10**6):
+        if not 0 < refused < needed:
+            continue
+        with pytest.raises(budget.MemoryLimitError, match="training needs") as error:
+            budget.plan_within(refused, plan)
+        named = budget.parse_bytes(error.value.cure.removeprefix("give --memory ").removesuffix(" or more"))
+        assert plan(named).free >= 0
+        assert named == max(budget.SMALLEST_LIMIT, -(-int(needed) // 10**6) * 10**6)
+
+
+def test_a_plan_that_fits_is_returned_as_it_is():
+    assert budget.plan_within(100, lambda limit: limit + 1) == 101
+
+
+def test_what_fits_into_no_memory_is_said_to():
+    def plan(limit):
+        raise budget.MemoryLimitError("too much", "none")
+
+    with pytest.raises(budget.MemoryLimitError, match="more than 1e\\+03 TB of memory"):
+        budget.plan_within(1, plan)
+
+
 def test_peak_memory_sees_a_large_array():
     budget.reset_peak()
     before = budget.peak_memory()

@@ -1,11 +1,7 @@
 """The commands end to end, as a shell or a scheduler calls them: one JSON object on stdout, exit codes."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,7 +10,6 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
-import bigmc
 from bigmc import cli
 from bigmc.model import load_model
 
@@ -243,21 +238,9 @@ def test_usage_errors_exit_with_2(run):
         assert err
 
 
-def test_an_interrupted_command_says_that_it_continues(tmp_path):
-    source = tmp_path / "rows.csv"
-    rows = (f"{' '.join(f'w{i * k % 9973}' for k in range(1, 40))},{i % 3}\n" for i in range(120_000))
-    source.write_text("text,label\n" + "".join(rows))
-    command = ["ingest", source, "--to", tmp_path / "d.bigmc", "--text", "text", "--label", "label"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bigmc", *map(str, command), "--ngrams", "1-3", "--threads", "1"],
-        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    first = process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    said = process.stderr.read()
-    assert process.wait() == 130
-    assert first.startswith("scan")
-    assert said.splitlines()[-1] == "bigmc: interrupted; the same command continues where it stopped"
-    assert not (tmp_path / "d.bigmc" / "manifest.json").exists()
+@pytest.mark.parametrize("command", ["path d.bigmc --to s3://bucket/path", "demo --to s3://bucket/demo"])
+def test_folders_of_commands_that_need_a_disk_are_not_addresses(command, run, here):
+    status, _, err = run(command)
+    assert status == 1
+    assert "works on a local disk only" in err
+    assert not (here / "s3:").exists()

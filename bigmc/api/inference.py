@@ -14,6 +14,7 @@ from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.estimators import Classifier
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
@@ -25,7 +26,7 @@ REPORTED_CONFUSION = 1000
 
 
 def evaluate(
-    model: str | Path | Model,
+    model: str | Path | Model | Classifier,
     dataset: str | Path | Dataset,
     *,
     split: str = "test",
@@ -75,7 +76,7 @@ def evaluate(
 
 
 def predict(
-    model: str | Path | Model,
+    model: str | Path | Model | Classifier,
     source: Any,
     to: str | Path,
     *,
@@ -93,7 +94,7 @@ def predict(
 
     Parameters
     ----------
-    model : path or Model
+    model : path, Model or fitted classifier
         Model.
     source : path, glob, array, or Dataset
         Raw data or a dataset.
@@ -136,7 +137,7 @@ def predict(
     return {"predictions": str(to), **counts, "seconds": seconds, "peak_memory_bytes": peak}
 
 
-def inspect(model: str | Path | Model, top: int = 20) -> dict[str, Any]:
+def inspect(model: str | Path | Model | Classifier, top: int = 20) -> dict[str, Any]:
     """Return the strongest features of each class; see :func:`bigmc.inference.evaluate.inspect`."""
     from bigmc.inference import evaluate
 
@@ -144,7 +145,7 @@ def inspect(model: str | Path | Model, top: int = 20) -> dict[str, Any]:
 
 
 def report(
-    model: str | Path | Model,
+    model: str | Path | Model | Classifier,
     to: str | Path,
     *,
     top: int = 20,
@@ -161,7 +162,7 @@ def report(
 
     Parameters
     ----------
-    model : path or Model
+    model : path, Model or fitted classifier
         Model.
     to : path
         HTML file to make or replace.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bigmc.errors import DataError
 
 if TYPE_CHECKING:
+    from bigmc.estimators import Classifier
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -23,23 +24,24 @@ def dataset_of(dataset: str | Path | Dataset) -> Dataset:
     return Dataset.open(dataset) if isinstance(dataset, str | Path) else dataset
 
 
-def model_of(model: str | Path | Model) -> Model:
-    """Return a model, loaded if it is given by its path."""
+def model_of(model: str | Path | Model | Classifier) -> Model:
+    """Return a model: that of a fitted classifier, or loaded if it is given by its path."""
     from bigmc.model import load_model as load
     from bigmc.store.object_store import local_file
 
     if not isinstance(model, str | Path):
-        return model
+        own: Model = getattr(model, "model_", model)
+        return own
     with local_file(model) as file:
         return load(file)
 
 
-def measured_model(model: str | Path | Model) -> tuple[Model, int | None]:
+def measured_model(model: str | Path | Model | Classifier) -> tuple[Model, int | None]:
     """Return a model and the size of its file, if it comes from one."""
     from bigmc.store.object_store import local_file
 
     if not isinstance(model, str | Path):
-        return model, None
+        return model_of(model), None
     with local_file(model) as file:
         return model_of(file), file.stat().st_size
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bigmc import api
+from bigmc.api.resolve import local_folder
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
@@ -48,7 +49,7 @@ def run(
     dict
         Figures of each step.
     """
-    folder = Path(to)
+    folder = local_folder(to, "the demonstration")
     folder.mkdir(parents=True, exist_ok=True)
     text, dataset, model = folder / "lines.csv", folder / "lines.bigmc", folder / "lines.model"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -142,7 +141,7 @@ def report(
 
 
 def demo(
-    to: Annotated[Path, typer.Option("--to", help="Folder to work in.")] = Path("bigmc-demo"),
+    to: Annotated[str, typer.Option("--to", help="Folder to work in.")] = "bigmc-demo",
     memory: Memory = None,
     as_json: Json = False,
 ) -> None:

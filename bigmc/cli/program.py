@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
-from bigmc import __version__
 from bigmc.budget import MemoryLimitError
 from bigmc.cli import data, inference, training
+from bigmc.cli.interrupt import stopped_by_signals
+from bigmc.cli.text import printable
 from bigmc.errors import BigmcError
+from bigmc.version import __version__
 
 app = typer.Typer(
     name="bigmc",
@@ -48,26 +48,17 @@ def _main(
 
 
 def main() -> NoReturn:
-    """Run the command line; exit with 0, 1 (data or model error) or 2 (usage error)."""
-    before = signal.signal(signal.SIGINT, _interrupted)
+    """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), 130 or 143 (stopped)."""
     try:
-        app(standalone_mode=True)
+        with stopped_by_signals():
+            app(standalone_mode=True)
     except (BigmcError, MemoryLimitError) as error:
         _fail(str(error))
     except MemoryError:
         _fail("the machine has no memory left; give a smaller --memory")
     except OSError as error:
         _fail(_describe(error))
-    finally:
-        signal.signal(signal.SIGINT, before)
     sys.exit(0)
-
-
-def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
-    """Say so and end at once, as if killed: waiting for the parts that are running could take minutes."""
-    shown_again = b"\x1b[?25h\n" if sys.stderr.isatty() else b""  # a progress bar hides the cursor
-    os.write(2, shown_again + b"bigmc: interrupted; the same command continues where it stopped\n")
-    os._exit(130)
 
 
 def _describe(error: OSError) -> str:
@@ -83,5 +74,5 @@ def _describe(error: OSError) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"bigmc: {' '.join(message.split())}", file=sys.stderr)
+    print(printable(f"bigmc: {' '.join(message.split())}"), file=sys.stderr)
     sys.exit(1)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from bigmc import progress as messages
 from bigmc.budget import format_bytes
+from bigmc.cli.text import printable, printable_json
 
 SECONDS_BETWEEN_LINES = 5.0
 """How often progress is written where no bar can be drawn, as in a batch job's log."""
@@ -53,7 +54,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Write a line for the person at the terminal."""
-        self._console.print(escape(line), highlight=False, soft_wrap=True)
+        self._console.print(escape(printable(line)), highlight=False, soft_wrap=True)
 
     def update(self, message: messages.Progress) -> None:
         """Show a progress message."""
@@ -83,7 +84,8 @@ class Screen:
         left = (now - started) * (1 - share) / share if share else 0.0
         done = f"{message.done:,}/{message.total:,} {message.unit}" if message.total else f"{message.done:,}"
         remaining = f", {left:.0f} s left" if left >= 1 else ""
-        print(f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip(), file=sys.stderr)
+        line = f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip()
+        print(printable(line), file=sys.stderr)
 
 
 class _Facts(ProgressColumn):
@@ -105,7 +107,7 @@ def _figure(name: str, value: float) -> str:
 def show(result: Mapping[str, object], as_json: bool) -> None:
     """Write a result to stdout: one line of JSON, or one line per figure."""
     if as_json:
-        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
+        print(printable_json(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)))
         return
     for line in _lines(result, indent=0):
         print(line)
@@ -127,7 +129,7 @@ def show_features(result: Mapping[str, Any]) -> None:
     """
     print(f"{result['n_nonzero_features']:,} of {result['n_features']:,} features have weight")
     for entry in result["classes"]:
-        print(f"\n{entry['label']}")
+        print(f"\n{printable(str(entry['label']))}")
         for feature in entry["features"]:
             names = feature["names"]
             if not names:
@@ -136,7 +138,8 @@ def show_features(result: Mapping[str, Any]) -> None:
             first, *others = names
             count = "" if first["count"] is None else f"  ({first['count']:,})"
             also = f"  also {', '.join(repr(o['name']) for o in others)}" if others else ""
-            print(f"  {feature['weight'] * first['sign']:+9.4f}  {first['name']}{count}{also}")
+            weight = feature["weight"] * first["sign"]
+            print(f"  {weight:+9.4f}  {_word(first['name'])}{count}{also}")
 
 
 def show_path(result: Mapping[str, Any]) -> None:
@@ -148,25 +151,25 @@ def show_path(result: Mapping[str, Any]) -> None:
             f"{mark} {row['alpha']:>10.3g}  {row['n_nonzero_features']:>9,}  {row['accuracy']:>8.4f}  "
             f"{row['macro_f1']:>8.4f}  {row['gap']:>8.1e}  {row['n_passes']:>6.3g}"
         )
-    print(f"the chosen model is {result['best_model']}")
+    print(f"the chosen model is {_word(result['best_model'])}")
 
 
 def _lines(value: Mapping[str, object], indent: int) -> list[str]:
-    width = max((len(str(key)) for key in value), default=0)
+    width = max((len(_word(key)) for key in value), default=0)
     lines: list[str] = []
     for key, item in value.items():
         pad = " " * indent
         if isinstance(item, Mapping) and item:
-            lines += [f"{pad}{key}", *_lines(item, indent + 2)]
+            lines += [f"{pad}{_word(key)}", *_lines(item, indent + 2)]
         elif isinstance(item, list) and item and isinstance(item[0], Mapping):
-            lines += [f"{pad}{key}", *(f"{pad}  {_row(entry)}" for entry in item)]
+            lines += [f"{pad}{_word(key)}", *(f"{pad}  {_row(entry)}" for entry in item)]
         else:
-            lines.append(f"{pad}{key:<{width}}  {_value(str(key), item)}")
+            lines.append(f"{pad}{_word(key):<{width}}  {_value(str(key), item)}")
     return lines
 
 
 def _row(entry: Mapping[str, object]) -> str:
-    return "  ".join(f"{key} {_value(str(key), item)}" for key, item in entry.items())
+    return "  ".join(f"{_word(key)} {_value(str(key), item)}" for key, item in entry.items())
 
 
 def _value(name: str, item: object) -> str:
@@ -178,4 +181,9 @@ def _value(name: str, item: object) -> str:
         return f"{item:.6g}"
     if isinstance(item, list):
         return ", ".join(_value(name, part) for part in item) or "none"
-    return str(item)
+    return _word(item)
+
+
+def _word(item: object) -> str:
+    """Return a text of the user, such as a label, on one line and safe for a terminal."""
+    return printable(str(item)).replace("\n", "\\n")

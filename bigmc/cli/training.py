@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -79,7 +78,7 @@ def train_mrc(
     dataset: TrainData,
     to: NewModel,
     split: TrainSplit = "train",
-    lambda0: Annotated[float, typer.Option(help="Regularisation.")] = 0.01,
+    lambda0: Annotated[str, typer.Option(help="Regularisation; auto: 2 / sqrt(rows).")] = "auto",
     fit_intercept: Annotated[bool, typer.Option(help="Add a feature that is always 1.")] = True,
     eps1: Annotated[float, typer.Option(help="Violation from which a constraint is taken in.")] = 1e-2,
     eps2: Annotated[float, typer.Option(help="Violation from which a component is taken in.")] = 1e-5,
@@ -97,7 +96,7 @@ def train_mrc(
 ) -> None:
     """Train the minimax risk classifier, whose certificate bounds its error."""
     options = {
-        "lambda0": lambda0,
+        "lambda0": lambda0 if lambda0 == "auto" else _number("--lambda0", lambda0),
         "fit_intercept": fit_intercept,
         "eps1": eps1,
         "eps2": eps2,
@@ -211,7 +210,7 @@ def _number(option: str, text: str) -> float:
 
 def path(
     dataset: TrainData,
-    to: Annotated[Path, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
     split: TrainSplit = "train",
     validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
     alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,

@@ -25,6 +25,8 @@ from bigmc.engine import EngineLike, opened
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
 from bigmc.estimators.run import Run
+from bigmc.inference.explain import Explanation, explain
+from bigmc.inference.samples import SampleReader
 from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
@@ -68,7 +70,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     history_ : list of dict
         Figures of every pass.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Only when the data was a frame whose column names are all strings.
     model_ : Model
         What `save` writes.
@@ -259,7 +261,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
             Arrays hold raw values: the weighting of the training data is applied to them. Datasets and
-            dask arrays are read part by part.
+            dask arrays are read part by part. A model trained on columns of files takes those instead: a
+            list of dicts, a data frame, an Arrow table or the path of a file; where it is one text column,
+            also a list of texts.
 
         Raises
         ------
@@ -290,6 +294,24 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) != 2 or self.model_.label_threshold is not None:
             return scores
         return scores[:, 1] - scores[:, 0]
+
+    def explain(self, sample: str | Mapping[str, Any], *, top: int = 10) -> Explanation:
+        """Return which words, or other named features, of a sample speak for which class.
+
+        Parameters
+        ----------
+        sample : str or dict
+            A text, or the columns of the training data.
+        top : int, default=10
+            Words of each class, at most.
+
+        Raises
+        ------
+        DataError
+            If the model was trained on arrays, whose features have no words.
+        """
+        check_is_fitted(self)
+        return explain(self.model_, self._reader, sample, top)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy: on arrays and their labels, or on a dataset, which has its own.
@@ -338,6 +360,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _take(self, model: Model) -> Self:
         """Take over a model as the result of fitting."""
         self.model_ = model
+        self._reader = SampleReader.of(model)
         self.classes_ = model.classes
         self.objective_ = model.objective
         self.certificate_ = Certificate(**model.certificate)
@@ -389,9 +412,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {} if names is None else {"columns": names.tolist()}
 
     def _score_batches(self, X: Any) -> Iterator[NDArray[np.float64]]:
+        if self._reader.takes(X):
+            yield self._no_scores()
+            for rows in self._reader.batches(X):
+                yield self.model_.scores(rows)
+            return
         for chunk in self._checked_chunks(X):
             for rows in row_batches(chunk):
                 yield self.model_.scores(rows)
+
+    def _no_scores(self) -> NDArray[np.float64]:
+        return np.empty((0, len(self.classes_)))
 
     def _accepted(self) -> dict[str, Any]:
         """Return what arrays may be like, for scikit-learn's checks."""

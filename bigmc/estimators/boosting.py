@@ -124,7 +124,7 @@ class MultiBoostClassifier(WeightedClassifier):
     history_ : list of dict
         Figures of every round.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Only when the data was a frame whose column names are all strings.
     model_ : BoostedModel
         What `save` writes.

@@ -8,10 +8,11 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigmc.engine import EngineLike
 from bigmc.errors import BigmcError, DataError
@@ -20,7 +21,7 @@ from bigmc.estimators.base import Classifier
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
 from bigmc.model import MinimaxModel, Model
-from bigmc.solvers import solve_minimax
+from bigmc.solvers.minimax import default_lambda0, solve_minimax
 from bigmc.store.dataset import Dataset
 from bigmc.store.feature_map import FeatureMap, Moments, check_fourier
 
@@ -36,8 +37,10 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
 
     Parameters
     ----------
-    lambda0 : float, default=0.01
+    lambda0 : float or "auto", default="auto"
         Regularisation, not negative; larger is a larger set of distributions, a larger bound, fewer weights.
+        Auto is ``2 / sqrt(n_samples)``, two standard errors of a mean, with which the bound mostly holds; see
+        `bigmc.solvers.minimax.default_lambda0`.
     fit_intercept : bool, default=True
         ψ has a component that is always 1.
     tol : float, default=1e-3
@@ -76,11 +79,15 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     coef_ : scipy.sparse.csr_array of shape (n_classes, n_features)
         μ, made anew on every access.
     intercept_ : array of shape (n_classes,)
+    lambda0_ : float
+        The regularisation that was used.
     objective_ : float
         Worst-case error probability of `coef_`.
     certificate_ : Certificate
-        ``lower <= optimum <= upper`` and their difference ``gap``; ``upper`` bounds the error probability
-        of the rule for every distribution in the uncertainty set.
+        ``lower <= optimum <= upper`` and their difference ``gap``; ``upper`` bounds the error probability of
+        the randomised rule (that of `predict_proba`) for every distribution in the uncertainty set. The
+        deterministic rule errs with at most twice that probability: where it is wrong, the randomised one
+        gives the right class a probability of at most one half.
     n_iter_ : int
         Iterations.
     n_passes_ : float
@@ -88,7 +95,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     history_ : list of dict
         Figures of every iteration.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Only when the data was a frame whose column names are all strings.
     model_ : MinimaxModel
         What `save` writes.
@@ -99,7 +106,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
 
     def __init__(
         self,
-        lambda0: float = 0.01,
+        lambda0: float | str = "auto",
         *,
         fit_intercept: bool = True,
         tol: float = 1e-3,
@@ -140,8 +147,8 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         self._check_positive("eps1", "eps2")
         self._check_count("n_max", "m_max", "k_max")
         lambda0: Any = self.lambda0
-        if not isinstance(lambda0, Real) or not 0 <= float(lambda0) < math.inf:
-            raise BigmcError(f"lambda0 is {self.lambda0!r}", "give a finite number of at least 0")
+        if lambda0 != "auto" and not (isinstance(lambda0, Real) and 0 <= float(lambda0) < math.inf):
+            raise BigmcError(f"lambda0 is {lambda0!r}", "give auto or a finite number of at least 0")
         if self.time_limit is not None:
             self._check_positive("time_limit")
         check_fourier(self.fourier, self.gamma)
@@ -179,9 +186,10 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
         """Return the dataset that arrays make, their features mapped."""
-        if not (self.standardize or self.fourier):
+        if not self._maps_features:
             return super()._dataset(X, y)
         self.check_params()
+        self._check_dense(X)
         if is_lazy(X):
             raise DataError("a dask array is mapped by ingest", "call bigmc.ingest(X, label=y, …)")
         X, y = validate_data(self, X, y)
@@ -190,7 +198,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         return Dataset.from_arrays(map.transform(X), y, features={"map": map.to_dict()})
 
     def _labelled(self, X: Any, y: Any) -> Dataset:
-        if isinstance(X, Dataset) and (self.standardize or self.fourier):
+        if isinstance(X, Dataset) and self._maps_features:
             raise DataError(
                 "the features of a dataset are made by ingest",
                 "give standardize and fourier to bigmc.ingest, and not here",
@@ -198,12 +206,26 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         return super()._labelled(X, y)
 
     def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
+        self._check_dense(X)
         map = None if first else self._map
         for chunk in super()._checked_chunks(X, first):
             yield chunk if map is None else map.transform(chunk)
 
-    def _accept_sparse(self) -> str | bool:
-        return False if self.standardize or self.fourier else "csr"
+    @property
+    def _maps_features(self) -> bool:
+        return bool(self.standardize or self.fourier)
+
+    def _check_dense(self, X: Any) -> None:
+        if self._maps_features and scipy.sparse.issparse(X):
+            raise DataError(
+                "X is sparse, and standardize and fourier take dense arrays",
+                "give X.toarray(), or train without them",
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self._maps_features
+        return tags
 
     @property
     def _map(self) -> FeatureMap | None:
@@ -216,10 +238,18 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             self.n_features_in_ = len(self._map.mean)
         return self
 
+    @property
+    def lambda0_(self) -> float:
+        """The regularisation that was used, given or chosen."""
+        check_is_fitted(self)
+        model: MinimaxModel = self.model_
+        return model.lambda0
+
     def _solve(self, dataset: Dataset, run: Run) -> MinimaxModel:
+        lambda0 = default_lambda0(dataset.n_samples) if self.lambda0 == "auto" else float(self.lambda0)
         solution = solve_minimax(
             dataset,
-            lambda0=float(self.lambda0),
+            lambda0=lambda0,
             fit_intercept=bool(self.fit_intercept),
             tol=float(self.tol),
             eps1=float(self.eps1),
@@ -249,4 +279,5 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             history=solution.history,
             phi=solution.phi,
             stopped=solution.stopped,
+            lambda0=lambda0,
         )

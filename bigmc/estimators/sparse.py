@@ -83,7 +83,7 @@ default="squared_hinge"
     history_ : list of dict
         Figures of every pass.
     n_features_in_ : int
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Only when the data was a frame whose column names are all strings.
     model_ : Model
         What `save` writes.

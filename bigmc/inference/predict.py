@@ -16,19 +16,29 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec, Samples
+from bigmc.inference.samples import feature_spec_of, rows_of
 from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.rejects import REJECT_SCHEMA, OnBadRow, Reject, rejects_table
-from bigmc.ingestion.sources import Part, Source, bytes_per_row, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import (
+    Part,
+    ReadHints,
+    ReadRequest,
+    Source,
+    bytes_per_row,
+    expand_sources,
+    read,
+    scan,
+    schema,
+)
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.store import disk
 from bigmc.store.atomic import replacing
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
-from bigmc.store.feature_map import FeatureMap
 
 ROW_COST = 64
 """Bytes of a row beside its scores: id, label, place of the best score, their copies as a table."""
@@ -78,17 +88,16 @@ class PartPredictor:
         # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
         done: list[Scored] = [(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)]
         rejects: list[Reject] = []
-        spec = _feature_spec(self.model)
+        spec = feature_spec_of(self.model)
         size = int(np.clip(self.room // (4 * BATCH_COST), 1 << 15, 4 << 20))
-        for batch in read(
-            part, spec.columns or None, sources=sources, batch_bytes=size, on_bad_row=on_bad_row, base=base
-        ):
+        request = ReadRequest(columns=spec.columns or None, batch_bytes=size, on_bad_row=on_bad_row)
+        for batch in read(part, request, sources=sources, base=base):
             bad = {} if batch.table is None else spec.find_bad(batch.table)
             good, found = set_aside(batch, bad, part, on_bad_row)
             rejects += [*batch.rejects, *found]
             if good.n_rows:
                 samples = spec.transform(good.table) if good.matrix is None else spec.mapped(good.matrix)
-                done += self._predict_rows(good.row, _as_rows(samples, self.model.n_features))
+                done += self._predict_rows(good.row, rows_of(samples, self.model.n_features))
         ids, predicted, scores = zip(*done, strict=True)
         table = self._table(np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores))
         return table, rejects
@@ -162,7 +171,7 @@ class Predictor:
             raise DataError(f"{to} is a folder", "give the path of a file with --to")
         self._model, self._to, self._scores = model, to, scores
         self._engine, self._limit, self._progress = engine, limit, progress
-        self._spec = _feature_spec(model)
+        self._spec = feature_spec_of(model)
 
     def predict_dataset(self, dataset: Dataset) -> dict[str, int]:
         """Predict every sample of a dataset; return the counts.
@@ -200,14 +209,14 @@ class Predictor:
         rows = room / 8 / self._row_cost
         part_bytes = int(np.clip(rows * bytes_per_row(sources[0]), SMALLEST_PART, LARGEST_PART))
         first = self._spec.first_index
-        parts = scan(
-            sources,
-            part_bytes,
+        hints = ReadHints(
             types=types,
             zero_based=None if first is None else first == 0,
             n_features=self._model.n_features if sources[0].format == "svmlight" else None,
             missing=self._spec.missing,
+            columns=self._spec.columns or None,
         )
+        parts = scan(sources, part_bytes, hints)
         task = PartPredictor(self._model, self._scores, room)
         results = engine.map(_predict_part, parts, task, sources, on_bad_row, os.getcwd())
         return self._write((result for _, result in results), sum(part.n_rows for part in parts))
@@ -228,7 +237,7 @@ class Predictor:
                     f"not on columns of {format} files",
                     "give svmlight files or arrays",
                 )
-            self._spec.check_types(schema(sources, needed, types=types))
+            self._spec.check_types(schema(sources, needed, ReadHints(types=types)))
 
     @property
     def _row_cost(self) -> int:
@@ -264,7 +273,7 @@ class Predictor:
                 done += table.num_rows
                 self._progress(Progress("predict", done + n_rejects, n_rows, "rows"))
         if not n_rejects:
-            aside.unlink(missing_ok=True)  # of an earlier run
+            disk.unlink(aside)  # of an earlier run
         return {"n_samples": done, "n_quarantined": n_rejects}
 
 
@@ -276,28 +285,3 @@ def _predict_part(
     part: Part, task: PartPredictor, sources: list[Source], on_bad_row: OnBadRow, base: str
 ) -> Predicted:
     return task.raw(part, sources, on_bad_row, base)
-
-
-def _feature_spec(model: Model) -> FeatureSpec:
-    if "hasher" in model.feature_spec:
-        return FeatureSpec.from_dict(model.feature_spec)
-    if "map" in model.feature_spec:  # trained on arrays in memory, like the following
-        map = FeatureMap.from_dict(model.feature_spec["map"])
-        return FeatureSpec(n_own=len(map.mean), map=map)
-    return FeatureSpec(n_own=model.n_features, missing=model.takes_missing)
-
-
-def _as_rows(samples: Samples, n_features: int) -> Rows:
-    """Return samples as rows of the model's width."""
-    if isinstance(samples, Rows):
-        if samples.n_features > n_features:
-            raise DataError(
-                f"the samples have {samples.n_features} features, the model {n_features}",
-                "give data of the width the model was trained on",
-            )
-        return samples._replace(n_features=n_features)
-    if samples.shape[1] != n_features:
-        raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
-    stored = samples != 0
-    indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
-    return Rows(indptr, np.nonzero(stored)[1].astype(np.int32), samples[stored], n_features)

@@ -130,8 +130,7 @@ class Append:
             first_row=sum(manifest.rows_in for manifest in manifests),
         )
         zero_based = None if stored.first_index is None else stored.first_index == 0
-        scan = {**job.scan_options, "zero_based": zero_based}
-        return replace(job, recipe=recipe, scan_options=scan, before=before)
+        return replace(job, recipe=recipe, hints=replace(job.hints, zero_based=zero_based), before=before)
 
     def _new_sources(self, manifests: list[Manifest]) -> list[Source]:
         """Return the sources that the dataset does not have.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bigmc.errors import DataError
+from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_categories, hash_names
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
@@ -120,7 +121,10 @@ class FeatureSpec:
             for position in np.flatnonzero(_null_mask(table.column(name))):
                 bad.setdefault(int(position), f"column {name!r} is missing")
         for name in (*self.numeric, *self.dense):
-            values, absent, unreadable = _as_float(table.column(name))
+            column = table.column(name)
+            if _is_plain(column):
+                continue
+            values, absent, unreadable = _as_float(column)
             if self.missing and name in self.dense:
                 values = np.where(np.isnan(values), 0.0, values)
             else:
@@ -129,6 +133,11 @@ class FeatureSpec:
                 bad.setdefault(int(position), f"column {name!r} is not a number")
             for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
                 bad.setdefault(int(position), f"column {name!r} is {values[position]}")
+            for position in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS):
+                text = str(column[int(position)].as_py())
+                if not is_exact(text):
+                    reason = f"column {name!r} is {text}, which is not exact as a 64-bit float"
+                    bad.setdefault(int(position), reason)
         return bad
 
     def check_types(self, schema: pa.Schema) -> None:
@@ -245,6 +254,14 @@ def category_text(column: pa.Array) -> pa.Array:
     if _is_text(column.type):
         return plain_text(column)
     return pa.array([str(value) for value in column.to_pylist()], pa.string())
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Return whether all values are floats, finite and too small to be integers that are not exact."""
+    if column.null_count or not (pa.types.is_float64(column.type) or pa.types.is_float32(column.type)):
+        return False
+    values = column.to_numpy()
+    return bool(len(values) == 0 or np.abs(values).max() < EXACT_INTEGERS)  # False for NaN
 
 
 def _null_mask(column: pa.Array) -> NDArray[np.bool_]:

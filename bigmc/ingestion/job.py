@@ -9,33 +9,31 @@ publishes the manifest. Killed at any moment, the same job continues with the pa
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bigmc import __version__
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
 from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.labels import agree_on_sets, extend_classes, merge_classes, recode
-from bigmc.ingestion.memory import FIXED_COST, Shares, divide, prompt_release, refuse_large_chunks, trim
+from bigmc.ingestion.memory import FIXED_COST, Load, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.shard_placement import PartShard, Placing
-from bigmc.ingestion.sources import Part, Source, bytes_per_row, scan
+from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
@@ -49,6 +47,7 @@ from bigmc.store.layout import (
     read_manifest,
 )
 from bigmc.store.publish import finish_dataset
+from bigmc.version import __version__
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
@@ -76,8 +75,8 @@ class Job:
         What to make of it.
     limit : int
         Memory limit in bytes, above the bare process.
-    scan_options : mapping
-        Passed to :func:`bigmc.ingestion.sources.scan`.
+    hints : ReadHints
+        What is known about the sources.
     before : Dataset, optional
         The dataset these sources are appended to, as it was before.
     """
@@ -86,7 +85,7 @@ class Job:
     sources: Sequence[Source]
     recipe: Recipe
     limit: int
-    scan_options: Mapping[str, Any]
+    hints: ReadHints
     before: Dataset | None = None
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
@@ -104,16 +103,16 @@ class Job:
         engine = at_the_data(engine, self.sources)
         if not self._is_done():
             self._refuse_foreign_folder()
-            self._divide(engine, self.recipe.features.n_features)  # refuses before the scan, if it can
+            self._divide(engine)  # refuses before the scan, if it can
             with exclusive(self._lock), prompt_release():
                 if not self._is_done():  # by the process that held the lock before
                     self._refuse_others()
                     for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
-                        shutil.rmtree(leftover, ignore_errors=True)
+                        disk.try_clear(leftover)
                     job, parts = self._prepared(engine, progress)
                     job.run_parts(parts, engine, progress)
                     job.finish(parts, progress)
-        shutil.rmtree(self.to / WIP, ignore_errors=True)
+        disk.try_clear(self.to / WIP)
         return Dataset.open(self.to)
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
@@ -157,7 +156,7 @@ class Job:
     def _prepared(self, engine: Engine, progress: ProgressCallback) -> tuple[Job, list[Part]]:
         """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
         parts = self.init(progress)
-        n_workers, shares = self._divide(engine, self._n_features(parts))
+        n_workers, shares = self._divide(engine, parts)
         refuse_large_chunks(parts, self.limit // n_workers)
         workers = engine.at_most(n_workers)
         recipe = fit_map(self.recipe, parts, self.sources, shares, workers, self.to / WIP)
@@ -175,21 +174,21 @@ class Job:
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
             self._refuse_others()
-            plan.unlink()
-        (self.to / WIP / MAP).unlink(missing_ok=True)
+            disk.unlink(plan)
+        disk.unlink(self.to / WIP / MAP)
         for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
-            shutil.rmtree(leftover, ignore_errors=True)
+            disk.try_clear(leftover)
         for name in (NAMES, REJECTS):
-            (self.to / name).unlink(missing_ok=True)
+            disk.unlink(self.to / name)
         n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
         progress(Progress("scan", 0, n_bytes, "bytes"))
-        parts = scan(self.sources, self._part_bytes(), **self.scan_options)
+        parts = scan(self.sources, self._part_bytes(), self.hints)
         if not parts:
             raise DataError(
                 f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
             )
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
-        self._parts_folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
         write_atomic(plan, json.dumps(stored).encode())
         return parts
@@ -203,7 +202,7 @@ class Job:
                 meter.skip(part)
             else:
                 missing.append(part)
-        n_workers, shares = self._divide(engine, self._n_features(parts))
+        n_workers, shares = self._divide(engine, parts)
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine.at_most(n_workers)
         with mapping_room(self.recipe.features, shares, self.sources[0]) as room:
@@ -281,8 +280,12 @@ class Job:
         own = int(parts[0].options.get("n_features", 0)) if parts else 0
         return self.recipe.features.n_features or own
 
-    def _divide(self, engine: Engine, n_features: int) -> tuple[int, Shares]:
-        return divide(self.limit, engine.n_threads, n_features, self.recipe.names)
+    def _divide(self, engine: Engine, parts: Sequence[Part] = ()) -> tuple[int, Shares]:
+        features = self.recipe.features
+        load = Load(
+            self._n_features(parts), self.recipe.names, dense=features.hasher is None and bool(features.dense)
+        )
+        return divide(self.limit, engine.n_threads, load.of(parts))
 
     @property
     def _parts_folder(self) -> Path:

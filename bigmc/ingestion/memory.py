@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ import pyarrow.dataset  # loaded by the first reading of Parquet, as below
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes
+from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
 
@@ -28,6 +30,15 @@ pa.array([0])
 
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
+
+DENSE_BATCH_COST = 8
+"""The same where every column is a number: columns, float64 values, and these as rows."""
+
+RECORD_COST = 24
+"""Bytes in memory per byte of the longest record: raw and parsed text, where its words are, their hashes."""
+
+READER_BYTES = 4 << 20
+"""Bytes that decoding Parquet of short values may hold."""
 
 PEAK_FACTOR = 4
 """Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
@@ -56,6 +67,53 @@ _LARGE_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
+class Load:
+    """What the workers of an ingest have to hold.
+
+    Attributes
+    ----------
+    n_features : int
+        Width of the dataset: a shard is sorted by counting, which takes some bytes per feature.
+    names : bool
+        Whether names of hashed features are counted.
+    dense : bool
+        Whether every feature is a column of numbers, so that batches grow less than texts do.
+    record_bytes : int
+        Bytes for the longest record, or for reading the largest columns of Parquet, in each worker.
+    shared_bytes : int
+        Bytes for what is held once, such as labels.
+    """
+
+    n_features: int
+    names: bool = False
+    dense: bool = False
+    record_bytes: int = 0
+    shared_bytes: int = 0
+
+    def of(self, parts: Sequence[Part]) -> Load:
+        """Return the load with what the scan found about records."""
+        return replace(self, record_bytes=max((_resident(part) for part in parts), default=0))
+
+    def __str__(self) -> str:
+        longest = f" and records of {format_bytes(self.record_bytes)} at once" if self.record_bytes else ""
+        return f"{self.n_features:,} features{longest}"
+
+    @property
+    def other_cure(self) -> str:
+        """What else would help."""
+        if self.record_bytes > FEATURE_COST * self.n_features:
+            return ", or write shorter records or smaller row groups"
+        return ", or fewer --hash-bits" if FEATURE_COST * self.n_features > SMALLEST_WORKER else ""
+
+
+def _resident(part: Part) -> int:
+    """Return the bytes a worker holds at once because records are long, or columns many."""
+    if part.format == "parquet":
+        return max(0, DECODED * part.longest - READER_BYTES)
+    return RECORD_COST * max(0, part.longest - SHORT_RECORD)
+
+
+@dataclass(frozen=True)
 class Shares:
     """What one worker may use.
 
@@ -67,14 +125,20 @@ class Shares:
         Bytes of samples collected before a shard is written.
     name_capacity : int
         Feature names counted; 0 keeps no names.
+    reader_bytes : int
+        Bytes that decoding Parquet may hold.
+    record_limit : RecordLimit
+        How long a text may be.
     """
 
     batch_bytes: int
     buffer_bytes: int
     name_capacity: int
+    reader_bytes: int
+    record_limit: RecordLimit
 
 
-def divide(limit: int, n_workers: int, n_features: int, names: bool) -> tuple[int, Shares]:
+def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     """Return how many workers a memory limit allows, and the share of each.
 
     Parameters
@@ -83,29 +147,41 @@ def divide(limit: int, n_workers: int, n_features: int, names: bool) -> tuple[in
         Bytes above the bare process.
     n_workers : int
         Workers wanted.
-    n_features : int
-        Width of the dataset: a shard is sorted by counting, which takes some bytes per feature.
-    names : bool
-        Whether names of hashed features are counted.
+    load : Load
+        What one of them has to hold.
 
     Raises
     ------
     MemoryLimitError
         If it does not allow one worker.
     """
-    smallest = SMALLEST_WORKER + FEATURE_COST * n_features
-    if limit < FIXED_COST + smallest:
+    features = FEATURE_COST * load.n_features
+    needed = FIXED_COST + load.shared_bytes
+    smallest = SMALLEST_WORKER + features + load.record_bytes
+    if limit < needed + smallest:
         raise MemoryLimitError(
-            f"ingest of {n_features:,} features with a memory limit of {format_bytes(limit)} cannot work",
-            f"give --memory {-(-(FIXED_COST + smallest) // 10**6)}MB or more"
-            + (", or fewer --hash-bits" if FEATURE_COST * n_features > SMALLEST_WORKER else ""),
+            f"ingest of {load} with a memory limit of {format_bytes(limit)} cannot work",
+            f"give --memory {-(-(needed + smallest) // 10**6)}MB or more{load.other_cure}",
         )
-    n_workers = min(n_workers, (limit - FIXED_COST) // smallest)
-    mine = (limit - FIXED_COST) // n_workers - FEATURE_COST * n_features
-    batch_bytes = int(np.clip(mine // (4 * BATCH_COST), 1 << 16, 4 << 20))
-    capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if names else 0
-    buffer_bytes = int((mine - batch_bytes * BATCH_COST - capacity * NAME_COST) / PEAK_FACTOR)
-    return n_workers, Shares(batch_bytes, buffer_bytes, capacity)
+    n_workers = min(n_workers, (limit - needed) // smallest)
+    mine = (limit - needed) // n_workers - features - load.record_bytes
+    cost = DENSE_BATCH_COST if load.dense else BATCH_COST
+    batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
+    capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
+    buffer_bytes = int((mine - batch_bytes * cost - capacity * NAME_COST) / PEAK_FACTOR)
+    return n_workers, Shares(
+        batch_bytes,
+        buffer_bytes,
+        capacity,
+        reader_bytes=READER_BYTES + load.record_bytes,
+        record_limit=record_limit(limit, load.n_features),
+    )
+
+
+def record_limit(limit: int, n_features: int) -> RecordLimit:
+    """Return how long a record may be if one worker has all of a memory limit."""
+    base = FIXED_COST + SMALLEST_WORKER + FEATURE_COST * n_features
+    return RecordLimit(limit, base, RECORD_COST)
 
 
 def refuse_large_chunks(parts: Sequence[Part], share: int) -> None:

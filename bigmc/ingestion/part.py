@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +21,10 @@ from bigmc.ingestion.part_writer import ShardWriter
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
-from bigmc.ingestion.sources import Batch, Part, Source, read
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
-from bigmc.store.atomic import PARTIAL, fsync_folder, replacing, write_atomic
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, replacing, write_atomic
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
@@ -122,18 +121,19 @@ class PartWriter:
         return total
 
     def _batches(self) -> Iterator[Batch]:
-        return read(
-            self._part,
-            self._recipe.columns or None,
-            sources=self._sources,
+        request = ReadRequest(
+            columns=self._recipe.columns or None,
             batch_bytes=self._shares.batch_bytes,
             on_bad_row=self._recipe.on_bad_row,
-            base=self._base,
+            reader_bytes=self._shares.reader_bytes,
+            record_limit=self._shares.record_limit,
+            scratch=str(self._folder.parent),
         )
+        return read(self._part, request, sources=self._sources, base=self._base)
 
     def run(self) -> Iterator[tuple[int, int]]:
         """Write the part, yielding the rows and source bytes done after each batch."""
-        self._aside.mkdir(parents=True)
+        disk.make_folder(self._aside)
         recipe, part = self._recipe, self._part
         writer = ShardWriter(self._aside, recipe.splits, self._shares.buffer_bytes)
         rows_in = 0
@@ -210,12 +210,12 @@ class PartWriter:
                 pq.write_table(rejects_table(self._rejects), file, compression="zstd")
         write_atomic(self._aside / RECEIPT, receipt.to_json().encode())
         try:
-            os.replace(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
+            disk.rename(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
         except OSError:
             if not self._folder.exists():
                 raise
-            shutil.rmtree(self._aside)  # another one has written the same
-        fsync_folder(self._folder.parent)
+            disk.clear(self._aside)  # another one has written the same
+        disk.sync(self._folder.parent)
 
 
 def samples_of(batch: Batch, features: FeatureSpec) -> Samples:

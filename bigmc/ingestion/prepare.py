@@ -16,10 +16,11 @@ from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
+from bigmc.ingestion.memory import record_limit
 from bigmc.ingestion.options import Options
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import OnBadRow
-from bigmc.ingestion.sources import Source, expand_sources, schema
+from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.store.feature_map import check_fourier
@@ -122,9 +123,15 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
     )
     types = {name: pa.string() for name in features.text}
     if sources[0].format not in MATRICES:
-        features.check_types(schema(sources, recipe.columns, types=types))
-    reading: dict[str, Any] = {"types": types, "n_features": asked.n_features, "missing": features.missing}
-    return Job(to, sources, recipe, limit, reading)
+        features.check_types(schema(sources, recipe.columns, ReadHints(types=types)))
+    hints = ReadHints(
+        types=types,
+        n_features=asked.n_features,
+        missing=features.missing,
+        columns=recipe.columns or None,
+        record_limit=record_limit(limit, features.n_features),
+    )
+    return Job(to, sources, recipe, limit, hints)
 
 
 def identify(source: Source) -> dict[str, Any]:

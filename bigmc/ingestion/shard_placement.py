@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store.atomic import file_entry, fsync_folder, write_atomic
+from bigmc.store import disk
+from bigmc.store.atomic import file_entry, write_atomic
 from bigmc.store.disk_shard import SparseShard
 from bigmc.store.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
@@ -58,7 +58,7 @@ class Placing:
 
     def place(self, shards: Sequence[PartShard], progress: ProgressCallback) -> list[ShardEntry]:
         """Return the entries of the shards in their places; earlier attempts may have done some."""
-        (self.to / SHARDS).mkdir(exist_ok=True)
+        disk.make_folder(self.to / SHARDS)
         groups = self._plan_merges(shards)
         total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
         done = 0
@@ -72,7 +72,7 @@ class Placing:
             entries.append(self._merge([shards[i] for i in group], target))
             done += entries[-1].rows
             progress(Progress("merge", done, total, "rows"))
-        fsync_folder(self.to / SHARDS)
+        disk.sync(self.to / SHARDS)
         return entries
 
     def _plan_merges(self, shards: Sequence[PartShard]) -> list[list[int]]:
@@ -99,7 +99,7 @@ class Placing:
             entry = merge_shards(target, sources, memory=self.memory)
             write_atomic(receipt, json.dumps(entry.to_dict()).encode())
         for shard in shards:
-            shutil.rmtree(shard.folder, ignore_errors=True)
+            disk.try_clear(shard.folder)
         return ShardEntry.from_dict(json.loads(receipt.read_text()))
 
 
@@ -107,7 +107,7 @@ def _move(shard: PartShard, target: Path) -> ShardEntry:
     """Move a shard to its final place, unless it is there."""
     if not target.exists():
         _recode_labels(shard)
-        shard.folder.rename(target)
+        disk.rename(shard.folder, target)
     return replace(_with_table(replace(shard, folder=target)), name=target.name)
 
 

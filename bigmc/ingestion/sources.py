@@ -11,27 +11,27 @@ import glob
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
-from bigmc.ingestion.readers.base import BATCH_BYTES, Batch, Part, ScanOptions, Source, check_columns
-from bigmc.ingestion.readers.text import COMPRESSIONS
-from bigmc.ingestion.rejects import OnBadRow
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
+from bigmc.ingestion.readers.parquet import count_rows
+from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, open_stream
 from bigmc.store.label_sets import column_of_indicator
 
 __all__ = [
     "Batch",
     "Part",
-    "ScanOptions",
+    "ReadHints",
+    "ReadRequest",
     "Source",
     "bytes_per_row",
     "expand_sources",
@@ -42,6 +42,7 @@ __all__ = [
 
 PART_BYTES = 64 << 20
 _KNOWN = "the formats are " + ", ".join(sorted(FILE_FORMATS))
+NO_HINTS, EVERYTHING = ReadHints(), ReadRequest()
 
 
 def expand_sources(source: Any, format: str | None = None, labels: Any = None) -> list[Source]:
@@ -167,7 +168,7 @@ def _in_memory(item: Any, name: str, labels: Any) -> Source:
     if isinstance(item, pa.RecordBatch):
         item = pa.Table.from_batches([item])
     elif pandas is not None and isinstance(item, pandas.DataFrame):
-        item = pa.Table.from_pandas(item, preserve_index=False)
+        item = _table_of_pandas(item, name)
     elif not isinstance(item, pa.Table) and hasattr(item, "__arrow_c_stream__"):
         item = pa.table(item)
     if isinstance(item, pa.Table):
@@ -189,6 +190,23 @@ def _in_memory(item: Any, name: str, labels: Any) -> Source:
             "pass a path, a NumPy, SciPy sparse or dask array, or an Arrow table or data frame",
         )
     return Source(name, kind, item, _checked(item, name, labels))
+
+
+def _table_of_pandas(frame: Any, name: str) -> pa.Table:
+    """Return a pandas frame as a table; a column of several types is refused by its name."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        for column in frame.columns:
+            try:
+                pa.Array.from_pandas(frame[column])
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                kinds = sorted({type(value).__name__ for value in frame[column]})
+                raise DataError(
+                    f"{name}: the column {column!r} has values of the types {', '.join(kinds)} ({error})",
+                    "give a column values of one type",
+                ) from error
+        raise
 
 
 def _checked(array: Any, name: str, labels: Any) -> Any:
@@ -234,12 +252,9 @@ def _label_sets(labels: Any) -> Any:
 
 
 def schema(
-    sources: Sequence[Source],
-    columns: Sequence[str] | None = None,
-    *,
-    types: Mapping[str, Any] | None = None,
-) -> Any:
-    """Return the columns of the sources, and refuse columns they have not, before the work starts.
+    sources: Sequence[Source], columns: Sequence[str] | None = None, hints: ReadHints = NO_HINTS
+) -> pa.Schema:
+    """Return the columns of the sources, and refuse at once if a requested one is missing.
 
     Parameters
     ----------
@@ -247,22 +262,20 @@ def schema(
         As `expand_sources` gives them.
     columns : sequence of str, optional
         Columns that every source must have; by default those of the first source.
-    types : mapping of str to pyarrow.DataType, optional
-        Types of JSON columns.
+    hints : ReadHints, optional
 
     Returns
     -------
     pyarrow.Schema
         Names and types; empty for svmlight and arrays.
     """
-    options = ScanOptions(types=types or {})
-    found = FORMATS[sources[0].format].schema(sources[0], options)
+    found = FORMATS[sources[0].format].schema(sources[0], hints)
     wanted = list(found.names if columns is None else columns)
     check_columns(sources[0].path, wanted, found.names)
     if sources[0].format == "jsonl":
         return found  # a key may be absent from any file; the types are those of the first
     for source in sources[1:]:
-        other = FORMATS[source.format].schema(source, options)
+        other = FORMATS[source.format].schema(source, hints)
         check_columns(source.path, wanted, other.names)
         for name in wanted:
             kinds = found.field(name).type, other.field(name).type
@@ -274,15 +287,7 @@ def schema(
     return found
 
 
-def scan(
-    sources: Sequence[Source],
-    part_bytes: int = PART_BYTES,
-    *,
-    types: Mapping[str, Any] | None = None,
-    zero_based: bool | None = None,
-    n_features: int | None = None,
-    missing: bool = False,
-) -> list[Part]:
+def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHints = NO_HINTS) -> list[Part]:
     """Cut sources into parts that workers read on their own.
 
     Text files are read once for it; of Parquet files only the footers. Memory: a few MiB.
@@ -293,14 +298,7 @@ def scan(
         As `expand_sources` gives them.
     part_bytes : int
         About the size of a part; the largest record, row group or dask chunk is the smallest part.
-    types : mapping of str to pyarrow.DataType, optional
-        Types of JSON columns; the others are as at the beginning of the first file.
-    zero_based : bool, optional
-        Whether svmlight indices count from 0; by default they do when the index 0 occurs anywhere.
-    n_features : int, optional
-        Number of features of svmlight files; by default the largest index of all tells.
-    missing : bool, optional
-        Keep NaN in arrays as missing values.
+    hints : ReadHints, optional
 
     Returns
     -------
@@ -309,37 +307,30 @@ def scan(
     """
     if part_bytes < 1:
         raise DataError(f"parts of {part_bytes} bytes", "choose a positive size")
-    options = ScanOptions(types or {}, zero_based, n_features, missing)
-    return FORMATS[sources[0].format].scan(sources, part_bytes, options)
+    return FORMATS[sources[0].format].split(sources, part_bytes, hints)
 
 
 def read(
     part: Part,
-    columns: Sequence[str] | None = None,
+    request: ReadRequest = EVERYTHING,
     *,
     sources: Sequence[Source] | None = None,
-    batch_bytes: int = BATCH_BYTES,
-    on_bad_row: OnBadRow = "fail",
     base: str | None = None,
 ) -> Iterator[Batch]:
     """Read a part in batches.
 
-    Memory, beyond the source and the batches the caller keeps: for text about 8 times ``batch_bytes``
+    Memory, beyond the source and the batches the caller keeps: for text about 8 times the bytes of a batch
     (13 times when fields are a few characters; twice the longest record counts when that is more); for
-    Parquet about 5 times ``batch_bytes`` and 40 MB; for arrays twice; a dask chunk is whole in memory.
+    Parquet about 5 times and what decoding may hold; for arrays twice; a dask chunk is whole in memory.
 
     Parameters
     ----------
     part : Part
         From `scan`, perhaps by way of JSON.
-    columns : sequence of str, optional
-        Columns wanted, in this order; by default all. Of no meaning for svmlight and arrays.
+    request : ReadRequest, optional
+        By default every column, stopping at the first bad row.
     sources : sequence of Source, optional
         As passed to `scan`; needed for arrays and tables in memory only.
-    batch_bytes : int
-        About the bytes of the source per batch; at least one record.
-    on_bad_row : {"fail", "quarantine"}
-        Stop at the first bad row, or return bad rows with the batch.
     base : str, optional
         Folder that relative paths start from, where this process works in another one than that which cut
         the parts. Batches name the file as the part does.
@@ -354,10 +345,11 @@ def read(
     DataError
         At the first bad row unless quarantined; for a file that is damaged or was changed after the scan.
     """
-    if on_bad_row not in ("fail", "quarantine"):
-        raise DataError(f"on_bad_row is {on_bad_row!r}", "choose fail or quarantine")
+    columns = request.columns
+    if request.on_bad_row not in ("fail", "quarantine"):
+        raise DataError(f"on_bad_row is {request.on_bad_row!r}", "choose fail or quarantine")
     if columns is not None and (not columns or len(set(columns)) < len(columns)):
-        raise DataError(f"{part.path}: the columns asked for are {list(columns)}", "name each column once")
+        raise DataError(f"{part.path}: the requested columns are {list(columns)}", "name each column once")
     source = sources[part.source] if sources is not None else None
     here = part
     if part.format in FILE_FORMATS:
@@ -365,7 +357,7 @@ def read(
             here = replace(part, path=os.path.join(base, part.path))
             source = source and replace(source, path=os.path.join(base, source.path))
         _check_unchanged(here)
-    for batch in FORMATS[part.format].read(here, source, columns, batch_bytes, on_bad_row):
+    for batch in FORMATS[part.format].read(here, source, request):
         if here is not part:
             batch.path = part.path
             batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
@@ -391,12 +383,12 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
         arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
         return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
-        n_rows = int(pq.read_metadata(source.path).num_rows)
+        n_rows = count_rows(source.path)
         return Path(source.path).stat().st_size / max(1, n_rows)
     try:
-        with pa.input_stream(source.path) as stream:  # decompresses by the ending of the name
-            head = stream.read(sample)
-    except (OSError, pa.ArrowException):
+        with open_stream(source.path) as stream:
+            head = bytes(stream.read(sample))
+    except DAMAGE:
         return 1.0  # the reader will say what is wrong with the file
     return float(len(head)) / max(1, _count_records(head, source.format))
 

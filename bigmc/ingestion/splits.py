@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.store.row_hash import splitmix64, unit_interval
 
 
 def parse_splits(text: str) -> dict[str, float]:
@@ -63,12 +64,8 @@ def assign_splits(fractions: NDArray[np.float64], shares: Mapping[str, float]) -
 def row_fractions(rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
     """Return a number in [0, 1) for each row number: SplitMix64 (Steele, Lea and Flood 2014)."""
     with np.errstate(over="ignore"):
-        z = rows.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
-        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    return np.asarray((z >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+        states = rows.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
+        return unit_interval(splitmix64(states))
 
 
 def group_fractions(groups: pa.Array, seed: int) -> NDArray[np.float64]:

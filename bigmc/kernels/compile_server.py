@@ -15,6 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from select import select
 from typing import Any
 
@@ -55,11 +56,11 @@ class _Child:
     @classmethod
     def started(cls) -> _Child:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
         )
         return cls(process, os.getpid())
 
@@ -73,6 +74,17 @@ class _Child:
         except BrokenPipeError:
             return False
         return self.process.stdout.read(1) == b"1"
+
+
+def _import_path() -> list[str]:
+    """Return the folders that the child imports from: those of this process, without the current one.
+
+    Files beside the user's data, such as ``random.py``, must not be imported. The current folder stays if
+    this package itself was imported from it.
+    """
+    current, package = os.getcwd(), str(Path(__file__).parents[2])
+    folders = [os.path.abspath(folder) for folder in sys.path]
+    return [folder for folder in folders if folder == package or folder != current]
 
 
 _child: _Child | None = None

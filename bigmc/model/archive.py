@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.store.atomic import write_atomic
+from bigmc.store.npy import read_npy
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"
@@ -61,9 +62,7 @@ def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays = {}
     for name, content in members.items():
         try:
-            arrays[name.removesuffix(".npy")] = np.lib.format.read_array(
-                io.BytesIO(content), allow_pickle=False
-            )
+            arrays[name.removesuffix(".npy")] = read_npy(content)
         except (ValueError, EOFError) as error:
             raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
     return header, arrays

@@ -32,6 +32,8 @@ class MinimaxModel(LinearModel):
         φ(μ), the largest ``(Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|`` over the training samples and label subsets.
     stopped : str
         Why training ended, one of `STOPS`; empty if it is not known.
+    lambda0 : float
+        The regularisation that was used; NaN if it is not known.
     """
 
     objective_name: ClassVar[str] = "worst-case error probability"
@@ -39,6 +41,7 @@ class MinimaxModel(LinearModel):
 
     phi: float = math.nan
     stopped: str = ""
+    lambda0: float = math.nan
 
     def _check(self) -> None:
         super()._check()
@@ -48,8 +51,10 @@ class MinimaxModel(LinearModel):
             raise ModelError(f"training of the model ended for an unknown reason, {self.stopped!r}")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return features, weights, intercepts, φ and the number of the reason to end."""
+        """Return features, weights, intercepts, φ, lambda0 and the number of the reason to end."""
         arrays = super().to_arrays() | {"phi": np.array([self.phi])}
+        if not math.isnan(self.lambda0):
+            arrays["lambda0"] = np.array([self.lambda0])
         if self.stopped:
             arrays["stopped"] = np.array([list(STOPS).index(self.stopped)], np.int8)
         return arrays
@@ -61,7 +66,13 @@ class MinimaxModel(LinearModel):
         if code is not None and not 0 <= code < len(STOPS):
             raise ModelError(f"training of the model ended for an unknown reason, {code}")
         stopped = "" if code is None else list(STOPS)[code]
-        return super().from_arrays(arrays, **record, phi=float(arrays["phi"][0]), stopped=stopped)
+        lambda0 = float(arrays["lambda0"][0]) if "lambda0" in arrays else _given_lambda0(record)
+        phi = float(arrays["phi"][0])
+        return super().from_arrays(arrays, **record, phi=phi, stopped=stopped, lambda0=lambda0)
+
+    def figures(self) -> dict[str, float]:
+        """Return the regularisation that was used, if it is known."""
+        return super().figures() | ({} if math.isnan(self.lambda0) else {"lambda0": self.lambda0})
 
     def certificate_notes(self) -> tuple[str, ...]:
         """Return why training ended, and what the upper bound is a bound of."""
@@ -74,14 +85,17 @@ class MinimaxModel(LinearModel):
             )
         return (
             *ended,
-            f"The rule that draws its answer from the model's probabilities errs with a probability of at "
-            f"most {upper:.6g} under every distribution over the training samples and the labels in the "
-            "uncertainty set: those whose expected features differ from the training samples' means by at "
-            "most lambda0 standard deviations.",
-            "A feature that a class has in few training samples, or in none, has next to no slack there, and "
-            "new samples leave the set: on hashed text the bound is mostly no bound of the error on them.",
-            "Nothing is certified for other distributions, nor for the rule that answers the class with the "
-            "largest score.",
+            f"The randomised rule, which draws its answer from the model's probabilities, errs with a "
+            f"probability of at most {upper:.4g}; the deterministic rule, which answers the class with the "
+            f"largest score, with at most twice that, {min(1.0, 2 * upper):.4g}.",
+            "Both hold for every distribution over the training samples and the labels whose expected "
+            "features differ from the samples' means by at most lambda0 standard deviations. Whether new "
+            "samples come from such a distribution is not certified.",
+            "With lambda0 of 2 / sqrt(samples), the default, the randomised rule's error on held-out rows of "
+            "small tables was below the bound in nearly all of many splits; with smaller values it often was "
+            "not.",
+            "A feature that a class has in few training samples, or in none, has next to no slack, and new "
+            "samples leave the set: on hashed text the bound mostly does not hold.",
         )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -100,3 +114,9 @@ class MinimaxModel(LinearModel):
         alike = np.full_like(above, 1.0 / scores.shape[1])
         rule: NDArray[np.float64] = np.divide(above, total, out=alike, where=total > 0)
         return rule
+
+
+def _given_lambda0(record: Mapping[str, Any]) -> float:
+    """Return the regularisation among the training parameters of an older model, if it has one."""
+    given = (record.get("params") or {}).get("lambda0")
+    return float(given) if isinstance(given, int | float) else math.nan

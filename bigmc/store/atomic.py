@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import hashlib
 import os
-import shutil
-import tempfile
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from filelock import FileLock, Timeout
 
 from bigmc.errors import BusyError
+from bigmc.store import disk
 from bigmc.store.layout import FileEntry
 
 #: Ending of everything not yet in place; what a killed writer leaves behind.
@@ -22,54 +24,65 @@ PARTIAL = ".partial"
 _READ_BYTES = 1 << 20
 
 
-def fsync_folder(folder: Path) -> None:
-    """Make the names in `folder` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def fsync_tree(folder: Path) -> None:
-    """Make every file and every name under `folder` survive a power cut."""
-    for root, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            handle = os.open(os.path.join(root, name), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        fsync_folder(Path(root))
+def replace_folder(aside: Path, folder: Path) -> None:
+    """Put a finished folder, synced, in the place of what is there; a reader sees all or nothing."""
+    disk.clear(folder)
+    disk.rename(aside, folder)
+    disk.sync(folder.parent)
 
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder so that it is all there or not at all, whatever kills the process."""
     aside = folder.with_name(f".{folder.name}{PARTIAL}")
-    shutil.rmtree(aside, ignore_errors=True)
+    disk.try_clear(aside)
     if folder.exists():
-        os.replace(folder, aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        disk.rename(folder, aside)
+        disk.try_clear(aside)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file aside for writing; on leaving it is renamed to `path`, on an error removed.
 
-    Readers see the old contents or the new, never a part.
+    Readers see the old contents or the new, never a part. What killed writers of the same file have left
+    aside is removed.
     """
-    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent)
+    _remove_leftovers(path)
+    raw = _open_aside(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with disk.buffered(raw) as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), 0o644)  # mkstemp makes files private
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+            raw.sync()
+            disk.rename(raw.name, path)  # still locked: nobody takes it for a leftover
     except BaseException:
-        Path(aside).unlink(missing_ok=True)
+        with suppress(OSError):
+            disk.unlink(raw.name)
         raise
-    fsync_folder(path.parent)
+    disk.sync(path.parent)
+
+
+def _open_aside(path: Path) -> disk.OutputFile:
+    """Return a new file beside `path`, locked as long as it is open: so others know that its writer lives."""
+    while True:
+        aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
+        raw = disk.new_file(aside)
+        raw.lock()
+        if aside.exists():  # not removed between the two calls above
+            return raw
+        raw.close()
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove files written aside for `path` whose writers are dead."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        with suppress(OSError):
+            handle = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the writer lives
+                disk.unlink(leftover)
+            finally:
+                os.close(handle)
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -108,7 +121,7 @@ def exclusive(lock: Path, *, wait: bool = False) -> Iterator[None]:
     BusyError
         If another process, or another thread of this one, holds it.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(lock.parent)
     held = FileLock(lock, timeout=-1 if wait else 0)
     try:
         held.acquire()

@@ -6,15 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-
-if TYPE_CHECKING:
-    from bigmc.store.dataset import Dataset
+from bigmc.store.protocols import ColumnStore
 
 #: Bytes of a row id and of an offset of a block.
 _INDEX_BYTES = 2
@@ -81,12 +79,12 @@ class BlockBuffers:
         return held[:wanted].view(dtype)
 
 
-def read_block(dataset: Dataset, lo: int, hi: int, buffers: BlockBuffers | None = None) -> Block:
-    """Read the features ``lo`` to ``hi`` of every shard of `dataset`.
+def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | None = None) -> Block:
+    """Read the features ``lo`` to ``hi`` of every shard of `store`.
 
     Parameters
     ----------
-    dataset : Dataset
+    store : ColumnStore
     lo, hi : int
         ``0 <= lo <= hi <= n_features``.
     buffers : BlockBuffers, optional
@@ -98,30 +96,32 @@ def read_block(dataset: Dataset, lo: int, hi: int, buffers: BlockBuffers | None 
         If a file of the dataset is missing or damaged.
     """
     buffers = BlockBuffers() if buffers is None else buffers
-    n_shards, width = dataset.n_shards, hi - lo
-    if not 0 <= lo <= hi <= dataset.n_features:
-        raise DataError(f"features {lo} to {hi} are not within the {dataset.n_features} of the dataset")
+    n_shards, width = len(store.shards), hi - lo
+    if not 0 <= lo <= hi <= store.n_features:
+        raise DataError(f"features {lo} to {hi} are not within the {store.n_features} of the dataset")
     offsets = buffers.take("indptr", n_shards * (width + 1), np.dtype(np.int64)).reshape(n_shards, width + 1)
     starts = np.empty(n_shards, np.int64)
     nnz = 0
-    for s, shard in enumerate(dataset.shards):
+    for s, shard in enumerate(store.shards):
         columns = shard.indptr(lo, hi)
         starts[s] = columns[0]
         np.subtract(columns, columns[0] - nnz, out=offsets[s])
         nnz = int(offsets[s, width])
     indices = buffers.take("indices", nnz, np.dtype(np.uint16))
-    data = buffers.take("data", nnz, dataset.dtype)
-    binary = dataset.weighting.binary
-    for s, shard in enumerate(dataset.shards):
+    data = buffers.take("data", nnz, store.dtype)
+    binary = store.weighting.binary
+    for s, shard in enumerate(store.shards):
         here = slice(int(offsets[s, 0]), int(offsets[s, width]))
         stop = int(starts[s]) + here.stop - here.start
         shard.read(int(starts[s]), stop, indices[here], None if binary else data[here])
     if binary:
         data[:] = 1
-    return Block(lo, hi, offsets, indices, data, dataset.base)
+    return Block(lo, hi, offsets, indices, data, store.base)
 
 
-def stream_blocks(dataset: Dataset, ranges: Iterable[tuple[int, int]], n_buffers: int = 2) -> Iterator[Block]:
+def stream_blocks(
+    store: ColumnStore, ranges: Iterable[tuple[int, int]], n_buffers: int = 2
+) -> Iterator[Block]:
     """Read blocks one after the other, the next ones on a thread while the caller uses this one.
 
     A block is valid until the next one is asked for. Errors of reading are raised when the turn of
@@ -129,7 +129,7 @@ def stream_blocks(dataset: Dataset, ranges: Iterable[tuple[int, int]], n_buffers
 
     Parameters
     ----------
-    dataset : Dataset
+    store : ColumnStore
     ranges : iterable of (lo, hi)
         Features of each block.
     n_buffers : int, optional
@@ -143,7 +143,7 @@ def stream_blocks(dataset: Dataset, ranges: Iterable[tuple[int, int]], n_buffers
             while True:
                 while free and (wanted := next(coming, None)) is not None:
                     buffers = free.popleft()
-                    pending.append((buffers, pool.submit(read_block, dataset, *wanted, buffers)))
+                    pending.append((buffers, pool.submit(read_block, store, *wanted, buffers)))
                 if not pending:
                     return
                 buffers, future = pending.popleft()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bigmc.budget import parse_bytes
 from bigmc.errors import BigmcError
+from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, remove_tree
 
 _LOCK = ".lock"
@@ -46,11 +47,11 @@ class Copy:
 
     def __init__(self, name: str) -> None:
         self.folder = copies_folder() / name
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.folder.parent)
         handle = _locked(_lock_of(self.folder), fcntl.LOCK_SH)
         assert handle is not None
         weakref.finalize(self, os.close, handle)
-        self.folder.mkdir(exist_ok=True)
+        disk.make_folder(self.folder)
         self._handle = handle
         self._room = 0
         self._counting = threading.Lock()
@@ -108,7 +109,7 @@ def _copies() -> list[Path]:
     folders = [path for path in copies_folder().iterdir() if path.is_dir()]
     for left in folders:
         if left.name.startswith(".") and left.name.endswith(PARTIAL):  # by a process killed while it removed
-            shutil.rmtree(left, ignore_errors=True)
+            disk.try_clear(left)
     return [folder for folder in folders if not folder.name.startswith(".")]
 
 
@@ -119,7 +120,7 @@ def _removed(folder: Path) -> bool:
         return False
     try:
         remove_tree(folder)
-        _lock_of(folder).unlink()
+        disk.unlink(_lock_of(folder))
     finally:
         os.close(handle)
     return True

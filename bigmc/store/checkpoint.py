@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
+from bigmc.store import disk
 from bigmc.store.atomic import replacing
+from bigmc.store.npy import read_npy
 
 _FILE = "checkpoint.npz"
 _META = "meta"
@@ -46,7 +48,7 @@ class FileCheckpoint:
         members = {_ARRAY + name: array for name, array in arrays.items()}
         if any(array.dtype.hasobject for array in members.values()):
             raise ValueError("a checkpoint holds numbers and text of a fixed width, not Python objects")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(self.path.parent)
         with replacing(self.path) as file:
             everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
             np.savez(file, **everything)
@@ -61,10 +63,15 @@ class FileCheckpoint:
             kill, and starting over silently would hide it.
         """
         try:
-            with np.load(self.path, allow_pickle=False) as members:
-                content = json.loads(members[_META].tobytes())
+            with zipfile.ZipFile(self.path) as archive:
+                names = [name.removesuffix(".npy") for name in archive.namelist()]
+                content = json.loads(read_npy(archive.read(f"{_META}.npy")).tobytes())
                 if content["version"] == _VERSION:
-                    arrays = {n.removeprefix(_ARRAY): members[n] for n in members.files if n != _META}
+                    arrays = {
+                        name.removeprefix(_ARRAY): read_npy(archive.read(f"{name}.npy"))
+                        for name in names
+                        if name != _META
+                    }
                     return content["meta"], arrays
         except FileNotFoundError:
             return None
@@ -76,4 +83,4 @@ class FileCheckpoint:
 
     def clear(self) -> None:
         """Remove the state, as after the run it belongs to has finished."""
-        self.path.unlink(missing_ok=True)
+        disk.unlink(self.path)

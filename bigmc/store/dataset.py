@@ -21,7 +21,7 @@ from bigmc.store.layout import canonical_json
 from bigmc.store.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
 from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
-from bigmc.store.statistics import block_statistics, group_codes
+from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
 
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
@@ -216,6 +216,18 @@ class Dataset:
             )
         return self._row_column("label", np.int32)
 
+    @property
+    def n_groups(self) -> int:
+        """Groups that statistics by class tell apart: the classes, or one where labels are sets.
+
+        A sample with a set of labels would be in several.
+        """
+        return 1 if self.has_sets else self.n_classes
+
+    def group_codes(self) -> NDArray[np.int32]:
+        """Return the group of every sample: its class code, or 0 where labels are sets."""
+        return np.zeros(self.n_samples, np.int32) if self.has_sets else self.labels()
+
     def label_sets(self) -> NDArray[np.int32]:
         """Return the class codes of every sample, of shape (n_samples, most labels of a sample).
 
@@ -335,8 +347,8 @@ class Dataset:
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
         if self._labels is None:
-            self._labels = group_codes(self)  # asked for block after block
-        sums, squares = block_statistics(self, read_block(self, lo, hi), self._labels)
+            self._labels = self.group_codes()  # asked for block after block
+        sums, squares = block_statistics(read_block(self, lo, hi), self._labels, self.n_groups)
         return sums.T, squares.T
 
     @property

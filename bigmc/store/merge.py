@@ -7,8 +7,6 @@ because a worker writes what it holds when its buffer is full.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import merge_columns
-from bigmc.store.atomic import PARTIAL, fsync_folder, fsync_tree
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, replace_folder
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
@@ -120,15 +119,13 @@ def merge_shards(folder: Path, sources: Sequence[StoredShard], *, memory: int = 
             f"{n_rows} rows with {nnz} entries are too many for one shard", "merge fewer shards at a time"
         )
     aside = folder.with_name(folder.name + PARTIAL)
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    disk.clear(aside)
+    disk.make_folder(aside)
     dtype = common_dtype([s.dtype for s in sources])
     files = _merge_matrices(aside, sources, dtype, memory)
     files.append(_merge_tables(aside, sources, memory))
-    fsync_tree(aside)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(aside, folder)
-    fsync_folder(folder.parent)
+    disk.sync_tree(aside)
+    replace_folder(aside, folder)
     return ShardEntry(folder.name, sources[0].split, n_rows, nnz, dtype.name, "sparse", tuple(files))
 
 

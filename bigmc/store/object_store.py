@@ -23,6 +23,7 @@ from typing import Any
 
 from bigmc.errors import BigmcError, DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, remove_tree, sha256, write_atomic
 from bigmc.store.cache import Copy, cache_folder, open_copy
 from bigmc.store.layout import MANIFEST, FileEntry, read_manifest
@@ -113,7 +114,7 @@ class Address:
 
     def _bring_some(self, name: str, folder: Path, files: Sequence[FileEntry]) -> None:
         for file in files:
-            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+            disk.make_folder((folder / file.path).parent)
         with tempfile.TemporaryDirectory(prefix=".coming-", suffix=PARTIAL, dir=folder) as aside:
             here = [os.path.join(aside, str(i)) for i in range(len(files))]
             with self._told() as (fs, path):
@@ -123,7 +124,7 @@ class Address:
                     raise StoreError(
                         f"{self.url}/{name}/{file.path} is not what the manifest says", "run bigmc verify"
                     )
-                os.replace(copy, folder / file.path)
+                disk.rename(copy, folder / file.path)
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of an object, read piece by piece."""
@@ -250,7 +251,7 @@ def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool
         remove_tree(folder)
         return False
     with suppress(OSError):  # another process has brought some of it already
-        os.replace(folder, open_copy(_copy_name(address, content)).folder)
+        disk.rename(folder, open_copy(_copy_name(address, content)).folder)
     remove_tree(folder)
     return True
 
@@ -279,7 +280,7 @@ def local_file(path: str | Path) -> Iterator[Path]:
         raise StoreError(f"there is nothing at {path}", "check the address")
     with tempfile.TemporaryDirectory(prefix="bigmc-") as folder:
         copy = Path(folder) / str(path).rstrip("/").rsplit("/", 1)[-1]
-        copy.write_bytes(content)
+        disk.write_file(copy, content)
         yield copy
 
 
@@ -312,14 +313,14 @@ def built(path: str | Path) -> Iterator[Path]:
         return
     address = Address(str(path))
     made = cache_folder() / "building" / address.key / address.url.rsplit("/", 1)[-1]
-    made.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(made.parent)
     before = address.read()
     if before is not None:
         write_atomic(made, before)
     yield made
     content = made.read_bytes()
     if before is None and not address.create(content) and address.read() != content:
-        made.unlink()
+        disk.unlink(made)
         raise StoreError(f"another process was first to write {path}", "give another --to")
     remove_tree(made.parent)
 

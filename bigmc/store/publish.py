@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.atomic import PARTIAL, file_entry, fsync_tree, write_atomic
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, file_entry, write_atomic
+from bigmc.store.block import stream_blocks
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.disk_shard import open_shard
@@ -26,13 +28,17 @@ from bigmc.store.layout import (
     Manifest,
     ShardEntry,
 )
-from bigmc.store.statistics import write_statistics
+from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
-from bigmc.store.zarr_chunks import ByteCounter
+from bigmc.store.zarr_chunks import ArrayWriter, ByteCounter
 from bigmc.store.zarr_groups import write_group
 
 #: Splits name folders under statistics/.
 _SPLIT_NAME = re.compile(r"[\w-]+")
+
+#: A statistic is stored if its elements are at most this many, or this part of the split's entries.
+_SMALL = 1 << 16
+_SMALL_PART = 1 / 32
 
 
 def finish_dataset(
@@ -111,10 +117,10 @@ def finish_dataset(
         def tell(done: int, split: str = split) -> None:
             progress(Progress(f"statistics of {split}", done, n_features, "features"))
 
-        files += write_statistics(path, dataset[split], split, memory_limit, tell, beside)
+        files += _write_statistics(path, dataset[split], split, memory_limit, tell, beside)
     if files:
         files.append(write_group(path / STATISTICS, path, {}))
-        fsync_tree(path / STATISTICS)
+        disk.sync_tree(path / STATISTICS)
     classes_type = write_classes(path, classes)
     about = {
         "format_version": FORMAT_VERSION,
@@ -143,13 +149,79 @@ def finish_dataset(
     return Dataset.open(path)
 
 
+def _write_statistics(
+    path: Path,
+    dataset: Dataset,
+    split: str,
+    memory_limit: int,
+    progress: Callable[[int], None],
+    beside: int = 0,
+) -> list[FileEntry]:
+    """Compute and write the statistics of one split in one pass over its blocks.
+
+    Parameters
+    ----------
+    path : Path
+        Of the dataset on disk.
+    dataset : Dataset
+        The samples of the split.
+    split : str
+    memory_limit : int
+        Bytes for two blocks and the statistics of one; at least one feature is taken at a time.
+    progress : callable
+        Called with the number of features done.
+    beside : int, optional
+        Entries of the data that these samples are appended to: their statistics are worth storing if
+        those are.
+
+    Returns
+    -------
+    list of FileEntry
+        Empty if the statistics are too large to be worth storing.
+    """
+    most = max(_SMALL, int((dataset.nnz + beside) * _SMALL_PART))
+    if dataset.n_features > most:
+        return []
+    counts = dataset.column_nnz()
+    labels, n_classes, n_features = dataset.group_codes(), dataset.n_groups, dataset.n_features
+    # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
+    exact = np.dtype(np.int64)
+    dtype = exact if dataset.dtype.kind == "i" and dataset.dtype.itemsize < 4 else np.dtype(np.float64)
+    folder = path / STATISTICS / split
+    files = [write_group(folder, path, {})]
+    shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        "nnz": ((n_features,), exact),
+        "sum": ((n_features,), dtype),
+        "sum_squares": ((n_features,), dtype),
+    }
+    by_class = n_classes * n_features <= most and not dataset.has_sets
+    if by_class:
+        shapes["class_sum"] = shapes["class_sum_squares"] = ((n_classes, n_features), dtype)
+    writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
+    writers["nnz"].append(counts)
+    width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))
+    ranges = [
+        (start, min(start + width, hi))
+        for lo, hi in dataset.plan(memory_limit // 4)
+        for start in range(lo, hi, width)
+    ]
+    for block in stream_blocks(dataset, ranges):
+        sums, squares = block_statistics(block, labels, n_classes)
+        for name, values in (("sum", sums), ("sum_squares", squares)):
+            writers[name].append(values.sum(axis=1).astype(dtype))
+            if by_class:
+                writers[f"class_{name}"].append(values.astype(dtype))
+        progress(block.hi)
+    return files + [file for writer in writers.values() for file in writer.close()]
+
+
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:
     """Remove what earlier attempts left beside the shards of this one."""
-    (path / MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(path / STATISTICS, ignore_errors=True)
+    disk.unlink(path / MANIFEST)
+    disk.clear(path / STATISTICS)
     for stray in path.glob(f".*{PARTIAL}"):
-        stray.unlink()
+        disk.unlink(stray)
     wanted = {entry.name for entry in shards}
     for folder in (path / SHARDS).glob("*"):
         if folder.name not in wanted:
-            shutil.rmtree(folder)
+            disk.clear(folder)

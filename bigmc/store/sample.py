@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.csc import merge_columns, select_rows
+from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
 from bigmc.store.memory_shard import MAX_ROWS, MemoryShard
 from bigmc.store.shard import Shard
@@ -63,14 +64,9 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
 
 
 def _chosen(row_ids: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
-    """Return the places of the rows whose hash, by the finaliser of SplitMix64, is small."""
-    mixed = row_ids.astype(np.uint64) + np.uint64(
-        (seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % (1 << 64)
-    )
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return np.flatnonzero((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share)
+    """Return the places of the rows whose hash is small."""
+    start = np.uint64((seed * row_hash.GAMMA + 0x632BE59BD9B4E019) % (1 << 64))
+    return np.flatnonzero(row_hash.unit_interval(row_hash.mix(row_ids.astype(np.uint64) + start)) < share)
 
 
 def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]]) -> MemoryShard | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import first_bad_row, rows_to_csc
-from bigmc.store.atomic import PARTIAL, file_entry, fsync_folder, fsync_tree
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, file_entry, replace_folder
 from bigmc.store.csr import Rows
 from bigmc.store.dtypes import smallest_exact_dtype
 from bigmc.store.label_sets import SETS
@@ -71,18 +70,16 @@ def write_shard(
     if table.num_rows != n_rows or label not in (pa.int32(), SETS) or row_id != pa.int64():
         raise ValueError("the table needs one row per sample, label of int32 and row_id of int64")
     aside = folder.with_name(folder.name + PARTIAL)
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    disk.clear(aside)
+    disk.make_folder(aside)
     if isinstance(rows, Rows):
         nnz, dtype, norm, entries, files = _write_sparse(aside, rows)
     else:
         nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
     table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
     files.append(_write_table(aside, table))
-    fsync_tree(aside)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(aside, folder)
-    fsync_folder(folder.parent)
+    disk.sync_tree(aside)
+    replace_folder(aside, folder)
     kind: Literal["sparse", "dense"] = "sparse" if isinstance(rows, Rows) else "dense"
     return ShardEntry(folder.name, split, n_rows, nnz, dtype.name, kind, tuple(files))
 
@@ -153,15 +150,18 @@ def write_tables(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table]) ->
     """Write rows.parquet from tables of one schema, each of which makes row groups of its own."""
     path = folder / ROWS_TABLE
     ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
-    with pq.ParquetWriter(
-        path,
-        schema,
-        compression="zstd",
-        use_dictionary=[n for n in schema.names if n not in ordered],
-        column_encoding=dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
-        write_page_checksum=True,
-        write_statistics=False,
-    ) as writer:
+    with (
+        disk.output(path) as file,
+        pq.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            use_dictionary=[n for n in schema.names if n not in ordered],
+            column_encoding=dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
+            write_page_checksum=True,
+            write_statistics=False,
+        ) as writer,
+    ):
         for table in tables:
             writer.write_table(table)
     return file_entry(path, folder)
@@ -180,11 +180,11 @@ def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardE
         The shard's whole table with changed columns, such as from ``StoredShard.table``.
     """
     aside = folder.with_name(folder.name + PARTIAL)
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    disk.clear(aside)
+    disk.make_folder(aside)
     new = _write_table(aside, table)
-    fsync_tree(aside)
-    os.replace(aside / ROWS_TABLE, folder / ROWS_TABLE)
-    fsync_folder(folder)
-    aside.rmdir()
+    disk.sync_tree(aside)
+    disk.rename(aside / ROWS_TABLE, folder / ROWS_TABLE)
+    disk.sync(folder)
+    disk.clear(aside)
     return replace(entry, files=tuple(new if f.path == ROWS_TABLE else f for f in entry.files))

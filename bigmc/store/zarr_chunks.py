@@ -43,6 +43,7 @@ from numcodecs import blosc
 from numpy.typing import NDArray
 
 from bigmc.kernels.csc import undo_delta
+from bigmc.store import disk
 from bigmc.store.layout import FileEntry, damaged
 
 # Blosc's own threads would compete with ours, which run over parts.
@@ -121,7 +122,7 @@ class ArrayWriter:
         self._filled = self._given = 0
         self._first = "0/" if len(shape) == 2 else ""
         chunk_shape = [max(column, 1), units] if len(shape) == 2 else [units]
-        (folder / "c" / self._first).mkdir(parents=True)
+        disk.make_folder(folder / "c" / self._first)
         self._write("zarr.json", json.dumps(_metadata(shape, dtype, chunk_shape, delta), indent=1).encode())
 
     def append(self, values: NDArray[Any]) -> None:
@@ -158,7 +159,7 @@ class ArrayWriter:
 
     def _write(self, name: str, content: bytes) -> None:
         path = self._folder / name
-        path.write_bytes(content)
+        disk.write_file(path, content)
         digest = hashlib.sha256(content).hexdigest()
         self.files.append(FileEntry(path.relative_to(self._root).as_posix(), len(content), digest))
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bigmc.store import disk
 from bigmc.store.atomic import file_entry, write_atomic
 from bigmc.store.layout import GROUP, FileEntry
 
 
 def write_group(folder: Path, root: Path, attributes: Mapping[str, Any]) -> FileEntry:
     """Make `folder` a zarr group and return its file, named relative to `root`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(folder)
     fields = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
     path = folder / GROUP
     write_atomic(path, json.dumps(fields, indent=1, sort_keys=True).encode())

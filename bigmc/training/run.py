@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,9 +26,11 @@ from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import ProgressCallback
-from bigmc.store.atomic import exclusive, replacing, write_atomic
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.npy import read_npy
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -87,7 +87,7 @@ def train(
                     with replacing(norms_beside(target)) as file:
                         np.save(file, trained.gradient_norms)
                 replace(estimator.model_, params=params, names=names).save(target)
-    shutil.rmtree(work, ignore_errors=True)
+    disk.try_clear(work)
     model = load_model(target)
     return {
         "model": str(target),
@@ -112,8 +112,18 @@ def norms_beside(model: Path) -> Path:
 def _start(path: Path) -> Model:
     model = load_model(path)
     if isinstance(model, LinearModel) and norms_beside(path).exists():
-        return replace(model, gradient_norms=np.load(norms_beside(path), allow_pickle=False))
+        return replace(model, gradient_norms=_norms(norms_beside(path)))
     return model
+
+
+def _norms(path: Path) -> NDArray[np.float32]:
+    try:
+        norms = read_npy(path.read_bytes())
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(
+            f"{path}: the norms of the gradients cannot be read ({error})", "delete it"
+        ) from error
+    return np.asarray(norms, dtype=np.float32)
 
 
 def identity(dataset: Dataset) -> str:
@@ -172,14 +182,9 @@ def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
     Where no state was saved yet there is nothing to lose, and a mended command needs no cleaning. What
     a killed run left half written is removed.
     """
-    from bigmc.store.atomic import PARTIAL
-    from bigmc.store.checkpoint import FileCheckpoint
-
     for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
         for leftover in work.glob(pattern):
-            leftover.unlink()
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
-        leftover.unlink()
+            disk.unlink(leftover)
     file = work / "training.json"
     if file.exists() and FileCheckpoint(work).path.exists():
         cure = f"delete {work}, or give another --to"

@@ -24,6 +24,7 @@ from bigmc.inference.evaluate import evaluate
 from bigmc.model import load_model
 from bigmc.progress import ProgressCallback
 from bigmc.solvers import largest_alpha
+from bigmc.store import disk
 from bigmc.store.atomic import replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.object_store import delivered, local_file, read_file
@@ -65,7 +66,7 @@ def sparse_path(
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
     LEARNERS["sparse"](**options).check_params()
     held_out = data[validation]
-    to.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(to)
     grid_asked = None if alphas is None else [float(alpha) for alpha in alphas]
     asked = {
         "dataset": identity(data), "split": split, "validation": validation, "n_alphas": n_alphas,

@@ -1,4 +1,4 @@
-"""The lines of the README that start clusters elsewhere, as far as they can be tried without one."""
+"""The lines of the guide that start clusters elsewhere, as far as they can be tried without one."""
 
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,12 @@ import pytest
 
 import bigmc
 
-README = Path(__file__).parents[2] / "README.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "cluster.md"
 
 
 def lines_of(package):
-    """Return the README's lines of a package, from its import to the next one."""
-    text = README.read_text()
+    """Return the guide's lines of a package, from its import to the next one."""
+    text = GUIDE.read_text()
     start = text.index(f"from {package}")
     stop = text.find("\nfrom ", start + 1)
     end = text.index("\n```", start)
@@ -24,7 +24,7 @@ def lines_of(package):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder where the README's dataset is."""
+    """A folder where the guide's dataset is."""
     here = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(0)
     X = generator.standard_normal((300, 4))

@@ -7,6 +7,7 @@ import scipy.sparse
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from typer.testing import CliRunner
 
 import bigmc
@@ -22,7 +23,7 @@ MEMORY = {"memory_limit": "400MB"}
 def fitted():
     X, y = IRIS
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    model = bigmc.MinimaxRiskClassifier(tol=1e-8, standardize=True, **MEMORY)
+    model = bigmc.MinimaxRiskClassifier(0.01, tol=1e-8, standardize=True, **MEMORY)
     return model.fit(X, names)
 
 
@@ -57,7 +58,7 @@ def test_randomised_predictions_have_the_probabilities(fitted):
     X, _ = IRIS
     rule = fitted.predict_proba(X)
     random = bigmc.MinimaxRiskClassifier(
-        tol=1e-8, standardize=True, deterministic=False, **MEMORY
+        0.01, tol=1e-8, standardize=True, deterministic=False, **MEMORY
     ).fit(X, fitted.classes_[IRIS[1]])  # fmt: skip
     assert (random.predict(X) == random.predict(X)).all()
     draws = np.zeros((150, 3))
@@ -94,7 +95,7 @@ def test_sparse_input():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"lambda0": -0.1}, "lambda0 is -0.1; give a finite number of at least 0"),
+        ({"lambda0": -0.1}, "lambda0 is -0.1; give auto or a finite number of at least 0"),
         ({"lambda0": np.nan}, "lambda0 is nan"),
         ({"eps1": 0}, "eps1 is 0"),
         ({"n_max": 0}, "n_max is 0"),
@@ -110,9 +111,51 @@ def test_bad_parameters(params, message):
         bigmc.MinimaxRiskClassifier(**params).fit(*IRIS)
 
 
-def test_sparse_input_is_not_standardised():
-    with pytest.raises((DataError, TypeError), match=r"[Ss]parse"):
-        bigmc.MinimaxRiskClassifier(standardize=True).fit(scipy.sparse.csr_array(IRIS[0]), IRIS[1])
+@pytest.mark.parametrize("options", [{"standardize": True}, {"fourier": 10}])
+def test_sparse_input_is_not_standardised(options):
+    X, y = IRIS
+    cure = r"X is sparse, and standardize and fourier take dense arrays; give X.toarray\(\)"
+    with pytest.raises(DataError, match=cure):
+        bigmc.MinimaxRiskClassifier(**options).fit(scipy.sparse.csr_array(X), y)
+    model = bigmc.MinimaxRiskClassifier(**options, **MEMORY).fit(X, y)
+    for answer in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(DataError, match=cure):
+            answer(scipy.sparse.csr_array(X))
+    assert not get_tags(model).input_tags.sparse
+    assert get_tags(bigmc.MinimaxRiskClassifier()).input_tags.sparse
+
+
+def test_the_default_regularisation_falls_with_the_number_of_samples(tmp_path):
+    X, y = IRIS
+    chosen = bigmc.MinimaxRiskClassifier(standardize=True, **MEMORY).fit(X, y)
+    assert chosen.lambda0_ == pytest.approx(2 / np.sqrt(150))
+    given = bigmc.MinimaxRiskClassifier(2 / np.sqrt(150), standardize=True, **MEMORY).fit(X, y)
+    np.testing.assert_array_equal(chosen.coef_.toarray(), given.coef_.toarray())
+    chosen.save(tmp_path / "m")
+    loaded = bigmc.load_model(tmp_path / "m")
+    assert loaded.lambda0_ == chosen.lambda0_
+    assert loaded.model_.info()["lambda0"] == chosen.lambda0_
+
+
+def test_the_default_bound_holds_where_a_fixed_regularisation_fails():
+    """Labels that have nothing to do with the features: every rule errs with a probability of one half."""
+    X, y = np.random.default_rng(3).normal(size=(100, 30)), np.arange(100) % 2
+    fixed = bigmc.MinimaxRiskClassifier(0.01, standardize=True, **MEMORY).fit(X, y)
+    assert fixed.certificate_.upper < 0.4
+    chosen = bigmc.MinimaxRiskClassifier(standardize=True, **MEMORY).fit(X, y)
+    assert chosen.certificate_.upper >= 0.45
+
+
+def test_the_deterministic_rule_errs_at_most_twice_as_often(fitted):
+    X, y = IRIS
+    rule = fitted.predict_proba(X)
+    wrong = fitted.predict(X) != fitted.classes_[y]
+    assert (wrong <= 2 * (1 - rule[np.arange(150), y])).all()
+    notes = " ".join(fitted.model_.certificate_notes())
+    upper = fitted.certificate_.upper
+    assert "The randomised rule, which draws its answer from the model's probabilities" in notes
+    assert f"errs with a probability of at most {upper:.4g}; the deterministic rule" in notes
+    assert f"with at most twice that, {2 * upper:.4g}" in notes
 
 
 def test_nan_is_refused():

@@ -1,3 +1,6 @@
+import decimal
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -84,3 +87,24 @@ def test_sum_of_rows_keeps_what_cancels():
     assert total.indices.tolist() == [3, 0, 1]
     assert total.data.tolist() == [-1, 2, 65_534]
     assert add_rows([one, one._replace(data=-one.data)], 4).data.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([2**53, 2**53 + 1, 2**53 + 2, None]),
+        pa.array([2**53, 2**53 + 1, 2**63, None], pa.uint64()),
+        pa.array(["9007199254740992", "9007199254740993", "1e300", None]),
+        pa.array([decimal.Decimal(2**53), decimal.Decimal(2**53 + 1), decimal.Decimal("0.1"), None]),
+    ],
+    ids=["int64", "uint64", "text", "decimal"],
+)
+def test_an_integer_that_float64_does_not_hold_makes_its_row_bad(column):
+    features = FeatureSpec(dense=("x",), missing=True)
+    batch = pa.RecordBatch.from_arrays([column], names=["x"])
+    bad = features.find_bad(batch)
+    assert list(bad) == [1]
+    assert re.fullmatch(r"column 'x' is 9007199254740993(\.0)?, which is not exact as a 64-bit float", bad[1])
+    good = batch.take([0, 2])
+    expected = [float(v) for v in good.column("x").to_pylist()]
+    assert features.transform(good)[:, 0].tolist() == expected

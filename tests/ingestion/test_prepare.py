@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import DataError
-from bigmc.ingestion.memory import divide
+from bigmc.ingestion.memory import Load, divide
 from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.sources import expand_sources
 
@@ -83,10 +83,15 @@ def test_a_dask_chunk_beyond_the_share_is_refused(tmp_path):
 
 
 def test_shares_use_the_limit_and_fewer_workers_where_it_is_small():
-    assert [divide(limit * 10**6, 8, 1 << 18, True)[0] for limit in (58, 76, 112, 1000)] == [1, 2, 4, 8]
-    small, large = (divide(limit, 2, 1 << 18, True)[1] for limit in (64_000_000, 640_000_000))
+    assert [divide(limit * 10**6, 8, Load(1 << 18, names=True))[0] for limit in (58, 76, 112, 1000)] == [
+        1,
+        2,
+        4,
+        8,
+    ]
+    small, large = (divide(limit, 2, Load(1 << 18, names=True))[1] for limit in (64_000_000, 640_000_000))
     assert small.batch_bytes < large.batch_bytes
     assert small.buffer_bytes < large.buffer_bytes
-    assert divide(10**9, 2, 1 << 18, False)[1].name_capacity == 0
+    assert divide(10**9, 2, Load(1 << 18))[1].name_capacity == 0
     with pytest.raises(MemoryLimitError, match="57MB or more"):
-        divide(30_000_000, 1, 1 << 18, True)
+        divide(30_000_000, 1, Load(1 << 18, names=True))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bigmc.errors import DataError
 from bigmc.ingestion.rejects import rejects_table
-from bigmc.ingestion.sources import Batch, Part, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, expand_sources, read, scan, schema
 from bigmc.kernels import records as kernels
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -33,7 +33,7 @@ def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail
     found: list[list[Batch]] = []
     for part in reversed(parts):
         part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
-        batches = list(read(part, columns, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        batches = list(read(part, ReadRequest(columns, batch_bytes, on_bad_row)))
         assert sum(b.n_rows + len(b.rejects) for b in batches) == part.n_rows
         assert sum(b.n_bytes for b in batches) <= part.n_bytes
         found.append(batches)
@@ -386,6 +386,29 @@ def test_memory_stays_with_the_batch(tmp_path):
     (part,) = scan(expand_sources(path), 1 << 30)
     process = psutil.Process()
     before, peak = process.memory_info().rss, 0
-    for _batch in read(part, batch_bytes=1 << 20):
+    for _batch in read(part, ReadRequest(batch_bytes=1 << 20)):
         peak = max(peak, process.memory_info().rss)
     assert peak - before < 30 << 20
+
+
+@pytest.mark.parametrize("bad", [b"caf\xe9,x,extra", b"caf\xe9", b'"\xff\n",b,c'])
+def test_a_row_that_is_neither_utf8_nor_complete_is_one_bad_row(tmp_path, bad):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"k,text\n" + b"a,b\n" * 3 + bad + b"\n" + "é,d\n".encode() + b"caf\xe9,e\n" + b"f,g\n")
+    _, (batch,) = everything(path, on_bad_row="quarantine")
+    assert batch.table.to_pylist() == [
+        {"k": k, "text": t} for k, t in [*[("a", "b")] * 3, ("é", "d"), ("f", "g")]
+    ]
+    assert [reject.row for reject in batch.rejects] == [3, 5]
+    assert [reject.line for reject in batch.rejects] == [5, 7 + bad.count(b"\n")]
+    assert "the header has 2" in batch.rejects[0].reason
+    assert "not valid UTF-8" in batch.rejects[1].reason
+    with pytest.raises(DataError, match=r"t\.csv:5: . fields?, the header has 2"):
+        everything(path)
+
+
+def test_only_rows_that_are_neither_utf8_nor_complete(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"k,text\n" + b"caf\xe9,x,extra\n" * 3)
+    _, (batch,) = everything(path, on_bad_row="quarantine")
+    assert (batch.n_rows, len(batch.rejects)) == (0, 3)

@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import Part, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None, types=None):
-    parts = scan(expand_sources(source), part_bytes, types=types)
+    parts = scan(expand_sources(source), part_bytes, ReadHints(types=types or {}))
     batches = []
     for part in parts:
         part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
-        here = list(read(part, columns, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        here = list(read(part, ReadRequest(columns, batch_bytes, on_bad_row)))
         assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
         batches += here
     return batches
@@ -138,7 +138,7 @@ def test_types_are_those_given_or_first_seen_in_every_part(tmp_path):
     lines = ['{"d": "2020-01-01", "i": 1, "x": 1, "n": null, "s": {"a": null}, "b": true}']
     path.write_text("\n".join(lines * 3 + ['{"d": "x", "x": 2.5}']))
     sources = expand_sources(path)
-    found = schema(sources, ["d"], types={"x": pa.float64()})
+    found = schema(sources, ["d"], ReadHints(types={"x": pa.float64()}))
     assert found.field("d").type == pa.string()  # not a date
     assert found.field("i").type == pa.int64()
     assert found.field("b").type == pa.bool_()
@@ -165,3 +165,17 @@ def test_compressed_empty_and_long(tmp_path):
     empty = tmp_path / "e.jsonl"
     empty.write_text("\n \n")
     assert everything(empty) == []
+
+
+def test_half_a_surrogate_pair_in_a_key_or_value_spoils_its_line_only(tmp_path):
+    path = tmp_path / "t.jsonl"
+    lines = [r'{"\ud800": 1, "t": "a"}', '{"t": "b"}', r'{"t": "\udc00"}', r'{"u\ud83d\ude00": 2, "t": "c"}']
+    path.write_text("\n".join(lines) + "\n")
+    assert schema(expand_sources(path)).names == ["t", "u😀"]
+    batches = everything(path, columns=["t"], on_bad_row="quarantine")
+    kept = [row["t"] for batch in batches for row in batch.table.to_pylist()]
+    rejected = [reject.line for batch in batches for reject in batch.rejects]
+    assert len(kept) + len(rejected) == 4
+    assert kept[-1] == "c"
+    assert "b" in kept
+    assert 3 in rejected

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import expand_sources, read, scan
+from bigmc.ingestion.sources import ReadRequest, expand_sources, read, scan
 from bigmc.store.csr import Rows
 
 SPARSE_TYPES = ("?", "u1", "i1", "u2", "i8", "u8")
@@ -19,7 +19,7 @@ def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail
     parts = scan(sources, part_bytes)
     batches = []
     for part in parts:
-        here = list(read(part, sources=sources, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        here = list(read(part, ReadRequest(None, batch_bytes, on_bad_row), sources=sources))
         assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
         assert sum(b.n_bytes for b in here) == part.n_bytes
         batches += here

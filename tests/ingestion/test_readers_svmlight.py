@@ -10,15 +10,15 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import Part, expand_sources, read, scan
+from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, expand_sources, read, scan
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", **options):
-    parts = scan(expand_sources(source), part_bytes, **options)
+    parts = scan(expand_sources(source), part_bytes, ReadHints(**options))
     batches = []
     for part in parts:
         part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
-        here = list(read(part, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        here = list(read(part, ReadRequest(None, batch_bytes, on_bad_row)))
         assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
         batches += here
     return batches
@@ -116,3 +116,14 @@ def test_query_ids_are_refused_at_once(tmp_path):
     path.write_text("1 1:1\n1 qid:3 1:1\n")
     with pytest.raises(DataError, match=r"t\.svm:2: query ids"):
         scan(expand_sources(path))
+
+
+def test_an_integer_that_float64_does_not_hold_makes_its_row_bad(tmp_path):
+    path = tmp_path / "t.svm"
+    path.write_text(
+        "1 1:9007199254740992\n2 1:1 2:9007199254740993 # why\n1 2:1e300\n2 1:9007199254740994.0\n"
+    )
+    (batch,) = everything(path, on_bad_row="quarantine")
+    assert [reject.line for reject in batch.rejects] == [2]
+    assert "9007199254740993 is not exact" in batch.rejects[0].reason
+    assert batch.n_rows == 3

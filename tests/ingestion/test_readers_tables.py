@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import Part, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):
@@ -19,7 +19,7 @@ def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail
     parts = scan(sources, part_bytes)
     for part in parts:
         part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
-        here = list(read(part, columns, sources=sources, batch_bytes=batch_bytes, on_bad_row=on_bad_row))
+        here = list(read(part, ReadRequest(columns, batch_bytes, on_bad_row), sources=sources))
         assert sum(b.n_rows + len(b.rejects) for b in here) == part.n_rows
         assert sum(b.n_bytes for b in here) == part.n_bytes
         batches += here
@@ -135,3 +135,41 @@ def test_tables_of_other_kinds():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"t": ["a", None], "y": [1, 2]}, index=[5, 6])
     assert joined(everything(frame)[1]).to_pydict() == {"t": ["a", None], "y": [1, 2]}
+
+
+@pytest.mark.parametrize("view", [pa.string_view(), pa.dictionary(pa.int32(), pa.string_view())], ids=str)
+def test_string_views_are_read_as_texts(view):
+    texts = pa.array(["a", None, "a long text that is not inside the view"])
+    table = pa.table(
+        {"t": texts.dictionary_encode().cast(view) if pa.types.is_dictionary(view) else texts.cast(view)}
+    )
+    _, batches = everything(table)
+    assert batches[0].table.column("t").to_pylist() == texts.to_pylist()
+    assert schema(expand_sources(table)).field("t").type == pa.large_string()
+
+
+def test_a_pandas_column_of_several_types_is_named():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"fine": [1, 2, 3], "mixed": [1, "two", b"three"]})
+    with pytest.raises(DataError, match="'mixed' has values of the types bytes, int, str"):
+        expand_sources(frame)
+
+
+def test_a_parquet_file_of_many_columns_is_read_a_few_columns_at_a_time(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {f"x{j}": rng.normal(size=700) for j in range(60)}
+        | {"t": [f"text {i}" * (i % 7) for i in range(700)]}
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=300)
+    sources = expand_sources(tmp_path / "t.parquet")
+    columns = ["x7", "t", *(f"x{j}" for j in range(59, 20, -1))]
+    (part,) = scan(sources, 1 << 30, ReadHints(columns=columns))
+    whole = ReadRequest(columns, 20_000, reader_bytes=1 << 30)
+    pieces = ReadRequest(columns, 20_000, reader_bytes=1 << 14, scratch=str(tmp_path))
+    expected = pa.Table.from_batches([batch.table for batch in read(part, whole)])
+    found = [batch.table for batch in read(part, pieces)]
+    assert pa.Table.from_batches(found).equals(expected)
+    assert expected.equals(table.select(columns))
+    assert max(batch.num_rows for batch in found) < 300
+    assert not list(tmp_path.glob("*.partial"))

@@ -42,7 +42,7 @@ def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses:
 SEVERAL = """
 import os
 import numpy as np
-from bigmc.kernels import cold
+from bigmc.kernels import compile_server as cold
 from bigmc.kernels.csc import count_rows
 cold.compile_elsewhere()
 seen = []
@@ -75,7 +75,7 @@ def test_a_child_compiles_until_it_or_its_process_ends(tmp_path: Path) -> None:
 
 
 def test_a_child_without_work_ends() -> None:
-    idle = "from bigmc.kernels import cold; cold._IDLE = 0.1; cold._serve()"
+    idle = "from bigmc.kernels import compile_server as cold; cold._IDLE = 0.1; cold._serve()"
     root = str(Path(bigmc.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root}
     with subprocess.Popen([sys.executable, "-c", idle], env=env, stdin=subprocess.PIPE) as child:
@@ -90,3 +90,22 @@ def test_a_warm_kernel_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(compile_server, "_compile_in_child", lambda *_: pytest.fail("the cache is warm"))
     cache = compile_server._ChildCache(count_rows.py_func)
     assert cache.load_overload(count_rows.signatures[0], count_rows.targetctx) is not None
+
+
+def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for shadowed in ("numpy", "random"):
+        (data / f"{shadowed}.py").write_text("open('executed', 'w').close()\nraise SystemExit\n")
+    (tmp_path / "program.py").write_text(CALL.format(before=""))
+    root = str(Path(bigmc.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"],
+        env={**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        cwd=data,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[1, 0, 2] 1 0"
+    assert not (data / "executed").exists()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import anndata
 import numpy as np
@@ -158,7 +159,7 @@ def test_a_kill_while_merging_leaves_no_shard_and_keeps_the_sources(tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(merge.os, "replace", killed)
+        patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             merge_shards(tmp_path / "000000", sources)
     assert not (tmp_path / "000000").exists()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import anndata
 import numpy as np
 import pytest
@@ -131,16 +133,16 @@ def test_mostly_zero_dense_is_stored_sparse(tmp_path):
 
 def test_a_kill_while_writing_shows_no_shard_and_a_retry_succeeds(tmp_path, monkeypatch):
     folder = tmp_path / SHARDS / "000000"
-    real = write.os.replace
+    real = os.replace
 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(write.os, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         write.write_shard(folder, np.ones((3, 2)), table_of([0, 1, 2]))
     assert not folder.exists()
-    monkeypatch.setattr(write.os, "replace", real)
+    monkeypatch.setattr(os, "replace", real)
     first = write.write_shard(folder, np.ones((3, 2)), table_of([0, 1, 2]))
     again = write.write_shard(folder, np.ones((3, 2)), table_of([0, 1, 2]))
     assert first == again  # equal data make equal bytes

@@ -21,6 +21,7 @@ from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
 from bigmc.kernels.hashing import frequent_names as kernel
 from bigmc.kernels.hashing import murmur as hashing_kernel
 from bigmc.kernels.hashing import spelling as spelling
+from bigmc.store.row_hash import splitmix64
 
 SCHEMA = pa.schema(
     [("bucket", pa.int32()), ("name", pa.string()), ("sign", pa.int8()), ("count", pa.int64())]
@@ -90,7 +91,7 @@ class NameCounter:
         self._n_documents += len(texts)
         self._n_bytes = int(before[-1] + lengths[-1])
         self._count(texts[:whole], 1, nulls)
-        sampled = _scatter(numbers) % np.uint64(SAMPLE_ONE_IN) == 0
+        sampled = splitmix64(numbers) % np.uint64(SAMPLE_ONE_IN) == 0
         if sampled.any():
             self._count(texts[whole:].filter(pa.array(sampled)), SAMPLE_ONE_IN, nulls)
 
@@ -233,11 +234,3 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 def _sort(table: pa.Table, *keys: tuple[str, str]) -> pa.Table:
     return table.take(pc.sort_indices(table, sort_keys=list(keys)))
-
-
-def _scatter(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash integers to 64 bits (finaliser of splitmix64)."""
-    x = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

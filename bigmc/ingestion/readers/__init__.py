@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from bigmc.ingestion.readers.base import Reader
-from bigmc.ingestion.readers.delimited import DelimitedReader
-from bigmc.ingestion.readers.jsonl import JsonLinesReader
-from bigmc.ingestion.readers.matrices import MatrixReader
-from bigmc.ingestion.readers.parquet import ParquetReader
-from bigmc.ingestion.readers.svmlight import SvmlightReader
-from bigmc.ingestion.readers.tables import TableReader
+from bigmc.ingestion.readers.base import Format
+from bigmc.ingestion.readers.delimited import DelimitedFormat
+from bigmc.ingestion.readers.jsonl import JsonLinesFormat
+from bigmc.ingestion.readers.matrices import MatrixFormat
+from bigmc.ingestion.readers.parquet import ParquetFormat
+from bigmc.ingestion.readers.svmlight import SvmlightFormat
+from bigmc.ingestion.readers.tables import TableFormat
 
-FORMATS: dict[str, Reader] = {
-    "csv": DelimitedReader("csv", ","),
-    "tsv": DelimitedReader("tsv", "\t"),
-    "jsonl": JsonLinesReader(),
-    "parquet": ParquetReader(),
-    "svmlight": SvmlightReader(),
-    "table": TableReader(),
-    "array": MatrixReader(),
-    "sparse": MatrixReader(),
-    "dask": MatrixReader(),
+FORMATS: dict[str, Format] = {
+    "csv": DelimitedFormat("csv", ","),
+    "tsv": DelimitedFormat("tsv", "\t"),
+    "jsonl": JsonLinesFormat(),
+    "parquet": ParquetFormat(),
+    "svmlight": SvmlightFormat(),
+    "table": TableFormat(),
+    "array": MatrixFormat(),
+    "sparse": MatrixFormat(),
+    "dask": MatrixFormat(),
 }
 
 ENDINGS = {

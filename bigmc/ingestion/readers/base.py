@@ -12,12 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
 from bigmc.ingestion.rejects import OnBadRow, Reject
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import is_sets
 
 BATCH_BYTES = 8 << 20
+
+SHORT_RECORD = 1 << 16
+"""Records up to this length are part of what a batch costs."""
+
+MAX_RECORD_BYTES = 256 << 20
+"""Longest record of a text file, whatever memory there is."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class Part:
         Size of the file when it was scanned, to notice a changed file; 0 for arrays.
     options : mapping
         What the reader of this format found for all parts, such as ``n_features``.
+    longest : int
+        Bytes of the longest record of a text file; of the largest pages of Parquet's columns together.
     """
 
     index: int
@@ -82,6 +91,7 @@ class Part:
     n_bytes: int
     file_bytes: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    longest: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the part as a dictionary of plain values."""
@@ -133,7 +143,40 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class ScanOptions:
+class RecordLimit:
+    """How long a record of a text file may be within a memory limit.
+
+    Attributes
+    ----------
+    memory : int
+        Memory limit in bytes.
+    base : int
+        Bytes needed whatever the records are like.
+    cost : int
+        Bytes needed for each byte of the longest record beyond `SHORT_RECORD`.
+    """
+
+    memory: int
+    base: int
+    cost: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Longest record allowed, in bytes."""
+        return min(MAX_RECORD_BYTES, SHORT_RECORD + max(0, self.memory - self.base) // self.cost)
+
+    def refusal(self, path: str, line: int, n_bytes: int) -> MemoryLimitError:
+        """Return the error for the longest record of the sources, naming the limit that it needs."""
+        needed = self.base + self.cost * (n_bytes - SHORT_RECORD)
+        return MemoryLimitError(
+            f"{path}:{line}: a record of {format_bytes(n_bytes)} cannot be read with a memory limit of "
+            f"{format_bytes(self.memory)}",
+            f"give --memory {-(-needed // 10**6)}MB or more, or cut the record into several",
+        )
+
+
+@dataclass(frozen=True)
+class ReadHints:
     """What the user knows about the sources.
 
     Attributes
@@ -146,34 +189,61 @@ class ScanOptions:
         Number of features of svmlight files; None: the largest index says.
     missing : bool
         NaN in a matrix is a missing value, and not a reason to refuse the row.
+    columns : sequence of str or None
+        Columns that will be read; None for all.
+    record_limit : RecordLimit or None
+        How long a record of a text file may be; None for up to `MAX_RECORD_BYTES`.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
     zero_based: bool | None = None
     n_features: int | None = None
     missing: bool = False
+    columns: Sequence[str] | None = None
+    record_limit: RecordLimit | None = None
 
 
-class Reader(Protocol):
+@dataclass(frozen=True)
+class ReadRequest:
+    """What is wanted of a part.
+
+    Attributes
+    ----------
+    columns : sequence of str or None
+        Columns in the order wanted; None for all. Of no meaning for svmlight and arrays.
+    batch_bytes : int
+        About the source bytes of a batch; at least one record.
+    on_bad_row : {"fail", "quarantine"}
+        Stop at the first bad row, or return bad rows with the batch.
+    reader_bytes : int
+        Bytes that decoding may hold beside the batch; for Parquet.
+    record_limit : RecordLimit or None
+        How long a text may be; None for any length.
+    scratch : str or None
+        Folder for what does not fit into memory; None for the system's.
+    """
+
+    columns: Sequence[str] | None = None
+    batch_bytes: int = BATCH_BYTES
+    on_bad_row: OnBadRow = "fail"
+    reader_bytes: int = 64 << 20
+    record_limit: RecordLimit | None = None
+    scratch: str | None = None
+
+
+class Format(Protocol):
     """Reads one format."""
 
-    def schema(self, source: Source, options: ScanOptions) -> Any:
-        """Return the pyarrow schema of the columns; of no columns for a matrix."""
+    def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
+        """Return the columns; none for a matrix."""
         ...
 
-    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
+    def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Cut the sources into parts of about ``part_bytes``, numbered from 0."""
         ...
 
-    def read(
-        self,
-        part: Part,
-        source: Source | None,
-        columns: Sequence[str] | None,
-        batch_bytes: int,
-        on_bad_row: OnBadRow,
-    ) -> Iterator[Batch]:
-        """Read a part in batches of about ``batch_bytes``."""
+    def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
+        """Read a part batch by batch."""
         ...
 
 
@@ -210,18 +280,37 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
 
 
-def plain_type(kind: Any) -> Any:
-    """Return the type that a column has once its dictionary is decoded."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type a column has once dictionaries are decoded and views are laid out one after another."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_list(kind) or types.is_large_list(kind):
+        inner = plain_type(kind.value_type)
+        if inner == kind.value_type:
+            return kind
+        return pa.list_(inner) if types.is_list(kind) else pa.large_list(inner)
+    return kind
 
 
-def plain_columns(batch: Any) -> Any:
-    """Return a record batch with its dictionary columns decoded."""
-    arrays = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        for column in batch.columns
-    ]
+def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a record batch whose columns have their `plain_type`."""
+    arrays = [_plain_array(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _plain_array(column: pa.Array) -> pa.Array:
+    kind = plain_type(column.type)
+    if kind == column.type:
+        return column
+    if pa.types.is_dictionary(column.type):
+        values = _plain_array(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
+    return column.cast(kind)
 
 
 def _is_valid(array: Any) -> bool:
@@ -232,13 +321,19 @@ def _is_valid(array: Any) -> bool:
     return True
 
 
+def is_utf8(text: NDArray[np.uint8]) -> bool:
+    """Return whether bytes are UTF-8; they are not copied."""
+    bounds = pa.py_buffer(np.array([0, len(text)], dtype=np.int64))
+    return _is_valid(pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, pa.py_buffer(text)]))
+
+
 def undecodable(array: Any) -> list[int]:
     """Return the positions of the values of a text column that are not UTF-8.
 
     Arrow's readers check this late or never; a column is checked whole, and halved where it fails.
     """
     kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return []
     found: list[int] = []
     open_ranges = [(0, len(array))]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,13 @@ import pyarrow.json as pa_json
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import (
-    Batch,
-    Part,
-    ScanOptions,
-    Source,
-    check_columns,
-    keep_rows,
-    number,
-    undecodable_rows,
-)
-from bigmc.ingestion.readers.text import Chunk, Layout, broken, chunks, cut, part_chunks, skip_mark
-from bigmc.ingestion.rejects import OnBadRow, settle
+from bigmc.ingestion.readers.base import Part, ReadHints, Source, check_columns
+from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
+from bigmc.ingestion.readers.streams import skip_mark
+from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, broken, marked
 
-_LAYOUT = Layout()
 _HEAD_BYTES = 1 << 20
+_MOST_HEAD_BYTES = 16 << 20
 _JSON_NAMES = {
     str: "a string",
     bool: "a boolean",
@@ -37,6 +28,10 @@ _JSON_NAMES = {
     dict: "an object",
     list: "a list",
 }
+
+
+_REFUSED = (pa.ArrowException, UnicodeDecodeError)
+"""What pyarrow raises on lines that it cannot parse; its message may quote text that is not UTF-8."""
 
 
 def _text_for_nothing(kind: Any) -> Any:
@@ -68,64 +63,85 @@ def _decoded(text: str) -> Any:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
-class JsonLinesReader:
-    """Reads files with one JSON object per line.
+class _Types(Survey):
+    """The types of the columns, which are the same for every part."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = _encoded(schema)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the schema as text."""
+        return {"schema": self._schema}
+
+
+class JsonLinesFormat(TextFormat):
+    """Files with one JSON object per line.
 
     The types of the columns are those given, else those seen in the first MiB of the first file, and
     are the same for every part: a value of another type makes its row bad. A missing key is null.
     """
 
-    def schema(self, source: Source, options: ScanOptions) -> Any:
+    name = "jsonl"
+    layout = Layout()
+
+    def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the first MiB of a file, with the types given or seen."""
         values: dict[str, list[Any]] = {}
-        n_seen = 0
-        for chunk in chunks(source.path, _LAYOUT, skip_mark(source.path), None, 1, _HEAD_BYTES):
-            if len(chunk.starts) and chunk.data[chunk.starts[0]] == ord("["):
-                raise DataError(
-                    f"{source.path}:{chunk.lines[0]}: a JSON array, not one JSON object per line",
-                    f"convert it: jq -c '.[]' {source.path}",
-                )
-            for i in range(len(chunk.starts)):
-                try:
-                    row = json.loads(chunk.raw(i))
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(row, dict):
-                    n_seen += 1
-                    for name, value in row.items():
-                        values.setdefault(name, []).append(value)
-            if n_seen:
-                break
-        types = {name: _seen_type(seen) for name, seen in values.items()} | dict(options.types)
+        for row in self._first_objects(source.path):
+            for name, value in row.items():
+                if _is_unicode(name):
+                    values.setdefault(name, []).append(value)
+        types = {name: _seen_type(seen) for name, seen in values.items()} | dict(hints.types)
         return pa.schema(list(types.items()))
 
-    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
-        """Cut each file at lines; the first file fixes the types."""
-        found = {"schema": _encoded(self.schema(sources[0], options))}
-        parts: list[Part] = []
-        for i, source in enumerate(sources):
-            parts += cut(source.path, "jsonl", i, _LAYOUT, skip_mark(source.path), 1, part_bytes)
-        return number([replace(part, options=found) for part in parts])
+    def _first_objects(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects of the first chunk that has any."""
+        try:
+            for chunk in chunks(path, self.layout, self.begin(path), _HEAD_BYTES, _MOST_HEAD_BYTES):
+                if len(chunk.starts) and chunk.data[chunk.starts[0]] == ord("["):
+                    raise DataError(
+                        f"{path}:{chunk.lines[0]}: a JSON array, not one JSON object per line",
+                        f"convert it: jq -c '.[]' {path}",
+                    )
+                rows = [_loaded(chunk.raw(i)) for i in range(len(chunk.starts))]
+                if any(row is not None for row in rows):
+                    return [row for row in rows if row is not None]
+        except RecordTooLong:  # the types given will do, or the columns are not there
+            pass
+        return []
 
-    def read(
-        self,
-        part: Part,
-        source: Source | None,
-        columns: Sequence[str] | None,
-        batch_bytes: int,
-        on_bad_row: OnBadRow,
-    ) -> Iterator[Batch]:
-        """Read a part; a line that is not one object with the columns' types is a bad row."""
+    def begin(self, path: str) -> Span:
+        """Return where the lines are: behind a byte order mark."""
+        return Span(skip_mark(path), None, 1)
+
+    def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
+        """Return the types, which the first file decides."""
+        return _Types(self.schema(sources[0], hints))
+
+    def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
+        """Parse a chunk; a line that is not one object with the columns' types is not."""
         schema = _decoded(part.options["schema"])
         wanted = list(schema.names if columns is None else columns)
         check_columns(part.path, wanted, schema.names)
-        schema = pa.schema([schema.field(name) for name in wanted])
-        for first_row, chunk in part_chunks(part, _LAYOUT, batch_bytes):
-            if len(chunk.starts):
-                yield _batch(chunk, first_row, schema, on_bad_row)
+        return _parsed(chunk, pa.schema([schema.field(name) for name in wanted]))
 
 
-def _batch(chunk: Chunk, first_row: int, schema: Any, on_bad_row: OnBadRow) -> Batch:
+def _loaded(raw: bytes) -> dict[str, Any] | None:
+    """Return the object that a line holds, if it holds one."""
+    try:
+        row = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _is_unicode(name: str) -> bool:
+    """Return whether a key can be the name of a column; half of a surrogate pair cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
     n = len(chunk.starts)
     reasons: dict[int, str] = {}
     # A line that begins with { and ends with } cannot be half of an object that parses, so that the
@@ -135,15 +151,13 @@ def _batch(chunk: Chunk, first_row: int, schema: Any, on_bad_row: OnBadRow) -> B
         reasons[at] = _reason(chunk.raw(at), schema, "not a JSON object on one line")
     try:
         table = _parse(chunk, good, schema)
-    except pa.ArrowException:
+    except _REFUSED:
         kept = np.flatnonzero(good)
 
         def attempt(lo: int, hi: int) -> Exception | None:
-            some = np.zeros(n, dtype=np.bool_)
-            some[kept[lo:hi]] = True
             try:
-                _parse(chunk, some, schema)
-            except pa.ArrowException as error:
+                _parse(chunk, marked(n, kept[lo:hi]), schema)
+            except _REFUSED as error:
                 return Exception(str(error))
             return None
 
@@ -153,27 +167,12 @@ def _batch(chunk: Chunk, first_row: int, schema: Any, on_bad_row: OnBadRow) -> B
             good[at] = False
         try:
             table = _parse(chunk, good, schema)
-        except pa.ArrowException as error:
+        except _REFUSED as error:
             raise DataError(
                 f"{chunk.path}:{chunk.lines[0]}: cannot be parsed from this line on ({error})",
                 "give the types of the columns",
             ) from error
-    kept = np.flatnonzero(good)
-    decodable = np.ones(len(kept), dtype=np.bool_)
-    for i, reason in undecodable_rows(table).items():
-        decodable[i] = False
-        reasons[int(kept[i])] = reason
-    kept = kept[decodable]
-    return Batch(
-        table=keep_rows(table, decodable),
-        matrix=None,
-        labels=None,
-        row=first_row + kept,
-        line=chunk.lines[kept],
-        path=chunk.path,
-        n_bytes=len(chunk.data),
-        rejects=settle((chunk.reject(i, first_row, text) for i, text in reasons.items()), on_bad_row),
-    )
+    return Parsed(np.flatnonzero(good), table, reasons=reasons)
 
 
 def _parse(chunk: Chunk, keep: NDArray[np.bool_], schema: Any) -> Any:

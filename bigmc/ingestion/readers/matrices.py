@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Batch, Part, ScanOptions, Source, number
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, number
 from bigmc.ingestion.readers.tables import in_memory, row_ranges
-from bigmc.ingestion.rejects import OnBadRow, Reject, settle
+from bigmc.ingestion.rejects import Reject, settle
 from bigmc.kernels.records import first_not_finite
 from bigmc.store.csr import Rows
 
@@ -96,14 +96,14 @@ def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
     )
 
 
-class MatrixReader:
-    """Reads arrays by row ranges; a row with an infinite value is bad, one with NaN unless that is kept."""
+class MatrixFormat:
+    """Arrays, read by row ranges; a row with an infinite value is bad, one with NaN unless that is kept."""
 
-    def schema(self, source: Source, options: ScanOptions) -> Any:
+    def schema(self, source: Source, hints: ReadHints) -> Any:
         """Return no columns: a matrix has features only."""
         return pa.schema([])
 
-    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
+    def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Cut the rows of each array; those of a dask array at its own chunks."""
         parts: list[Part] = []
         width = sources[0].data.shape[1]
@@ -123,16 +123,9 @@ class MatrixReader:
                 parts += _chunk_parts(source, i, n_bytes)
             else:
                 parts += row_ranges(source.path, source.format, i, n_rows, n_bytes, part_bytes)
-        return number([replace(part, options={"missing": options.missing}) for part in parts])
+        return number([replace(part, options={"missing": hints.missing}) for part in parts])
 
-    def read(
-        self,
-        part: Part,
-        source: Source | None,
-        columns: Sequence[str] | None,
-        batch_bytes: int,
-        on_bad_row: OnBadRow,
-    ) -> Iterator[Batch]:
+    def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read the rows of a part; a chunk of a dask array is computed whole, in this thread."""
         known = in_memory(part, source)
         array, labels = known.data, known.labels
@@ -140,15 +133,18 @@ class MatrixReader:
         if part.format == "dask":
             array = array[part.start : part.stop].compute(scheduler="synchronous")
             offset = part.start
-        step = max(1, part.n_rows * batch_bytes // max(1, part.n_bytes))
+        step = max(1, part.n_rows * request.batch_bytes // max(1, part.n_bytes))
         for lo in range(part.start, part.stop, step):
             hi = min(lo + step, part.stop)
             here: Any = labels[lo:hi] if labels is not None else None
             if hasattr(here, "compute"):
                 here = pa.array(here.compute(scheduler="synchronous"))
-            yield self._batch(part, array[lo - offset : hi - offset], here, lo, hi, on_bad_row)
+            yield self._batch(part, array[lo - offset : hi - offset], here, (lo, hi), request)
 
-    def _batch(self, part: Part, values: Any, labels: Any, lo: int, hi: int, on_bad_row: OnBadRow) -> Batch:
+    def _batch(
+        self, part: Part, values: Any, labels: Any, rows: tuple[int, int], request: ReadRequest
+    ) -> Batch:
+        lo, hi = rows
         matrix = _rows(values, part.path)
         first_row = part.first_row + lo - part.start
         good = np.ones(hi - lo, dtype=np.bool_)
@@ -167,7 +163,7 @@ class MatrixReader:
             path=part.path,
             n_bytes=part.n_bytes * (hi - part.start) // part.n_rows
             - part.n_bytes * (lo - part.start) // part.n_rows,
-            rejects=settle(rejects, on_bad_row),
+            rejects=settle(rejects, request.on_bad_row),
         )
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import (
     Batch,
     Part,
-    ScanOptions,
+    ReadHints,
+    ReadRequest,
     Source,
     check_columns,
     check_count,
@@ -24,42 +28,60 @@ from bigmc.ingestion.readers.base import (
     plain_type,
     undecodable_rows,
 )
-from bigmc.ingestion.rejects import OnBadRow, Reject, settle
+from bigmc.ingestion.rejects import Reject, settle
 
 _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64
 _MAX_BATCH_ROWS = 1 << 16
 
+PAGE_BYTES = 1 << 20
+"""Most bytes of a page of short values, as the known writers make them."""
 
-def _open(path: str) -> Any:
+PAGE_VALUES = 1024
+"""Most long values of a page: writers look at its size once in so many."""
+
+DECODED = 3
+"""Bytes held for each byte of a column chunk that is read whole: encoded, decoded, and as written aside."""
+
+
+@contextmanager
+def _refusing(path: str) -> Iterator[None]:
+    """Turn what pyarrow raises on a damaged file into one line; it may be anything."""
     try:
+        yield
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"{path}: not a readable Parquet file ({reason})", "check it, or fetch it anew"
+        ) from error
+
+
+def _open(path: str, buffer_size: int = _PAGE_BUFFER) -> Any:
+    with _refusing(path):
         # Buffered and not pre-fetched: otherwise a row group is read whole.
-        return pq.ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+        return pq.ParquetFile(path, buffer_size=buffer_size, pre_buffer=False)
 
 
-def _unreadable(path: str, error: BaseException) -> DataError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return DataError(f"{path}: not a readable Parquet file ({reason})", "check it, or fetch it anew")
+def count_rows(path: str) -> int:
+    """Return the number of rows of a file, which its footer tells."""
+    with _open(path) as file:
+        return int(file.metadata.num_rows)
 
 
-def table_batch(
-    batch: Any,
-    path: str,
-    first_row: int,
-    first_line: int,
-    n_bytes: int,
-    on_bad_row: OnBadRow,
-) -> Batch:
-    """Return a batch of consecutive rows of a table; text that is not UTF-8 makes a row bad."""
-    batch = plain_columns(batch)
-    reasons = undecodable_rows(batch)
+def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, request: ReadRequest) -> Batch:
+    """Return rows of a part's table, from row ``done`` on; text that is not UTF-8 makes a row bad."""
+    with _refusing(part.path) if part.format == "parquet" else nullcontext():
+        batch = plain_columns(batch)
+        reasons = undecodable_rows(batch)
+    _refuse_long_text(batch, part, done, request)
+    first_row, first_line = part.first_row + done, part.first_line + done
     good = np.ones(batch.num_rows, dtype=np.bool_)
     good[list(reasons)] = False
     kept = np.flatnonzero(good)
     rejects = [
-        Reject(path, first_line + i, first_row + i, reason, None, "row") for i, reason in reasons.items()
+        Reject(part.path, first_line + i, first_row + i, reason, None, "row") for i, reason in reasons.items()
     ]
     return Batch(
         table=keep_rows(batch, good),
@@ -67,29 +89,45 @@ def table_batch(
         labels=None,
         row=first_row + kept,
         line=first_line + kept,
-        path=path,
+        path=part.path,
         n_bytes=n_bytes,
-        rejects=settle(rejects, on_bad_row),
+        rejects=settle(rejects, request.on_bad_row),
     )
 
 
-class ParquetReader:
-    """Reads Parquet files; rows are counted from 0 in each file."""
+def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: ReadRequest) -> None:
+    """Refuse a text longer than memory allows; a footer does not tell how long texts are."""
+    limit = request.record_limit
+    if limit is None or batch.nbytes <= limit.n_bytes:
+        return
+    for column in batch.columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            longest = pc.max(pc.binary_length(column)).as_py() or 0
+            if longest > limit.n_bytes:
+                row = pc.index(pc.binary_length(column), longest).as_py()
+                raise limit.refusal(part.path, part.first_line + done + row, longest)
 
-    def schema(self, source: Source, options: ScanOptions) -> Any:
+
+class ParquetFormat:
+    """Parquet files; rows are counted from 0 in each file."""
+
+    def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the file, dictionaries decoded."""
-        with _open(source.path) as file:
+        with _open(source.path) as file, _refusing(source.path):
             return pa.schema([(field.name, plain_type(field.type)) for field in file.schema_arrow])
 
-    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
+    def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Gather row groups until they hold ``part_bytes``, as encoded but not compressed."""
         parts: list[Part] = []
         for i, source in enumerate(sources):
-            with _open(source.path) as file:
-                parts += self._scan(file.metadata, source.path, i, part_bytes)
+            with _open(source.path) as file, _refusing(source.path):
+                columns = _leaves(file.metadata, hints.columns)
+                parts += self._split(file.metadata, columns, Source(source.path, "parquet"), i, part_bytes)
         return number(parts)
 
-    def _scan(self, metadata: Any, path: str, source: int, part_bytes: int) -> list[Part]:
+    def _split(
+        self, metadata: Any, columns: Sequence[int], source: Source, index: int, part_bytes: int
+    ) -> list[Part]:
         parts: list[Part] = []
         start = row = part_row = n_bytes = 0
         for group in range(metadata.num_row_groups):
@@ -98,63 +136,136 @@ class ParquetReader:
             n_bytes += entry.total_byte_size
             last = group == metadata.num_row_groups - 1
             if (n_bytes >= part_bytes or last) and row > part_row:
+                groups = range(start, group + 1)
+                resident = max(_resident(metadata.row_group(g), columns) for g in groups)
                 parts.append(
                     Part(
                         index=0,
-                        path=path,
+                        path=source.path,
                         format="parquet",
-                        source=source,
+                        source=index,
                         start=start,
                         stop=group + 1,
                         first_row=0,
                         first_line=part_row,
                         n_rows=row - part_row,
                         n_bytes=n_bytes,
-                        file_bytes=os.path.getsize(path),
+                        file_bytes=os.path.getsize(source.path),
+                        longest=resident,
                     )
                 )
                 start, part_row, n_bytes = group + 1, row, 0
         return parts
 
-    def read(
-        self,
-        part: Part,
-        source: Source | None,
-        columns: Sequence[str] | None,
-        batch_bytes: int,
-        on_bad_row: OnBadRow,
-    ) -> Iterator[Batch]:
+    def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Stream the row groups of a part."""
         done = 0
         with _open(part.path) as file:
             names = file.schema_arrow.names
-            wanted = list(names if columns is None else columns)
+            wanted = list(names if request.columns is None else request.columns)
             check_columns(part.path, wanted, names)
-            batches = file.iter_batches(
-                batch_size=_batch_rows(file, part, wanted, batch_bytes),
-                row_groups=list(range(part.start, part.stop)),
-                columns=wanted,
-                use_threads=False,
-            )
-            while True:
-                try:
-                    batch = next(batches, None)
-                except (OSError, pa.ArrowException) as error:
-                    raise _unreadable(part.path, error) from error
-                if batch is None:
-                    break
+            for batch in _batches(file, part, wanted, request):
                 n = batch.num_rows
                 share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
-                yield table_batch(
-                    batch.select(wanted),
-                    part.path,
-                    part.first_row + done,
-                    part.first_line + done,
-                    share,
-                    on_bad_row,
-                )
+                yield table_batch(batch, part, done, share, request)
                 done += n
         check_count(part, done)
+
+
+def _leaves(metadata: Any, columns: Sequence[str] | None) -> list[int]:
+    """Return the numbers of the leaf columns that hold the requested columns."""
+    schema = metadata.schema
+    paths = [schema.column(i).path for i in range(metadata.num_columns)]
+    if columns is None:
+        return list(range(len(paths)))
+    wanted = set(columns)
+    return [i for i, path in enumerate(paths) if path in wanted or path.split(".")[0] in wanted]
+
+
+def _pages(entry: Any, columns: Sequence[int]) -> int:
+    """Return the bytes of the largest pages of the columns of a row group, all of them open at once."""
+    total = 0
+    for i in columns:
+        column = entry.column(i)
+        size = column.total_uncompressed_size
+        total += min(size, max(PAGE_BYTES, PAGE_VALUES * size // max(1, column.num_values)))
+    return total
+
+
+def _resident(entry: Any, columns: Sequence[int]) -> int:
+    """Return the bytes that must be held to read a row group: all open pages, or one column whole."""
+    largest = max((entry.column(i).total_uncompressed_size for i in columns), default=0)
+    return min(_pages(entry, columns), largest)
+
+
+def _batches(file: Any, part: Part, wanted: list[str], request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """Yield batches of the requested columns: streamed, or by way of files of some columns each."""
+    leaves = _leaves(file.metadata, wanted)
+    groups = range(part.start, min(part.stop, file.metadata.num_row_groups))
+    pages = max((_pages(file.metadata.row_group(group), leaves) for group in groups), default=0)
+    if 2 * pages > request.reader_bytes and len(wanted) > 1:
+        for group in groups:
+            yield from _by_columns(file, part.path, group, wanted, request)
+        return
+    with _refusing(part.path):
+        n_rows = _batch_rows(file, part, wanted, request.batch_bytes)
+        batches = file.iter_batches(
+            batch_size=n_rows, row_groups=list(groups), columns=wanted, use_threads=False
+        )
+    while True:
+        with _refusing(part.path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch.select(wanted)
+
+
+def _by_columns(
+    file: Any, path: str, group: int, wanted: list[str], request: ReadRequest
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a row group of many columns, which together would need too much memory.
+
+    A few columns at a time are decoded and written to a file, from which rows are then mapped: pages of a
+    mapped file are not charged to the process.
+    """
+    entry = file.metadata.row_group(group)
+    with tempfile.TemporaryDirectory(prefix="columns.", suffix=".partial", dir=request.scratch) as folder:
+        pieces: list[pa.RecordBatch] = []
+        for columns in _column_slices(entry, file.metadata, wanted, request.reader_bytes // DECODED):
+            name = os.path.join(folder, f"{len(pieces):05d}.arrow")
+            with _refusing(path):
+                table = file.read_row_group(group, columns=columns, use_threads=False).select(columns)
+                with pa.ipc.new_file(name, table.schema) as writer:
+                    writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
+                del table
+            pieces.append(pa.ipc.open_file(pa.memory_map(name)).read_all().combine_chunks())
+        names = [name for piece in pieces for name in piece.column_names]
+        per_row = sum(piece.nbytes for piece in pieces) / max(1, entry.num_rows)
+        step = max(1, min(_MAX_BATCH_ROWS, int(request.batch_bytes / max(per_row, 1))))
+        held = [piece.column(i).chunk(0) for piece in pieces for i in range(piece.num_columns)]
+        del pieces
+        for lo in range(0, entry.num_rows, step):
+            arrays = [column.slice(lo, step) for column in held]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _column_slices(entry: Any, metadata: Any, wanted: list[str], most_bytes: int) -> Iterator[list[str]]:
+    """Cut the requested columns into lists whose column chunks hold at most ``most_bytes``, or one column."""
+    sizes = dict.fromkeys(wanted, 0)
+    for i in _leaves(metadata, wanted):
+        path = metadata.schema.column(i).path
+        name = path if path in sizes else path.split(".")[0]
+        column = entry.column(i)
+        sizes[name] += max(column.total_uncompressed_size, 8 * column.num_values)
+    some: list[str] = []
+    held = 0
+    for name in wanted:
+        if some and held + sizes[name] > most_bytes:
+            yield some
+            some, held = [], 0
+        some.append(name)
+        held += sizes[name]
+    yield some
 
 
 def _batch_rows(file: Any, part: Part, wanted: list[str], batch_bytes: int) -> int:
@@ -164,22 +275,16 @@ def _batch_rows(file: Any, part: Part, wanted: list[str], batch_bytes: int) -> i
     dictionary may hide long texts, and the first rows may be short ones.
     """
     encoded = n_rows = 0
+    leaves = _leaves(file.metadata, wanted)
     for group in range(part.start, min(part.stop, file.metadata.num_row_groups)):
         entry = file.metadata.row_group(group)
         n_rows += entry.num_rows
-        for i in range(entry.num_columns):
-            column = entry.column(i)
-            if column.path_in_schema.split(".")[0] in wanted or column.path_in_schema in wanted:
-                encoded += column.total_uncompressed_size
+        encoded += sum(entry.column(i).total_uncompressed_size for i in leaves)
+    per_row = encoded / max(1, n_rows)
+    look = max(1, min(_LOOK_ROWS, int(batch_bytes / max(per_row, 1))))
     decoded = 8.0
-    try:
-        first = file.iter_batches(
-            batch_size=_LOOK_ROWS, row_groups=[part.start], columns=wanted, use_threads=False
-        )
-        for batch in first:
-            decoded += plain_columns(batch).nbytes / max(1, batch.num_rows)
-            break
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(part.path, error) from error
-    per_row = max(encoded / max(1, n_rows), decoded)
-    return max(1, min(_MAX_BATCH_ROWS, int(batch_bytes / per_row)))
+    first = file.iter_batches(batch_size=look, row_groups=[part.start], columns=wanted, use_threads=False)
+    for batch in first:
+        decoded += plain_columns(batch).nbytes / max(1, batch.num_rows)
+        break
+    return max(1, min(_MAX_BATCH_ROWS, int(batch_bytes / max(per_row, decoded))))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Batch, Part, ScanOptions, Source, number
-from bigmc.ingestion.readers.matrices import bad_entries, keep_matrix
-from bigmc.ingestion.readers.text import Chunk, Layout, broken, cut, part_chunks, skip_mark
-from bigmc.ingestion.rejects import OnBadRow, settle
+from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
+from bigmc.ingestion.readers.base import Part, ReadHints, Source
+from bigmc.ingestion.readers.chunks import Chunk, Layout, Span
+from bigmc.ingestion.readers.matrices import bad_entries
+from bigmc.ingestion.readers.streams import skip_mark
+from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, broken, marked
 from bigmc.kernels import records as kernels
 from bigmc.store.csr import Rows
 
-_LAYOUT = Layout(comment=ord("#"))
 _WRONG = {
     kernels.HAS_QID: "query ids (qid:) are of ranking data, not of classification",
     kernels.NO_LABEL: "no label before the first feature",
@@ -42,13 +42,14 @@ def _describe(chunk: Chunk) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
     return smallest, largest, flags
 
 
-class _Extent:
-    """What the scan learns of all records: the extreme indices, and whether all labels are whole."""
+class _Extent(Survey):
+    """The extreme indices of all records, and whether all labels are whole."""
 
-    def __init__(self) -> None:
-        self.smallest = int(_NONE)
-        self.largest = -1
-        self.whole_labels = True
+    def __init__(self, hints: ReadHints) -> None:
+        self._hints = hints
+        self._smallest = int(_NONE)
+        self._largest = -1
+        self._whole_labels = True
 
     def look(self, chunk: Chunk) -> None:
         """Take in the records of a chunk; bad ones do not count."""
@@ -60,49 +61,90 @@ class _Extent:
                 f"{chunk.path}:{chunk.lines[i]}: {_WRONG[kernels.HAS_QID]}", "remove the qid: tokens"
             )
         if fine.any():
-            self.smallest = min(self.smallest, int(smallest[fine].min()))
-            self.largest = max(self.largest, int(largest[fine].max()))
-            self.whole_labels &= not bool((flags[fine] & kernels.FRACTIONAL_LABEL).any())
+            self._smallest = min(self._smallest, int(smallest[fine].min()))
+            self._largest = max(self._largest, int(largest[fine].max()))
+            self._whole_labels &= not bool((flags[fine] & kernels.FRACTIONAL_LABEL).any())
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the base of the indices, the number of features, and whether labels are whole."""
+        zero_based = self._hints.zero_based
+        base = 1 - int(self._smallest == 0 if zero_based is None else zero_based)
+        return {
+            "first_index": base,
+            "n_features": self._hints.n_features or max(self._largest + 1 - base, 1),
+            "whole_labels": self._whole_labels,
+        }
 
 
-class SvmlightReader:
-    """Reads svmlight files: one label, then increasing ``index:value`` pairs.
+class SvmlightFormat(TextFormat):
+    """Files of one label, then increasing ``index:value`` pairs, a sample a line.
 
     Labels are int64 when every label of all sources is a whole number, else float64. Values are
-    float64 and finite.
+    float64 and finite; an integer that float64 does not hold makes its row bad.
     """
 
-    def schema(self, source: Source, options: ScanOptions) -> Any:
+    name = "svmlight"
+    layout = Layout(comment=ord("#"))
+
+    def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return no columns: the file has features only."""
         return pa.schema([])
 
-    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
-        """Cut each file, and find the number of features and the base of the indices over all."""
-        extent = _Extent()
-        parts: list[Part] = []
-        for i, source in enumerate(sources):
-            mark = skip_mark(source.path)
-            parts += cut(source.path, "svmlight", i, _LAYOUT, mark, 1, part_bytes, extent.look)
-        base = 1 - int(extent.smallest == 0 if options.zero_based is None else options.zero_based)
-        found: dict[str, Any] = {
-            "first_index": base,
-            "n_features": options.n_features or max(extent.largest + 1 - base, 1),
-            "whole_labels": extent.whole_labels,
-        }
-        return number([replace(part, options=found) for part in parts])
+    def begin(self, path: str) -> Span:
+        """Return where the lines are: behind a byte order mark."""
+        return Span(skip_mark(path), None, 1)
 
-    def read(
-        self,
-        part: Part,
-        source: Source | None,
-        columns: Sequence[str] | None,
-        batch_bytes: int,
-        on_bad_row: OnBadRow,
-    ) -> Iterator[Batch]:
-        """Read a part; malformed records and values that are not finite are bad rows."""
-        for first_row, chunk in part_chunks(part, _LAYOUT, batch_bytes):
-            if len(chunk.starts):
-                yield _batch(part, chunk, first_row, on_bad_row)
+    def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
+        """Return what finds the number of features and the base of the indices over all sources."""
+        return _Extent(hints)
+
+    def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
+        """Parse a chunk; malformed records and those with values that are not finite are not."""
+        n = len(chunk.starts)
+        reasons = _reasons(part, chunk)
+        good = np.ones(n, dtype=np.bool_)
+        good[list(reasons)] = False
+        try:
+            matrix, labels = _parse(part, chunk, good)
+        except (ValueError, OverflowError):
+            kept = np.flatnonzero(good)
+
+            def attempt(lo: int, hi: int) -> Exception | None:
+                try:
+                    _parse(part, chunk, marked(n, kept[lo:hi]))
+                except (ValueError, OverflowError) as error:
+                    return error
+                return None
+
+            for i, error in broken(attempt, len(kept)):
+                reasons[int(kept[i])] = str(error)
+                good[kept[i]] = False
+            matrix, labels = _parse(part, chunk, good)
+        parsed = Parsed(np.flatnonzero(good), matrix=matrix, labels=labels, reasons=reasons)
+        parsed = parsed.without(_unusable(part, chunk, parsed))
+        if part.options["whole_labels"] and parsed.labels is not None:
+            parsed.labels = parsed.labels.astype(np.int64)
+        return parsed
+
+
+def _unusable(part: Part, chunk: Chunk, parsed: Parsed) -> dict[int, str]:
+    """Return the parsed records whose numbers cannot be stored, by position, with the reason."""
+    matrix, labels = parsed.matrix, parsed.labels
+    if matrix is None or labels is None:
+        raise ValueError("svmlight records have features and labels")
+    base = part.options["first_index"]
+    bad = bad_entries(matrix, len(labels), missing=False).items()
+    wrong = {i: f"feature {feature + base} is {value}" for i, (feature, value) in bad}
+    large = np.flatnonzero(np.abs(matrix.data) >= EXACT_INTEGERS)
+    for i in np.unique(np.searchsorted(matrix.indptr, large, side="right") - 1).tolist():
+        for token in chunk.raw(int(parsed.kept[i])).split(b"#")[0].split()[1:]:
+            text = token.partition(b":")[2].decode("ascii", "replace")
+            if not is_exact(text):
+                wrong.setdefault(i, f"the value {text} is not exact as a 64-bit float")
+    for i in np.flatnonzero(~np.isfinite(labels)).tolist():
+        wrong[i] = f"the label is {labels[i]}"
+    return wrong
 
 
 def _reasons(part: Part, chunk: Chunk) -> dict[int, str]:
@@ -119,51 +161,6 @@ def _reasons(part: Part, chunk: Chunk) -> dict[int, str]:
             reason = f"feature index {largest[i]}, but there are {n_features} features"
         reasons.setdefault(int(i), reason)
     return reasons
-
-
-def _batch(part: Part, chunk: Chunk, first_row: int, on_bad_row: OnBadRow) -> Batch:
-    n = len(chunk.starts)
-    reasons = _reasons(part, chunk)
-    good = np.ones(n, dtype=np.bool_)
-    good[list(reasons)] = False
-    try:
-        matrix, labels = _parse(part, chunk, good)
-    except (ValueError, OverflowError):
-        kept = np.flatnonzero(good)
-
-        def attempt(lo: int, hi: int) -> Exception | None:
-            some = np.zeros(n, dtype=np.bool_)
-            some[kept[lo:hi]] = True
-            try:
-                _parse(part, chunk, some)
-            except (ValueError, OverflowError) as error:
-                return error
-            return None
-
-        for i, error in broken(attempt, len(kept)):
-            reasons[int(kept[i])] = str(error)
-            good[kept[i]] = False
-        matrix, labels = _parse(part, chunk, good)
-    kept = np.flatnonzero(good)
-    finite = np.ones(len(kept), dtype=np.bool_)
-    base = part.options["first_index"]
-    for i, (feature, value) in bad_entries(matrix, len(kept), missing=False).items():
-        finite[i] = False
-        reasons[int(kept[i])] = f"feature {feature + base} is {value}"
-    for at in np.flatnonzero(~np.isfinite(labels)).tolist():
-        finite[at] = False
-        reasons[int(kept[at])] = f"the label is {labels[at]}"
-    kept, labels = kept[finite], labels[finite]
-    return Batch(
-        table=None,
-        matrix=keep_matrix(matrix, finite),
-        labels=pa.array(labels.astype(np.int64) if part.options["whole_labels"] else labels),
-        row=first_row + kept,
-        line=chunk.lines[kept],
-        path=part.path,
-        n_bytes=len(chunk.data),
-        rejects=settle((chunk.reject(i, first_row, text) for i, text in reasons.items()), on_bad_row),
-    )
 
 
 def _parse(part: Part, chunk: Chunk, keep: NDArray[np.bool_]) -> tuple[Rows, NDArray[np.float64]]:

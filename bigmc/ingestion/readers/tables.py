@@ -8,9 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Batch, Part, ScanOptions, Source, check_columns, number, plain_type
+from bigmc.ingestion.readers.base import (
+    Batch,
+    Part,
+    ReadHints,
+    ReadRequest,
+    Source,
+    check_columns,
+    number,
+    plain_type,
+)
 from bigmc.ingestion.readers.parquet import table_batch
-from bigmc.ingestion.rejects import OnBadRow
 
 
 def in_memory(part: Part, source: Source | None) -> Source:
@@ -44,16 +52,16 @@ def row_ranges(
     ]
 
 
-class TableReader:
-    """Reads Arrow tables in memory by slices."""
+class TableFormat:
+    """Arrow tables in memory, read by slices."""
 
-    def schema(self, source: Source, options: ScanOptions) -> Any:
+    def schema(self, source: Source, hints: ReadHints) -> Any:
         """Return the columns of the table, dictionaries decoded."""
         names = source.data.schema.names
         check_columns(source.path, [name for name in names if names.count(name) > 1][:1], names)
         return pa.schema([(field.name, plain_type(field.type)) for field in source.data.schema])
 
-    def scan(self, sources: Sequence[Source], part_bytes: int, options: ScanOptions) -> list[Part]:
+    def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Cut the rows of each table."""
         parts: list[Part] = []
         for i, source in enumerate(sources):
@@ -61,25 +69,16 @@ class TableReader:
             parts += row_ranges(source.path, "table", i, table.num_rows, table.nbytes, part_bytes)
         return number(parts)
 
-    def read(
-        self,
-        part: Part,
-        source: Source | None,
-        columns: Sequence[str] | None,
-        batch_bytes: int,
-        on_bad_row: OnBadRow,
-    ) -> Iterator[Batch]:
+    def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read the rows of a part."""
         table = in_memory(part, source).data
-        wanted = list(table.schema.names if columns is None else columns)
+        wanted = list(table.schema.names if request.columns is None else request.columns)
         check_columns(part.path, wanted, table.schema.names)
-        step = max(1, part.n_rows * batch_bytes // max(1, part.n_bytes))
+        step = max(1, part.n_rows * request.batch_bytes // max(1, part.n_bytes))
         rows = table.select(wanted).slice(part.start, part.n_rows)
         done = 0
         for batch in rows.to_batches(max_chunksize=step):
             n = batch.num_rows
             share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
-            yield table_batch(
-                batch, part.path, part.first_row + done, part.first_line + done, share, on_bad_row
-            )
+            yield table_batch(batch, part, done, share, request)
             done += n

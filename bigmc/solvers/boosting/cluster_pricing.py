@@ -27,8 +27,6 @@ few entries (short words: 13.5 M rows, 1.3 GB of weights a round) threads on one
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,6 +51,7 @@ from bigmc.solvers.boosting.pricing import (
     kind_of,
     scan_cuts,
 )  # fmt: skip
+from bigmc.store import disk
 from bigmc.store.dataset import Dataset
 
 #: Parts for each part that runs at once, so that none waits long for the last.
@@ -93,13 +92,12 @@ class Columns:
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Put an array where workers find it, whole or not at all."""
         aside = f"{self.folder}/{name}.partial"
-        with open(aside, "wb") as file:
-            np.save(file, array)
-        os.replace(aside, f"{self.folder}/{name}.npy")
+        disk.save_array(aside, array)
+        disk.rename(aside, f"{self.folder}/{name}.npy")
 
     def remove(self, name: str) -> None:
         """Remove an array; workers that have it mapped keep it as long as they do."""
-        Path(f"{self.folder}/{name}.npy").unlink(missing_ok=True)
+        disk.unlink(f"{self.folder}/{name}.npy")
 
     def part_of(self, feature: int) -> int:
         """Return the part that has a feature."""
@@ -131,16 +129,16 @@ def columns_of(
 ) -> Iterator[Columns]:
     """Yield the columns of a dataset with a folder of their own in `scratch`."""
     for leftover in [] if scratch is None else scratch.glob(f"{_FOLDER}*"):
-        shutil.rmtree(leftover, ignore_errors=True)  # of a killed run
+        disk.try_clear(leftover)  # of a killed run
     if scratch is not None:
-        scratch.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(scratch)
     folder = str(Path(tempfile.mkdtemp(prefix=_FOLDER, dir=scratch)).resolve())
     columns = Columns(folder, dataset, tuple(ranges), keep, max_bins, rays)
     try:
         columns.write("counted", counted)
         yield columns
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        disk.try_clear(Path(folder))
 
 
 class SpreadCutSearch(ExactSearch):

@@ -33,6 +33,7 @@ from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeSearch
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
@@ -219,16 +220,10 @@ def solve(
 
 
 def held_out(row_ids: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return which samples are held out: by a hash of their ids, whatever their order.
-
-    The hash is the finaliser of splitmix64 (Steele, Lea and Flood 2014).
-    """
-    start = (seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64
-    x = row_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    x ^= x >> np.uint64(31)
-    return np.asarray(x < np.uint64(fraction * 2.0**64))
+    """Return which samples are held out: by a hash of their ids, whatever their order."""
+    start = (seed * row_hash.GAMMA + 0x632BE59BD9B4E019) % 2**64
+    hashes = row_hash.mix(row_ids.astype(np.uint64) * np.uint64(row_hash.GAMMA) + np.uint64(start))
+    return np.asarray(hashes < np.uint64(fraction * 2.0**64))
 
 
 def _check(dataset: Dataset, C: float, tol: float, max_depth: int, family: str, learners: str) -> None:

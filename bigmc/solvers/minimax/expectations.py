@@ -73,7 +73,7 @@ def expectations(
     if dataset.weighting.l2 or n_classes != dataset.n_classes:
         row_scale = dataset.row_scale(dataset.column_scale())
         for block in stream_blocks(dataset, dataset.plan(block_bytes)):
-            here = block_statistics(dataset, block, labels, row_scale)
+            here = block_statistics(block, labels, dataset.n_groups, row_scale)
             sums[block.lo : block.hi], squares[block.lo : block.hi] = (a[:, :n_classes] for a in here)
     else:
         for lo, hi in dataset.plan(block_bytes):

@@ -20,6 +20,7 @@ from bigmc.solvers.minimax.pricing import SCALES, Priced, Weights, price_constra
 from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.solvers.minimax.rows import WorkingRows
 from bigmc.solvers.minimax.state import State
+from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
 
 #: First-order steps between two scans: at least, and at most where scans are dear.
@@ -355,8 +356,5 @@ def sample_by_hash(n_samples: int, count: int, seed: int) -> NDArray[np.int64]:
     """Choose samples by a hash of seed and number, increasing; with `count` of n or more, all of them."""
     if count >= n_samples:
         return np.arange(n_samples)
-    x = np.arange(n_samples, dtype=np.uint64) + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finaliser of splitmix64
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    x ^= x >> np.uint64(31)
-    return np.sort(np.argsort(x, kind="stable")[:count])
+    states = np.arange(n_samples, dtype=np.uint64) + np.uint64(seed * row_hash.GAMMA % 2**64)
+    return np.sort(np.argsort(row_hash.mix(states), kind="stable")[:count])

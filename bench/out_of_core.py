@@ -1,0 +1,258 @@
+"""Training in a fraction of the memory that the data needs: course, proof and accuracy on seven problems.
+
+    python bench/out_of_core.py a b --size small --shares 2 4 10 --losses squared_hinge
+    python bench/out_of_core.py --table
+
+Every training is one ``bigmc train`` in a process of its own that the kernel ends when it takes more than its
+bare imports and 1.2 times the limit. The limit is a share of D, the decoded bytes of the rows to train on
+(non-zeros × (2 + bytes of a value)), and at least 64 MB (32 MB for the small versions). One JSON line a
+training, kept in ``results/out_of_core.jsonl``. ``--table`` prints what they come to: reads (bytes read and
+written over D) until the objective was within 1e-2 and 1e-3 of the optimum, and until that gap was proved.
+The optimum lies between the bounds of all runs of the same problem, and is taken to be the smaller objective;
+``--reference`` adds a run in memory to them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from memory_cap import ROOT, anonymous, bare_bytes, capped
+from out_of_core_problems import HERE, PROBLEMS, Place, make
+from out_of_core_table import print_table
+
+FLOOR = {"full": 64_000_000, "small": 32_000_000}
+"""Smallest limit in bytes, by size of the problem."""
+CAP_SHARE = 1.2
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What one command is to do."""
+
+    problem: str
+    size: str
+    alpha: float
+    loss: str
+    penalty: str
+    ridge: float
+    memory: int | None
+    """Bytes of the limit; none for a reference, which has what it needs."""
+    share: int | None
+    tol: float
+    max_passes: int
+    timeout: float
+
+
+@dataclass
+class Watched:
+    """What was seen of a process from outside: its peak, and its time at each line that it wrote."""
+
+    peak_anonymous: int = 0
+    lines: list[tuple[float, float, str]] = field(default_factory=list)
+    """Seconds, CPU seconds and text of each line of progress."""
+
+
+def decoded_bytes(dataset: Path) -> int:
+    """Return non-zeros × (2 + bytes of a value), by the manifest."""
+    shards = json.loads((dataset / "manifest.json").read_text())["shards"]
+    sizes = {"int8": 1, "int16": 2, "int32": 4, "float32": 4, "float64": 8}
+    return sum(int(shard["nnz"]) * (2 + sizes[shard["dtype"]]) for shard in shards)
+
+
+def cpu_seconds(process: int) -> float:
+    """Return user and system time of a running process, 0 once it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def watch(process: subprocess.Popen[str], watched: Watched, timeout: float) -> None:
+    """Sample the peak of a process until it ends; kill it after the timeout."""
+    started = time.monotonic()
+    while (now := anonymous(process.pid)) > 0:
+        watched.peak_anonymous = max(watched.peak_anonymous, now)
+        if time.monotonic() - started > timeout:
+            process.kill()
+        time.sleep(0.05)
+
+
+def train(training: Training, place: Place, model: Path) -> dict[str, Any]:
+    """Run one training under its cap and return its figures."""
+    bare, bare_anonymous = bare_bytes("train")
+    cap = bare + round((training.memory or 1 << 40) * CAP_SHARE)
+    command = [
+        *(sys.executable, "-m", "bigmc", "train", "sparse", str(place.dataset["train"]), "--to", str(model)),
+        *("--alpha", str(training.alpha), "--loss", training.loss, "--penalty", training.penalty),
+        *("--ridge", str(training.ridge), "--tol", str(training.tol)),
+        *("--max-passes", str(training.max_passes), "--json"),
+        *(("--memory", str(training.memory)) if training.memory else ()),
+        *(("--l1-ratio", "0.5") if training.penalty == "sparse_group" else ()),
+    ]
+    started = time.monotonic()
+    watched = Watched()
+    with capped(cap) as (kind, enter):
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            preexec_fn=enter,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        watcher = threading.Thread(target=watch, args=(process, watched, training.timeout))
+        watcher.start()
+        for line in process.stderr:
+            spent = time.monotonic() - started
+            watched.lines.append((spent, cpu_seconds(process.pid), line.rstrip()))
+        said = process.stdout.read()
+        watcher.join()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return {
+        **asdict(training),
+        "status": process.returncode,
+        "seconds": round(time.monotonic() - started, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "anonymous_above_bare_bytes": watched.peak_anonymous - bare_anonymous,
+        "cap": kind,
+        "course": course(watched, model),
+        "said": json.loads(said) if process.returncode == 0 else {},
+        "error": "" if process.returncode == 0 else " | ".join(text for *_, text in watched.lines[-4:]),
+    }
+
+
+def course(watched: Watched, model: Path) -> list[dict[str, float]]:
+    """Return objective, bounds, reads and times of each certificate, exact where the run came to its end."""
+    entries = [
+        {"seconds": spent, "cpu_seconds": cpu, **facts}
+        for spent, cpu, text in watched.lines
+        if "gap" in (facts := parse(text)) and "sample" not in text  # whose objective is another one
+    ]
+    if not model.exists():
+        return entries
+    import bigmc
+
+    history = [dict(entry) for entry in bigmc.load_model(model).history_]
+    for entry, exact in zip(entries[-len(history) :], history[-len(entries) :], strict=False):
+        exact |= {key: entry[key] for key in ("seconds", "cpu_seconds")}
+    return history
+
+
+def parse(line: str) -> dict[str, float]:
+    """Return the numbers of a line of progress: ``… n_passes 2  objective 3.291  gap 0.99``."""
+    fields = line.split()
+    facts = {}
+    for name, value in pairwise(fields):
+        if name.isidentifier():
+            try:
+                facts[name] = float(value)
+            except ValueError:
+                continue
+    return facts
+
+
+def accuracy(model: Path, place: Place) -> dict[str, float]:
+    """Return what ``bigmc evaluate`` says of the rows held out."""
+    command = [
+        *(sys.executable, "-m", "bigmc", "evaluate", str(model), str(place.dataset["test"])),
+        *("--split", "test", "--json"),
+    ]
+    said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    if said.returncode:
+        return {}
+    figures = json.loads(said.stdout)
+    names = ("accuracy", "macro_f1", "log_loss", "ece")
+    return {name: figures[name] for name in names if isinstance(figures.get(name), float)}
+
+
+def run(trainings: Sequence[Training], folder: Path, results: Path) -> None:
+    """Do the trainings in turn and append a line for each."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    for training in trainings:
+        place = make(training.problem, training.size, folder)
+        model = place.folder / f"run-{os.getpid()}.model"
+        figures = train(training, place, model)
+        figures |= {"decoded_bytes": decoded_bytes(place.dataset["train"])}
+        if model.exists():
+            figures |= accuracy(model, place)
+            model.unlink()
+        figures |= {"version": version(), "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
+        with results.open("a") as file:
+            file.write(json.dumps(figures) + "\n")
+        shown = {key: value for key, value in figures.items() if key not in ("course", "said")}
+        print(json.dumps(shown), flush=True)
+
+
+def version() -> str:
+    """Return the commit that is measured."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def planned(given: argparse.Namespace) -> list[Training]:
+    """Return the trainings that the options ask for."""
+    trainings = []
+    for name in given.problems:
+        n_bytes = decoded_bytes(make(name, given.size, given.folder).dataset["train"])
+        for loss in given.losses or PROBLEMS[name].losses[:1]:
+            for share in [None] if given.reference else given.shares:
+                trainings.append(
+                    Training(
+                        name,
+                        given.size,
+                        given.alpha or PROBLEMS[name].alphas[1],
+                        loss,
+                        given.penalty,
+                        given.ridge,
+                        max(FLOOR[given.size], n_bytes // share) if share else None,
+                        share,
+                        given.tol,
+                        given.max_passes,
+                        given.timeout,
+                    )
+                )
+    return trainings
+
+
+def main() -> None:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("problems", nargs="*", choices=[*PROBLEMS], default=[])
+    parser.add_argument("--size", choices=("full", "small"), default="full")
+    parser.add_argument("--shares", nargs="+", type=int, default=[2, 4, 10], help="D over the limit")
+    parser.add_argument("--losses", nargs="+", help="by default the first of each problem")
+    parser.add_argument("--penalty", default="l1/l2")
+    parser.add_argument("--alpha", type=float, help="by default the middle one of each problem")
+    parser.add_argument("--ridge", type=float, default=0.0)
+    parser.add_argument("--tol", type=float, default=1e-3)
+    parser.add_argument("--max-passes", type=int, default=30)
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds for each training")
+    parser.add_argument("--reference", action="store_true", help="no limit, to learn where the optimum is")
+    parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
+    parser.add_argument("--folder", type=Path, default=HERE / "data")
+    given = parser.parse_args()
+    given.folder = given.folder.resolve()
+    results = HERE / "results" / "out_of_core.jsonl"
+    run(planned(given), given.folder, results)
+    if given.table:
+        print_table(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Samples as users have them in memory - texts, dicts, tables, files - in the features of a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse
+
+from bigmc.errors import DataError
+from bigmc.ingestion.features import FeatureSpec, Samples
+from bigmc.ingestion.part import set_aside
+from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.model import Model
+from bigmc.store.csr import Rows
+from bigmc.store.feature_map import FeatureMap
+
+MOST_ROWS = 4096
+"""Rows hashed and scored together: enough that the costs of a call do not count."""
+
+SCORE_BYTES = 32 << 20
+"""Bytes of the scores of such rows, at most."""
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """Turns samples in memory, or in files, into the rows that a model scores.
+
+    Attributes
+    ----------
+    spec : FeatureSpec
+        How columns become features.
+    n_features : int
+        Width of the rows.
+    batch_rows : int
+        Most rows of a batch.
+    """
+
+    spec: FeatureSpec
+    n_features: int
+    batch_rows: int = MOST_ROWS
+
+    @classmethod
+    def of(cls, model: Model) -> SampleReader:
+        """Return the reader of a model; its batches have scores of `SCORE_BYTES` at most."""
+        rows = max(1, min(MOST_ROWS, SCORE_BYTES // (8 * model.n_classes)))
+        return cls(feature_spec_of(model), model.n_features, rows)
+
+    def takes(self, data: Any) -> bool:
+        """Return whether data has columns or texts, which the model was trained on, rather than features."""
+        if not self.spec.columns or scipy.sparse.issparse(data) or hasattr(data, "__dask_graph__"):
+            return False
+        if isinstance(data, np.ndarray):
+            return data.ndim == 1
+        if isinstance(data, list | tuple):
+            return not data or isinstance(data[0], str | bytes | Mapping | type(None))
+        return isinstance(data, str | os.PathLike) or _is_frame(data) or _is_column(data)
+
+    def batches(self, data: Any) -> Iterator[Rows]:
+        """Yield the rows of samples, in their order.
+
+        Parameters
+        ----------
+        data : sequence of str, sequence of dict, data frame, Arrow table, or path
+            Texts, where the model was trained on one text column and no others; else the columns of the
+            model by name, others being ignored. A path is of a file that `bigmc.ingest` reads.
+
+        Raises
+        ------
+        DataError
+            If a column is missing, or a value cannot be used; the message names the row.
+        """
+        if isinstance(data, str | os.PathLike):
+            yield from self._file_batches(data)
+            return
+        if isinstance(data, pa.ChunkedArray):
+            data = data.combine_chunks()
+        for table in self._tables(data):
+            self.spec.check_types(table.schema)
+            bad = self.spec.find_bad(table)
+            if bad:
+                position = min(bad)
+                raise DataError(f"sample {position}: {bad[position]}", "leave it out, or give it a value")
+            yield rows_of(self.spec.transform(table), self.n_features)
+
+    def _tables(self, data: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of the model, `batch_rows` rows at a time."""
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        if _is_frame(data):
+            table = data if isinstance(data, pa.Table) else expand_sources(data)[0].data
+            self._check_columns(table.column_names)
+            for start in range(0, table.num_rows, self.batch_rows):
+                part = table.slice(start, self.batch_rows).select(list(self.spec.columns)).combine_chunks()
+                yield part.to_batches()[0]
+            return
+        if not isinstance(data, list | tuple | pa.Array):
+            data = data.to_list() if hasattr(data, "to_list") else data.tolist()
+        dicts = isinstance(data, list | tuple) and len(data) > 0 and isinstance(data[0], Mapping)
+        for start in range(0, len(data), self.batch_rows):
+            part = data[start : start + self.batch_rows]
+            yield self._of_dicts(part, start) if dicts else self._of_texts(part)
+
+    def _of_texts(self, texts: Any) -> pa.RecordBatch:
+        if len(self.spec.columns) > 1 or not self.spec.text:
+            columns = ", ".join(self.spec.columns)
+            raise DataError(
+                f"a text is not a sample: the model needs the columns {columns}",
+                "give a list of dicts, a data frame or an Arrow table",
+            )
+        try:
+            column = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"the samples are not all texts ({error})", "give a list of str") from None
+        return pa.record_batch([column], [self.spec.text[0]])
+
+    def _of_dicts(self, dicts: Sequence[Mapping[str, Any]], first: int) -> pa.RecordBatch:
+        columns: dict[str, pa.Array] = {}
+        for name in self.spec.columns:
+            try:
+                columns[name] = pa.array([row[name] for row in dicts])
+            except KeyError:
+                row = next(i for i, row in enumerate(dicts) if name not in row)
+                raise DataError(f"sample {first + row} has no {name!r}", "give every column") from None
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise DataError(f"column {name!r} has values of several types ({error})") from None
+        return pa.record_batch(columns)
+
+    def _check_columns(self, names: Sequence[str]) -> None:
+        missing = [name for name in self.spec.columns if name not in names]
+        if missing:
+            raise DataError(
+                f"the samples have no column {missing[0]!r}",
+                f"the model needs {', '.join(self.spec.columns)}",
+            )
+
+    def _file_batches(self, path: str | os.PathLike[str]) -> Iterator[Rows]:
+        if isinstance(path, str) and not os.path.exists(path):
+            raise DataError(f"there is no file {path[:60]!r}", "give texts as a list: [text]")
+        sources = expand_sources(path)
+        types = {name: pa.string() for name in self.spec.text}
+        for part in scan(sources, hints=ReadHints(types=types, missing=self.spec.missing)):
+            for batch in read(part, ReadRequest(self.spec.columns), sources=sources):
+                good, _ = set_aside(batch, self.spec.find_bad(batch.table), part, "fail")
+                for start in range(0, good.n_rows, self.batch_rows):
+                    some = good.table.slice(start, self.batch_rows)
+                    yield rows_of(self.spec.transform(some), self.n_features)
+
+
+def feature_spec_of(model: Model) -> FeatureSpec:
+    """Return how raw columns, or the columns of a matrix, become the features of a model."""
+    if "hasher" in model.feature_spec:
+        return FeatureSpec.from_dict(model.feature_spec)
+    if "map" in model.feature_spec:  # trained on arrays in memory, like the following
+        map = FeatureMap.from_dict(model.feature_spec["map"])
+        return FeatureSpec(n_own=len(map.mean), map=map)
+    return FeatureSpec(n_own=model.n_features, missing=model.takes_missing)
+
+
+def rows_of(samples: Samples, n_features: int) -> Rows:
+    """Return samples as rows of a model's width.
+
+    Raises
+    ------
+    DataError
+        If they are wider, or dense and of another width.
+    """
+    if isinstance(samples, Rows):
+        if samples.n_features > n_features:
+            raise DataError(
+                f"the samples have {samples.n_features} features, the model {n_features}",
+                "give data of the width the model was trained on",
+            )
+        return samples._replace(n_features=n_features)
+    if samples.shape[1] != n_features:
+        raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
+    stored = samples != 0
+    indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
+    return Rows(indptr, np.nonzero(stored)[1].astype(np.int32), samples[stored], n_features)
+
+
+def _is_frame(data: Any) -> bool:
+    """Return whether data is a table of named columns: of Arrow, pandas, polars or the like."""
+    named = hasattr(data, "columns") or hasattr(data, "column_names")
+    return named and (isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__"))
+
+
+def _is_column(data: Any) -> bool:
+    """Return whether data is one column: a Series, or an Arrow array."""
+    return isinstance(data, pa.Array | pa.ChunkedArray) or (
+        hasattr(data, "dtype") and getattr(data, "ndim", 1) == 1 and hasattr(data, "__len__")
+    )

@@ -1,0 +1,355 @@
+"""Text files as a stream of chunks of whole records; splitting and reading walk the same stream."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.ingestion.readers.base import MAX_RECORD_BYTES, Part, RecordLimit, Source, check_count
+from bigmc.ingestion.readers.streams import DAMAGE, compression_of, fill, open_stream, skip, unreadable
+from bigmc.ingestion.rejects import Reject, shown
+from bigmc.kernels import records as kernels
+
+SCAN_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text format is cut into records.
+
+    Attributes
+    ----------
+    quote, delimiter : int
+        Byte values; ``quote = NO_QUOTE`` when every line is a record.
+    comment : int
+        Byte that begins a line without a record; -1 when there is none.
+    """
+
+    quote: int = kernels.NO_QUOTE
+    delimiter: int = 0
+    comment: int = -1
+
+
+@dataclass
+class Chunk:
+    """Whole records in memory; valid until the next chunk is asked for.
+
+    Attributes
+    ----------
+    data : uint8 array
+        The bytes.
+    offset : int
+        Offset of ``data[0]`` in the (decompressed) file.
+    starts, ends : int64 arrays of shape (n,)
+        Where each record begins and ends in ``data``.
+    lines : int64 array of shape (n,)
+        Line where each record begins, from 1.
+    """
+
+    path: str
+    data: NDArray[np.uint8]
+    offset: int
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    lines: NDArray[np.int64]
+
+    def raw(self, i: int) -> bytes:
+        """Return the bytes of record ``i``."""
+        return self.data[self.starts[i] : self.ends[i]].tobytes()
+
+    def reject(self, i: int, first_row: int, reason: str) -> Reject:
+        """Return record ``i`` as a bad row, ``first_row`` being the row id of record 0."""
+        raw = shown(self.data[self.starts[i] : min(self.ends[i], self.starts[i] + 4000)].tobytes())
+        return Reject(self.path, int(self.lines[i]), first_row + i, reason, raw)
+
+    def joined(self, keep: NDArray[np.bool_]) -> bytes:
+        """Return the marked records, each with a line break after it."""
+        return b"".join(self.raw(i) + b"\n" for i in np.flatnonzero(keep).tolist())
+
+
+class Span(NamedTuple):
+    """Bytes of a (decompressed) file that begin at a record.
+
+    Attributes
+    ----------
+    start, stop : int
+        ``stop = None`` for the end of the file.
+    first_line : int
+        Line at ``start``, from 1.
+    """
+
+    start: int
+    stop: int | None
+    first_line: int
+
+
+class RecordTooLong(Exception):
+    """A record does not fit into the buffer it was allowed."""
+
+
+class _RecordFinder:
+    """Finds records in a buffer; its arrays grow as needed."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.arrays = [np.empty(1 << 12, dtype=np.int64) for _ in range(3)]
+        self._layout = layout
+
+    def find(self, buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
+        """Find the complete records in the first ``size`` bytes; return their number."""
+        words = buffer.view(np.uint64)
+        n = 0
+        while True:
+            starts, ends, lines = (array[n:] for array in self.arrays)
+            n += kernels.split_records(
+                words, buffer, size, self._layout.quote, self._layout.delimiter, state, starts, ends, lines
+            )
+            if state[kernels.WORD] * 8 >= size:
+                return n
+            self._grow()
+
+    def append(self, n: int, start: int, end: int, line: int) -> int:
+        """Add a record after the ``n`` that were found; return the new number."""
+        if n == len(self.arrays[0]):
+            self._grow()
+        for array, value in zip(self.arrays, (start, end, line), strict=True):
+            array[n] = value
+        return n + 1
+
+    def _grow(self) -> None:
+        self.arrays = [np.concatenate([array, np.empty_like(array)]) for array in self.arrays]
+
+
+def _fresh_state() -> NDArray[np.int64]:
+    state = np.zeros(kernels.STATE_SIZE, dtype=np.int64)
+    state[kernels.CLOSED] = -2
+    return state
+
+
+def chunks(
+    path: str, layout: Layout, span: Span, chunk_bytes: int, most_bytes: int = MAX_RECORD_BYTES
+) -> Iterator[Chunk]:
+    """Yield the records of a span, in chunks of about ``chunk_bytes``.
+
+    Memory: one buffer of ``max(chunk_bytes, 2 x longest record)`` and 24 bytes per record in it.
+
+    Parameters
+    ----------
+    path : str
+        File; decompressed by its ending.
+    layout : Layout
+        How records are cut.
+    span : Span
+        Where they are.
+    chunk_bytes : int
+        Size of a chunk; grows when a record is longer.
+    most_bytes : int
+        Longest record.
+
+    Raises
+    ------
+    DataError
+        For a damaged file and a quote that is never closed.
+    RecordTooLong
+        For a record longer than allowed.
+    """
+    try:
+        stream = open_stream(path)
+        with stream:
+            skip(stream, path, span.start)
+            yield from _chunks(stream, path, layout, span, (chunk_bytes, most_bytes))
+    except DAMAGE as error:
+        raise unreadable(path, error) from error
+
+
+def _chunks(
+    stream: BinaryIO, path: str, layout: Layout, span: Span, sizes: tuple[int, int]
+) -> Iterator[Chunk]:
+    offset, stop, line = span
+    chunk_bytes, most_bytes = sizes
+    buffer = np.zeros(max(chunk_bytes, 64) // 8 * 8, dtype=np.uint8)
+    finder = _RecordFinder(layout)
+    held = 0  # bytes of an unfinished record at the beginning of the buffer
+    after_return = 0
+    while True:
+        space = len(buffer) - held
+        if stop is not None:
+            space = min(space, stop - offset - held)
+        size = held + fill(stream, memoryview(buffer.data)[held : held + space])
+        at_end = size - held < space or (stop is not None and offset + size >= stop)
+        state = _fresh_state()
+        state[kernels.RETURN] = after_return
+        n = finder.find(buffer, size, state)
+        used = int(state[kernels.START])
+        open_line = line + int(state[kernels.RECORD_LINE])
+        if at_end and used < size:
+            if state[kernels.QUOTED]:
+                raise DataError(
+                    f"{path}:{open_line}: a quoted field that begins in this record is never closed",
+                    "mend the quotes of the record",
+                )
+            n = finder.append(n, used, size, int(state[kernels.RECORD_LINE]))
+            used = size
+        if used == 0 and not at_end:
+            buffer = _grown(buffer, size, most_bytes)
+            held = size
+            continue
+        starts, ends, lines = (array[:n] for array in finder.arrays)
+        lines += line
+        if layout.quote == kernels.NO_QUOTE:
+            keep = np.empty(n, dtype=np.bool_)
+            kernels.trim_lines(buffer, starts, ends, layout.comment, keep)
+            starts, ends, lines = starts[keep], ends[keep], lines[keep]
+        if used:
+            yield Chunk(path, buffer[:used], offset, starts, ends, lines)
+        if at_end:
+            return
+        after_return = int(buffer[used - 1] == 13)
+        line = open_line
+        held = size - used
+        buffer[:held] = buffer[used:size].copy()
+        offset += used
+
+
+def _grown(buffer: NDArray[np.uint8], size: int, most_bytes: int) -> NDArray[np.uint8]:
+    """Return a longer buffer with the same beginning."""
+    if len(buffer) > most_bytes:
+        raise RecordTooLong
+    grown = np.zeros(min(2 * len(buffer), most_bytes // 8 * 8 + 16), dtype=np.uint8)
+    grown[:size] = buffer[:size]
+    return grown
+
+
+def longest_record(path: str, layout: Layout, span: Span) -> tuple[int, int]:
+    """Return line and bytes of the longest record of a file, without holding it in memory."""
+    buffer = np.zeros(1 << 20, dtype=np.uint8)
+    finder, state = _RecordFinder(layout), _fresh_state()
+    longest = (span.first_line, 0)
+    held = 0
+    with open_stream(path) as stream:
+        skip(stream, path, span.start)
+        while True:
+            size = held + fill(stream, memoryview(buffer.data)[held:])
+            n = finder.find(buffer, size, state)
+            starts, ends, lines = (array[:n] for array in finder.arrays)
+            if n:
+                at = int(np.argmax(ends - starts))
+                longest = max(
+                    longest,
+                    (span.first_line + int(lines[at]), int(ends[at] - starts[at])),
+                    key=lambda x: x[1],
+                )
+            if size < len(buffer):
+                open_record = (
+                    span.first_line + int(state[kernels.RECORD_LINE]),
+                    size - int(state[kernels.START]),
+                )
+                return max(longest, open_record, key=lambda record: record[1])
+            # The last word stays in front: whether a quote opens a field depends on the byte before it.
+            held, shift = 8, size - 8
+            buffer[:8] = buffer[shift:].copy()
+            state[kernels.WORD] = 1
+            state[kernels.START] -= shift
+            state[kernels.CLOSED] -= shift
+
+
+def cut(
+    source: Source,
+    number: int,
+    layout: Layout,
+    span: Span,
+    part_bytes: int,
+    *,
+    most_bytes: int = MAX_RECORD_BYTES,
+    look: Callable[[Chunk], None] = lambda chunk: None,
+) -> list[Part]:
+    """Walk a text file once and cut it into parts at records.
+
+    Parameters
+    ----------
+    source : Source
+        The file, source ``number`` of all.
+    number : int
+    layout : Layout
+        How its records are cut.
+    span : Span
+        Where they are.
+    part_bytes : int
+        A part ends at the first record at least so many bytes after its beginning; a compressed file
+        cannot be entered in the middle and is one part.
+    most_bytes : int
+        Longest record.
+    look : callable, optional
+        Sees every chunk on the way.
+    """
+    whole = compression_of(source.path) is not None
+    begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
+    longest: list[int] = []
+    n_records = 0
+    end = span.start
+    for chunk in chunks(source.path, layout, span, SCAN_BYTES, most_bytes):
+        look(chunk)
+        end = chunk.offset + len(chunk.data)
+        i = 0
+        while i < len(chunk.starts):
+            if begins and whole:
+                break
+            if begins:
+                i = int(np.searchsorted(chunk.starts, begins[-1][0] + part_bytes - chunk.offset))
+            if i < len(chunk.starts):
+                begins.append((chunk.offset + int(chunk.starts[i]), int(chunk.lines[i]), n_records + i))
+                longest.append(0)
+        if len(chunk.starts):  # of parts that share the chunk, each is said to have its longest record
+            here = int((chunk.ends - chunk.starts).max())
+            first = max(0, sum(1 for begin in begins if begin[0] < chunk.offset) - 1)
+            longest[first:] = [max(value, here) for value in longest[first:]]
+        n_records += len(chunk.starts)
+    bounds = [*begins, (end, 0, n_records)]
+    file_bytes = os.path.getsize(source.path)
+    return [
+        Part(
+            index=0,
+            path=source.path,
+            format=source.format,
+            source=number,
+            start=here[0],
+            stop=after[0],
+            first_row=here[2],
+            first_line=here[1],
+            n_rows=after[2] - here[2],
+            n_bytes=after[0] - here[0],
+            file_bytes=file_bytes,
+            longest=size,
+        )
+        for (here, after), size in zip(itertools.pairwise(bounds), longest, strict=True)
+    ]
+
+
+def refuse_long_record(
+    sources: Sequence[Source], spans: Sequence[Span], layout: Layout, limit: RecordLimit | None
+) -> Exception:
+    """Return the error for the longest record of all sources, one of which is too long."""
+    found = [(*longest_record(s.path, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
+    line, n_bytes, path = max(found, key=lambda record: record[1])
+    if limit is None or n_bytes > MAX_RECORD_BYTES:
+        return DataError(
+            f"{path}:{line}: the record is longer than {MAX_RECORD_BYTES >> 20} MiB",
+            "look for a quote that is never closed" if layout.quote >= 0 else "shorten the line",
+        )
+    return limit.refusal(path, line, n_bytes)
+
+
+def part_chunks(part: Part, layout: Layout, batch_bytes: int) -> Iterator[tuple[int, Chunk]]:
+    """Yield the chunks of a part, each with the row id of its first record, and check their count."""
+    row = part.first_row
+    size = max(batch_bytes, part.longest + 8)
+    for chunk in chunks(part.path, layout, Span(part.start, part.stop, part.first_line), size):
+        yield row, chunk
+        row += len(chunk.starts)
+    check_count(part, row - part.first_row)

@@ -1,0 +1,38 @@
+"""What reading columns needs of whoever has them: all that blocks and statistics know of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.store.shard import Shard
+from bigmc.store.weighting import Weighting
+
+
+class ColumnStore(Protocol):
+    """Shards of one width and what their stored values count for.
+
+    Attributes
+    ----------
+    shards : sequence of Shard
+    base : int64 array of shape (n_shards + 1,)
+        First sample of each shard, and the number of samples.
+    n_features : int
+    weighting : Weighting
+    dtype : numpy.dtype
+        Of the values of a block: the smallest exact one for all shards.
+    """
+
+    @property
+    def shards(self) -> Sequence[Shard]: ...  # noqa: D102
+    @property
+    def base(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def n_features(self) -> int: ...  # noqa: D102
+    @property
+    def weighting(self) -> Weighting: ...  # noqa: D102
+    @property
+    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102

@@ -1,0 +1,201 @@
+"""Models label what users have in memory: texts, dicts, tables and paths, as they do through files."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.feature_extraction.text import HashingVectorizer
+
+import bigmc
+
+TEXTS = ["the red apple is sweet", "a green pear", "red roses smell", "Äpfel und Birnen", "", "the the the"]
+LABELS = ["fruit", "fruit", "flower", "fruit", "flower", "flower"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a classifier of texts loaded from its file, and the folder it is in."""
+    folder = tmp_path_factory.mktemp("texts")
+    table = pa.table({"text": TEXTS * 5, "label": LABELS * 5})
+    dataset = bigmc.ingest(
+        table, folder / "d", text="text", label="label", weighting="tfidf", split={"train": 1.0}
+    )
+    bigmc.train("sparse", dataset, folder / "m", alpha=1e-3, ridge=1e-2, fit_intercept=True)
+    return bigmc.load_model(folder / "m"), folder
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Return a classifier of a text, a category, a number and a dense column."""
+    folder = tmp_path_factory.mktemp("mixed")
+    table = mixed_table()
+    bigmc.ingest(
+        table, folder / "d", text="text", label="label", categorical="shop", numeric="price",
+        dense="weight", weighting="counts", split={"train": 1.0},
+    )  # fmt: skip
+    bigmc.train("sparse", folder / "d", folder / "m", alpha=1e-4, ridge=1e-2)
+    return bigmc.load_model(folder / "m"), table
+
+
+def mixed_table():
+    return pa.table(
+        {
+            "text": TEXTS,
+            "label": LABELS,
+            "shop": ["a", "b", "a", "b", "b", "a"],
+            "price": [1.0, 2.5, 0.0, 4.0, 3.0, 1.0],
+            "weight": [0.5, 0.0, 1.5, 2.0, 1.0, 1.0],
+        }
+    )
+
+
+def through_files(model, table, folder):
+    pq.write_table(table, folder / "in.parquet")
+    bigmc.predict(model, folder / "in.parquet", folder / "out.parquet", scores=True)
+    out = pq.read_table(folder / "out.parquet").to_pandas()
+    return out["predicted_label"].to_numpy(), out.filter(like="score_").to_numpy()
+
+
+def test_texts_have_the_scores_of_files(trained):
+    model, folder = trained
+    labels, scores = through_files(model, pa.table({"text": TEXTS}), folder)
+    np.testing.assert_array_equal(model.predict(TEXTS), labels)
+    np.testing.assert_array_equal(model.decision_function(TEXTS), scores[:, 1] - scores[:, 0])
+
+
+def test_scores_of_texts_are_those_of_scikit_learns_hashing(trained):
+    model, _ = trained
+    counts = HashingVectorizer(n_features=2**18, norm=None, ngram_range=(1, 2)).transform(TEXTS)
+    weighted = counts.multiply(model.model_.column_scale).tocsr()
+    norms = np.sqrt(weighted.multiply(weighted).sum(axis=1))
+    scores = (weighted @ model.coef_.T).toarray() / np.maximum(np.asarray(norms).reshape(-1, 1), 1e-300)
+    wanted = scores + model.intercept_
+    np.testing.assert_allclose(model.decision_function(TEXTS), wanted[:, 1] - wanted[:, 0], atol=1e-6)
+
+
+class Frame:
+    """A data frame as other libraries have it: names, and Arrow's stream."""
+
+    def __init__(self, table):
+        self.columns = table.column_names
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        tuple,
+        lambda texts: np.array(texts),
+        lambda texts: np.array(texts, object),
+        pd.Series,
+        pa.array,
+        lambda texts: pa.chunked_array([texts[:2], texts[2:]]),
+        lambda texts: [{"text": text, "other": 1} for text in texts],
+        lambda texts: pd.DataFrame({"other": 1, "text": texts}),
+        lambda texts: pa.table({"other": texts, "text": texts}),
+        lambda texts: Frame(pa.table({"text": texts})),
+    ],
+)  # fmt: skip
+def test_every_form_of_texts_is_the_same(trained, form):
+    model, _ = trained
+    np.testing.assert_array_equal(model.decision_function(form(TEXTS)), model.decision_function(TEXTS))
+
+
+@pytest.mark.parametrize("form", [lambda t: t.to_pylist(), lambda t: t.to_pandas(), lambda t: t])
+def test_rows_of_several_columns(mixed, tmp_path, form):
+    model, table = mixed
+    labels, scores = through_files(model, table, tmp_path)
+    np.testing.assert_array_equal(model.predict(form(table)), labels)
+    np.testing.assert_array_equal(model.decision_function(form(table)), scores[:, 1] - scores[:, 0])
+
+
+@pytest.mark.parametrize("as_type", [str, lambda path: path])
+def test_the_path_of_a_file(trained, tmp_path, as_type):
+    model, _ = trained
+    pd.DataFrame({"text": TEXTS[:4]}).to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_array_equal(model.predict(as_type(tmp_path / "t.csv")), model.predict(TEXTS[:4]))
+
+
+def test_many_texts_are_scored_in_batches(trained):
+    model, _ = trained
+    many = [f"{text} {i % 7}{i % 11}" for i, text in enumerate(TEXTS * 1500)]
+    np.testing.assert_array_equal(
+        model.decision_function(many)[5000:5010], model.decision_function(many[5000:5010])
+    )
+
+
+def test_no_texts(trained):
+    model, _ = trained
+    assert len(model.predict([])) == 0
+    assert model.decision_function([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (["good", None], "sample 1: column 'text' is missing"),
+        (["good", 3], "not all texts"),
+        ([{"words": "x"}], "sample 0 has no 'text'"),
+        (pa.table({"words": ["x"]}), "no column 'text'"),
+        ("a text and no list", "there is no file"),
+    ],
+)
+def test_what_cannot_be_used_is_named(trained, samples, message):
+    with pytest.raises(bigmc.errors.DataError, match=message):
+        trained[0].predict(samples)
+
+
+def test_a_text_is_not_enough_for_several_columns(mixed):
+    with pytest.raises(bigmc.errors.DataError, match="needs the columns text, shop, price, weight"):
+        mixed[0].predict(["red"])
+
+
+def test_a_loaded_model_takes_the_place_of_its_path(trained, tmp_path):
+    model, folder = trained
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "in.parquet")
+    bigmc.predict(model, tmp_path / "in.parquet", tmp_path / "a.parquet")
+    bigmc.predict(folder / "m", tmp_path / "in.parquet", tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert bigmc.evaluate(model, folder / "d", split="train")["n_samples"] == 30
+
+
+def test_what_words_add_makes_the_score(mixed):
+    model, table = mixed
+    row = table.to_pylist()[1]
+    explained = model.explain(row, top=100)
+    for entry in explained.classes:
+        intercept = model.intercept_[model.classes_.tolist().index(entry.label)]
+        assert sum(value for _, value in entry.words) + intercept == pytest.approx(entry.score)
+    assert explained.label == model.predict([row])[0]
+    assert {"green", "pear", "shop=b", "price"} <= {word for word, _ in explained.classes[0].words}
+
+
+def test_a_word_adds_its_weighted_value_times_its_weight(trained):
+    model, _ = trained
+    before, after = model.decision_function(["red apple", "red apple zzzz"])
+    explained = model.explain("red apple zzzz")
+    signed = {entry.label: dict(entry.words) for entry in explained.classes}
+    second, first = (signed[label] for label in model.classes_[::-1])
+    total = sum(second.values()) - sum(first.values())
+    assert total + model.intercept_[1] - model.intercept_[0] == pytest.approx(after)
+    assert before != after
+    assert "zzzz" not in second
+
+
+def test_trees_are_explained_by_leaving_words_out(tmp_path):
+    table = pa.table({"text": TEXTS * 20, "label": LABELS * 20})
+    bigmc.ingest(table, tmp_path / "d", text="text", label="label", ngrams=(1, 1), split={"train": 1.0})
+    bigmc.train("boost", tmp_path / "d", tmp_path / "m", C=10.0, n_rounds=5)
+    model = bigmc.load_model(tmp_path / "m")
+    explained = model.explain("the red apple is sweet")
+    without = model.decision_function(["the red is sweet"])[0]
+    whole = model.decision_function(["the red apple is sweet"])[0]
+    adds = {entry.label: dict(entry.words).get("apple", 0.0) for entry in explained.classes}
+    assert adds[model.classes_[1]] - adds[model.classes_[0]] == pytest.approx(whole - without)
+
+
+def test_arrays_have_no_words():
+    model = bigmc.SparseClassifier().fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(bigmc.errors.DataError, match="no words"):
+        model.explain("text")
