@@ -9,9 +9,9 @@ from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import penalties
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers import solve
+from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse import rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.memory_plan import plan_memory

@@ -212,7 +212,7 @@ class Task:
 
     @property
     def weight_sum(self) -> float:
-        """n of the objective."""
+        """N of the objective."""
         return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())
 
     @property
@@ -235,7 +235,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Descent:
-    """How steps are taken: their rule, one of `STEPS`, with an intercept or not, and the seed of their order."""
+    """How steps are taken.
+
+    Attributes
+    ----------
+    step : str
+        One of `STEPS`.
+    fit_intercept : bool
+    seed : int
+        Of the order of blocks and columns.
+    """
 
     step: str
     fit_intercept: bool
