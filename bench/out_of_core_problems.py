@@ -265,7 +265,7 @@ PROBLEMS = {
     ),
     "g": Problem(
         "packages, words to triples, 2^20, 2,200 maintainers",
-        maintainers, {"full": 6, "small": 1}, _PAIRS | {"ngrams": (1, 3), "weighting": "tfidf"},
+        maintainers, {"full": 9, "small": 1}, _PAIRS | {"ngrams": (1, 3), "weighting": "tfidf"},
         (3e-5, 1e-4, 3e-4),
     ),
 }  # fmt: skip

@@ -117,6 +117,7 @@ def _with_hashing(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
+    from bigmc.store import disk
     from bigmc.store.atomic import write_atomic
     from bigmc.training.pilot import choose_hashing
 
@@ -126,7 +127,7 @@ def _with_hashing(
     if not file.exists():
         columns = (text,) if isinstance(text, str) else tuple(text or ())
         pilot = choose_hashing(source, columns, label, format, limit, options.get("hash_bits"))
-        folder.mkdir(exist_ok=True)
+        disk.make_folder(folder)
         write_atomic(file, json.dumps(_advice(pilot)).encode())
     advised = json.loads(file.read_text())
     if "ngrams" in advised:

@@ -29,8 +29,7 @@ class ProbabilityMixin:
         model: Model | None = getattr(self, "model_", None)
         if model is None:
             return True  # not fitted: the method says so
-        if not model.has_probabilities:
-            model.probabilities(np.zeros((0, model.n_classes)))
+        model.check_probabilities()
         return True
 
     @available_if(_can_tell_probabilities)

@@ -245,6 +245,14 @@ class Model(ABC):
         """Whether scores can be turned into probabilities."""
         return self.calibration is not None
 
+    def check_probabilities(self) -> None:
+        """Refuse a model that has no probabilities: a ModelError, with ways to get them."""
+        if not self.has_probabilities:
+            raise ModelError(
+                "the scores of this model were not calibrated, so they are no probabilities",
+                "calibrate it on rows it was not trained on, train with loss log_loss, or use bigmc fit",
+            )
+
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_rows, n_classes), for scores of that shape.
 
@@ -255,11 +263,8 @@ class Model(ABC):
         ModelError
             If the model was not calibrated.
         """
-        if self.calibration is None:
-            raise ModelError(
-                "the scores of this model were not calibrated, so they are no probabilities",
-                "calibrate it on rows it was not trained on, train with loss log_loss, or use bigmc fit",
-            )
+        self.check_probabilities()
+        assert self.calibration is not None
         if self.label_threshold is not None:
             return self.calibration.memberships(scores)
         return self.calibration.probabilities(scores)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,13 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.options import EvaluateOptions
 from bigmc.model import Model, load_model
 from bigmc.model.calibration import Calibration
 from bigmc.progress import ProgressCallback, silent
+from bigmc.store import disk
 from bigmc.store.atomic import exclusive, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
@@ -114,7 +115,7 @@ class Fit:
         """Make the model; return what is known of it."""
         if not self._target.parent.is_dir():
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
-        self._folder.mkdir(exist_ok=True)
+        disk.make_folder(self._folder)
         with exclusive(self._folder / "lock"):
             self._claim()
             done = self._folder / RESULT
@@ -129,7 +130,7 @@ class Fit:
             result = {**self._result(model, course, winner), **measured, "rivals": rivals}
             write_atomic(done, json.dumps(result, indent=1).encode())
             for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+                disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
         return result
 
     def _claim(self) -> None:
@@ -185,9 +186,8 @@ class Fit:
         assert self._test is not None
         test = winner.samples(self._test)
         calibrated = replace(model, calibration=winner.calibration)
-        return evaluate(
-            calibrated, test, self._engine, progress=self._progress, memory_limit=self._limits.memory
-        )  # fmt: skip
+        resources = Resources(self._engine, self._limits.memory, self._progress)
+        return evaluate(calibrated, test, EvaluateOptions(), resources)  # fmt: skip
 
     def _model(self, winner: Winner, course: Course) -> Model:
         """Return the model of all rows that it may learn from."""
@@ -203,7 +203,7 @@ class Fit:
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
             learner = winner.learner(samples.n_samples, self._limits.memory, self._engine)
-            work.mkdir(exist_ok=True)
+            disk.make_folder(work)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 learner.fit_dataset(
@@ -211,7 +211,7 @@ class Fit:
                     scratch=work, start=start,
                 )  # fmt: skip
             learner.model_.save(file)
-            shutil.rmtree(work)
+            disk.try_clear(work)
         return load_model(file)
 
     def _save(self, model: Model, course: Course, winner: Winner) -> None:

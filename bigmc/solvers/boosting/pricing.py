@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -99,8 +98,7 @@ class Search(Protocol):
         ...
 
 
-@dataclass
-class Best:
+class Best(NamedTuple):
     """The best cuts of each class, best first.
 
     Attributes
@@ -127,7 +125,7 @@ class Best:
 
     def merge(self, later: Best) -> None:
         """Take in what was found in later columns."""
-        merge_best(later.values, later.scores, later.places, self.values, self.scores, self.places)
+        merge_best(later, self)
 
 
 def sums_of(u: NDArray[Any], labels: NDArray[np.int32], engine: Engine) -> NDArray[np.float64]:
@@ -181,15 +179,12 @@ def scan_cuts(
             here = ends[lo - part[0] : hi - part[0]]
             firsts = here - bins.n_bins[columns] - done
             hist = np.zeros((int(here[-1]) - done, u.shape[1]))
-            add_histograms(columns, block.indptr, block.rows, block.codes, block.base, u, firsts, hist)
-            kept = best.values, best.scores, best.places
+            chosen = block.chosen(columns, firsts)
+            add_histograms(chosen, block.entries, u, hist)
             if rays:
-                find_rays(columns, block.lo, bins.n_bins, bins.zero, bins.missing, firsts, hist, *kept)
+                find_rays(chosen, hist, best)
             else:
-                find_cuts(
-                    columns, block.lo, bins.n_bins, bins.zero, bins.missing, bins.has_zeros, firsts,
-                    totals[0], shape[0], hist, *kept,
-                )  # fmt: skip
+                find_cuts(chosen, totals[0], hist, best)
             done = int(here[-1])
             lo = hi
         return best

@@ -74,6 +74,8 @@ class Rounds:
     ----------
     state : State
         What a checkpoint holds.
+    memory_is_full : bool
+        The rounds ended because the answers of the learners with weight fill the memory limit.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Rounds:
         self._plan, self._engine, self._shared = plan, engine, shared
         self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
+        self.memory_is_full = False
         self.state = State(Stages(depth))
 
     def resume(self, state: State | None) -> None:
@@ -129,9 +132,10 @@ class Rounds:
             late = stop.time_limit is not None and time.monotonic() - started >= stop.time_limit
             over = n_done >= stop.n_rounds or late
             over = over or stop.before_search(state.history[:n_done], point.held_error)
-            if over and not self._search.exact:
-                return self._record(point, None, stop, progress)
             n_best = self._plan.pool(pool, master.n_classes, master.responses.nbytes)
+            self.memory_is_full = not over and n_best == 0
+            if n_best == 0 or (over and not self._search.exact):
+                return self._record(point, None, stop, progress)
             found = self._search.run(master.u, master.r, n_best)
             state.n_passes += self._search.n_passes
             state.bytes_read = self._read_before + self._source.bytes_read
@@ -164,8 +168,9 @@ class Rounds:
     ) -> Certificate:
         """Note the figures of a round."""
         state = self.state
-        if found is not None and self._search.exact:
-            state.lower = max(state.lower, point.lower_bound(found.sigma))
+        if self._search.exact:
+            if found is not None:
+                state.lower = max(state.lower, point.lower_bound(found.sigma))
             certificate = Certificate.of(state.lower, point.objective)
         else:
             certificate = Certificate(-math.inf, point.objective, math.inf)

@@ -66,6 +66,9 @@ class Solution:
         ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` at every round, and
         ``held_loss, held_error`` of the samples held out; without an exact search ``restricted_lower`` and
         ``restricted_gap``, the certificate over the learners that have weight at that round.
+    limit_for_more : int or None
+        If training ended because the answers of the learners fill the memory limit: a limit in bytes with
+        which there is space for twice as many.
     """
 
     stages: Stages
@@ -77,6 +80,7 @@ class Solution:
     n_passes: int
     history: list[dict[str, float]]
     bytes_read: int
+    limit_for_more: int | None = None
 
 
 def solve(
@@ -209,13 +213,14 @@ def solve(
 
         certificate = rounds.run(stop, pool, inner_rounds, max_sweeps, save, progress)
         thresholds = rounds.thresholds()
+        in_use = responses.nbytes if rounds.memory_is_full else 0
     state = rounds.state
     best = len(state.stages) - 1
     if validation_fraction > 0:
         best = int(np.argmin([entry["held_error"] for entry in state.history]))
     return Solution(
         state.stages, best, thresholds, certificate.upper, certificate, len(state.stages) - 1,
-        state.n_passes, state.history, state.bytes_read,
+        state.n_passes, state.history, state.bytes_read, plan.limit_for(2 * in_use) if in_use else None,
     )  # fmt: skip
 
 
