@@ -126,9 +126,9 @@ def predict(
     to : path
         File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are sets,
         and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split
-        of a dataset, in the order of the source. CSV or JSON lines where the name ends with ``.csv`` or ``.jsonl``, else Parquet;
-        ``"-"`` is standard output. Devices and pipes are written into, in JSON lines unless the name says
-        otherwise.
+        of a dataset, in the order of the source. CSV or JSON lines where the name ends with ``.csv`` or
+        ``.jsonl``, else Parquet; ``"-"`` is standard output. Devices and pipes are written into, in JSON
+        lines unless the name says otherwise.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False

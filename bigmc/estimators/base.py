@@ -111,7 +111,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def tolerance(self) -> float:
         """The gap to reach."""
         assert self.tol is not None
-        return self.tol
+        return float(self.tol)
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.

@@ -32,7 +32,7 @@ class ProbabilityMixin:
         model.check_probabilities()
         return True
 
-    @available_if(_can_tell_probabilities)
+    @available_if(_can_tell_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_samples, n_classes).
 
@@ -43,7 +43,8 @@ class ProbabilityMixin:
         ----------
         X : as for `predict`
         """
-        return self.model_.probabilities(self._scores(X))
+        found: NDArray[np.float64] = self.model_.probabilities(self._scores(X))
+        return found
 
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Fit probabilities to rows that were not trained on: arrays or texts and labels, or a dataset.
@@ -62,7 +63,8 @@ class ProbabilityMixin:
             labels = X.classes[X.labels()] if isinstance(X, Dataset) else np.asarray(y)
             codes = np.array([code.get(label, -1) for label in labels.tolist()], np.int64)
             calibration = fit_temperature(scores[codes >= 0], codes[codes >= 0])
-        return self._take(replace(self.model_, calibration=calibration))
+        self._take(replace(self.model_, calibration=calibration))
+        return self
 
     def _label_indicator(self, X: Any, y: Any, code: Mapping[Any, int]) -> NDArray[np.bool_]:
         """Return which classes are among the labels of each row, shape (n_samples, n_classes)."""
