@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from first_choice_peers import PEERS, judged
-from first_choice_sets import HERE, PUBLIC, TABLES, TEXTS, make
+from first_choice_sets import HERE, PUBLIC, SEED, TABLES, TEXTS, make
 
 ROOT = HERE.parent
 CHOSEN_ON = ("packages", "glosses", "questions")
@@ -39,13 +39,14 @@ COLUMNS = ("set", "method", "accuracy", "log loss", "ECE", "s", "CPU s", "peak M
 
 
 def sides(name: str, folder: Path, public: Path | None) -> tuple[Path, Path]:
-    """Write the two sides of the split, without the split's column, unless they are there."""
+    """Write the two sides of the split, rows in random order and without the split's column."""
     paths = tuple(folder / "sides" / f"{name}-{side}.parquet" for side in ("train", "test"))
     if not all(path.exists() for path in paths):
         if name in PUBLIC and public is None:
             raise SystemExit(f"{name} is read from --public")
         source = public / f"{name}.parquet" if name in PUBLIC and public else make(name, folder)
         table = pq.read_table(source)
+        table = table.take(pa.array(np.random.default_rng(SEED).permutation(table.num_rows)))
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         for path, side in zip(paths, ("train", "test"), strict=True):
             rows = table.filter(pc.equal(table.column("split"), side)).drop_columns("split")
