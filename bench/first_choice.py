@@ -156,13 +156,16 @@ def shown(results: Path) -> None:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("sets", nargs="*", choices=[*TEXTS, *PUBLIC, *TABLES], default=[])
+    known = (*TEXTS, *PUBLIC, *TABLES)
+    parser.add_argument("sets", nargs="*", metavar=f"{{{','.join(known)}}}")
     parser.add_argument("--methods", nargs="+", choices=[*PEERS, *OURS], help="by default all that apply")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds for each command")
     parser.add_argument("--public", type=Path, help="folder of the research sets")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
     given = parser.parse_args()
+    if unknown := set(given.sets) - set(known):
+        parser.error(f"no such set: {', '.join(sorted(unknown))}")
     results = HERE / "results" / "first_choice.jsonl"
     results.parent.mkdir(exist_ok=True)
     for name in given.sets:
