@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bigmc import budget
-from bigmc.api.resolve import Columns, Size, is_folder, model_of
+from bigmc.api.resolve import Columns, Size, columns_of, is_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
@@ -245,14 +245,10 @@ def _ingest_job(
     from bigmc.store.object_store import building_folder, is_remote
 
     columns = {"text", "categorical", "numeric", "dense", "keep"}
-    given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
+    given = {name: columns_of(value) if name in columns else value for name, value in asked.items()}
     options = Options().asked(given)
     if append:
         return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
     folder = building_folder(str(to)) if is_remote(to) else Path(to)
     job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
     return Upload(job, str(to)) if is_remote(to) else job
-
-
-def _columns(names: Columns) -> tuple[str, ...] | None:
-    return (names,) if isinstance(names, str) else names if names is None else tuple(names)

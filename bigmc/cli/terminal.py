@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from bigmc import progress as messages
+from bigmc.api.resolve import writes_to_stdout
 from bigmc.budget import format_bytes
 from bigmc.cli.text import printable, printable_json
 
@@ -104,13 +105,19 @@ def _figure(name: str, value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 and float(value).is_integer() else f"{value:.4g}"
 
 
-def show(result: Mapping[str, object], as_json: bool) -> None:
-    """Write a result to stdout: one line of JSON, or one line per figure."""
+def show(result: Mapping[str, object], as_json: bool, beside: str | None = None) -> None:
+    """Write a result to stdout: one line of JSON, or one line per figure.
+
+    Where the file that the command wrote, `beside`, is standard output itself, the result goes to stderr.
+    """
+    taken = beside is not None and writes_to_stdout(beside)
+    stream = sys.stderr if taken else sys.stdout
     if as_json:
-        print(printable_json(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)))
+        text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
+        print(printable_json(text), file=stream)
         return
     for line in _lines(result, indent=0):
-        print(line)
+        print(line, file=stream)
 
 
 def _finite(value: Any) -> Any:

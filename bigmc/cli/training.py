@@ -13,6 +13,7 @@ from bigmc.cli.options import (
     Json,
     Memory,
     NewModel,
+    Overwrite,
     Scheduler,
     SchedulerFile,
     Threads,
@@ -47,6 +48,7 @@ def train_sparse(
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
     warm_start: Annotated[str | None, typer.Option(help="Model to start from.")] = None,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -56,6 +58,7 @@ def train_sparse(
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     options = {
         "warm_start": warm_start,
+        "overwrite": overwrite,
         "alpha": alpha,
         "loss": loss,
         "penalty": penalty,
@@ -88,6 +91,7 @@ def train_mrc(
     tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
     time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -106,6 +110,7 @@ def train_mrc(
         "tol": tol,
         "time_limit": time_limit,
         "random_state": seed,
+        "overwrite": overwrite,
     }
     more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
     engine = workers(threads, scheduler, scheduler_file)
@@ -139,6 +144,7 @@ def train_boost(
     patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
     time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -160,6 +166,7 @@ def train_boost(
         "patience": patience,
         "time_limit": time_limit,
         "random_state": seed,
+        "overwrite": overwrite,
     }
     more = f"--rounds (now {rounds})"
     engine = workers(threads, scheduler, scheduler_file)
@@ -198,7 +205,7 @@ def _train(
             f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
             file=sys.stderr,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def _number(option: str, text: str) -> float:
@@ -222,6 +229,7 @@ def path(
     tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
     max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -239,6 +247,7 @@ def path(
             alpha_ratio=alpha_ratio,
             split=split,
             validation=validation,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,

@@ -214,7 +214,9 @@ class Dataset:
                 "the labels are sets, and one label per sample is needed",
                 "give data with one label per sample",
             )
-        return self._row_column("label", np.int32)
+        codes = self._row_column("label", np.int32)
+        self._check_codes(codes)
+        return codes
 
     @property
     def n_groups(self) -> int:
@@ -238,7 +240,14 @@ class Dataset:
         out = np.empty((self.n_samples, self.most_labels()), np.int32)
         for s, shard in enumerate(self.shards):
             fill_rows(shard.table(["label"]).column("label"), out[self.base[s] : self.base[s + 1]])
+        self._check_codes(out)
         return out
+
+    def _check_codes(self, codes: NDArray[np.int32]) -> None:
+        """Refuse labels that have no class: they would be places outside of arrays."""
+        if codes.size and not -1 <= codes.min() <= codes.max() < self.n_classes:
+            where = self.path or "the dataset"
+            raise DataError(f"{where}: labels outside the {self.n_classes} classes", "ingest it anew")
 
     def most_labels(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""
