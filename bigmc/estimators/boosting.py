@@ -287,7 +287,7 @@ class MultiBoostClassifier(WeightedClassifier):
             inner_rounds=default.inner_rounds if self.inner_rounds is None else int(self.inner_rounds),
             learning_rate=default.learning_rate if self.learning_rate is None else float(self.learning_rate),
             max_bins=int(self.max_bins),
-            tol=float(self.tol),
+            tol=self.tolerance,
             validation_fraction=float(self.validation_fraction),
             patience=int(self.patience),
             time_limit=None if self.time_limit is None else float(self.time_limit),
