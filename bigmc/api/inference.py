@@ -21,7 +21,6 @@ from bigmc.api.resolve import (
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
-from bigmc.store.object_store import is_remote
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
@@ -57,6 +56,7 @@ def evaluate(
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.options import EvaluateOptions
+    from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
     from bigmc.training.run import identity
 

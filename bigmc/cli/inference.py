@@ -17,7 +17,8 @@ from bigmc.cli.options import (
     Threads,
     workers,
 )
-from bigmc.cli.terminal import Screen, show, show_features
+from bigmc.cli.screen import Screen
+from bigmc.cli.terminal import show, show_features
 
 
 def evaluate(

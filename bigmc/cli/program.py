@@ -6,13 +6,16 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from bigmc.budget import MemoryLimitError
 from bigmc.cli import data, inference, training
+from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_signals
+from bigmc.cli.settings import ENVIRONMENT, with_settings
 from bigmc.cli.text import printable
 from bigmc.errors import BigmcError
 from bigmc.version import __version__
@@ -21,7 +24,7 @@ app = typer.Typer(
     name="bigmc",
     help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"auto_envvar_prefix": ENVIRONMENT},
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
@@ -30,7 +33,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     inference.report, inference.demo,
 )  # fmt: skip
 for command in _COMMANDS:
-    app.command()(command)
+    app.command()(with_settings(command))
 app.add_typer(training.train_app, name="train")
 
 
@@ -42,9 +45,19 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version.", allow_from_autoenv=False
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", envvar="BIGMC_CONFIG", help="TOML file with options."),
+    ] = None,
 ) -> None:
-    pass
+    load_config(context, config)
 
 
 def main() -> NoReturn:
