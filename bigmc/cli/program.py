@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bigmc.budget import MemoryLimitError
-from bigmc.cli import data, inference, training
+from bigmc.cli import data, fitting, inference, training
 from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_signals
 from bigmc.cli.settings import ENVIRONMENT, with_settings
@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    data.ingest, data.info, data.verify, training.path,
+    fitting.fit, data.ingest, data.info, data.verify, training.path,
     inference.evaluate, inference.publish, inference.predict, inference.inspect,
     inference.report, inference.demo,
 )  # fmt: skip
