@@ -75,7 +75,9 @@ def publish(
 
 def predict(
     model: Annotated[str, typer.Argument(help="Model.")],
-    source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
+    source: Annotated[
+        list[str], typer.Argument(help="Raw files, one dataset, or - for JSON lines from standard input.")
+    ],
     to: Annotated[
         str,
         typer.Option(

@@ -15,6 +15,7 @@ from bigmc.budget import MemoryLimitError
 from bigmc.cli import data, fitting, inference, training
 from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_signals
+from bigmc.cli.screen import TOLD
 from bigmc.cli.settings import ENVIRONMENT, with_settings
 from bigmc.cli.text import printable
 from bigmc.errors import BigmcError
@@ -66,11 +67,11 @@ def main() -> NoReturn:
         with stopped_by_signals():
             app(standalone_mode=True)
     except (BigmcError, MemoryLimitError) as error:
-        _fail(str(error))
-    except MemoryError:
-        _fail("the machine has no memory left; give a smaller --memory")
+        _fail(str(error), error)
+    except MemoryError as error:
+        _fail("the machine has no memory left; give a smaller --memory", error)
     except OSError as error:
-        _fail(_describe(error))
+        _fail(_describe(error), error)
     sys.exit(0)
 
 
@@ -86,6 +87,7 @@ def _describe(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _fail(message: str) -> NoReturn:
-    print(printable(f"bigmc: {' '.join(message.split())}"), file=sys.stderr)
+def _fail(message: str, error: BaseException) -> NoReturn:
+    if TOLD not in getattr(error, "__notes__", ()):
+        print(printable(f"bigmc: {' '.join(message.split())}"), file=sys.stderr)
     sys.exit(1)

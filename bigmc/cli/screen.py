@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 5.0
 """How often progress is written where no bar can be drawn, as in a batch job's log."""
 
+TOLD = "told as an event"
+"""Note of an error that is in the log already, so that nobody tells it once more."""
+
 
 @dataclass
 class Course:
@@ -79,6 +82,8 @@ class Screen:
             self._bars.stop()
         if self._settings.log is LogFormat.JSON:
             self._write_event("end" if error is None else "error", message=str(error) if error else None)
+            if error is not None:
+                error.add_note(TOLD)
         if self._settings.metrics is not None:
             seconds = time.monotonic() - self._started
             write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error is None)
