@@ -82,7 +82,8 @@ class ProbabilitySums:
 
         ``log_loss`` and ``brier`` (the sum over the classes) are means over the samples;
         ``calibration_error`` is the mean distance between confidence and share of right answers over bins
-        of the confidence, weighted by their samples; ``top_5_accuracy`` is there for more than 5 classes, ``roc_auc`` for two.
+        of the confidence, weighted by their samples; ``top_5_accuracy`` is there for more than 5 classes,
+        ``roc_auc`` for two.
         ``reliability`` has ``confidence``, ``accuracy`` and ``n_samples`` of every bin that is not empty.
         """
         if self.n == 0:
