@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from bigmc.budget import format_bytes
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import BigmcError, DataError
 from bigmc.estimators.arrays import row_batches
@@ -212,7 +215,7 @@ class MultiBoostClassifier(WeightedClassifier):
         options: dict[str, Any] = {
             "n_rounds": int(self.n_rounds),
             "max_depth": int(self.max_depth),
-            "tol": float(self.tol),
+            "tol": self.tolerance,
             "family": self.family,
             "learners": self.learners,
             "pool": int(descent["pool"]),
@@ -246,6 +249,14 @@ class MultiBoostClassifier(WeightedClassifier):
             progress=run.progress, **options,
         )  # fmt: skip
         stages, bounds = solution.stages, solution.certificate
+        if solution.limit_for_more is not None:
+            warnings.warn(
+                f"stopped after round {solution.n_iter}: the answers of the learners with weight fill the "
+                f"memory limit of {format_bytes(run.memory_limit)}; give --memory "
+                f"{solution.limit_for_more // 10**6}MB for more rounds, or a smaller C",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
         learners = stages.learners
         return BoostedModel(
             **run.record,
