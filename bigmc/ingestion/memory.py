@@ -95,7 +95,7 @@ class Load:
 
     def of(self, parts: Sequence[Part]) -> Load:
         """Return the load with what the scan found about records."""
-        return replace(self, record_bytes=max((_resident(part) for part in parts), default=0))
+        return replace(self, record_bytes=max((bytes_held(part) for part in parts), default=0))
 
     def __str__(self) -> str:
         labels = f", {format_bytes(self.label_bytes)} of labels" if self.label_bytes else ""
@@ -112,7 +112,7 @@ class Load:
         return ", or fewer --hash-bits" if FEATURE_COST * self.n_features > SMALLEST_WORKER else ""
 
 
-def _resident(part: Part) -> int:
+def bytes_held(part: Part) -> int:
     """Return the bytes a worker holds at once because records are long, or columns many."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
