@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
@@ -21,12 +20,15 @@ from bigmc.cli.options import (
     TrainSplit,
     workers,
 )  # fmt: skip
-from bigmc.cli.terminal import Screen, show, show_path
+from bigmc.cli.screen import Screen
+from bigmc.cli.settings import with_settings
+from bigmc.cli.terminal import show, show_path
 
 train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 
 
 @train_app.command("sparse")
+@with_settings
 def train_sparse(
     dataset: TrainData,
     to: NewModel,
@@ -100,6 +102,7 @@ def train_sparse(
 
 
 @train_app.command("mrc")
+@with_settings
 def train_mrc(
     dataset: TrainData,
     to: NewModel,
@@ -141,6 +144,7 @@ def train_mrc(
 
 
 @train_app.command("boost")
+@with_settings
 def train_boost(
     dataset: TrainData,
     to: NewModel,
@@ -223,10 +227,9 @@ def _train(
         )
     gap = result["certificate"]["gap"]
     if not result["converged"] and math.isfinite(gap):
-        print(
+        screen.say(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
-            file=sys.stderr,
         )
     show(result | engine.usage(), as_json, beside=to)
 

@@ -25,7 +25,7 @@ from bigmc.estimators import LEARNERS
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
-from bigmc.progress import ProgressCallback
+from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
@@ -82,9 +82,12 @@ def train(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
-                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
+                        samples,
+                        checkpoint=FileCheckpoint(work),
+                        progress=_towards(estimator.tolerance, progress),
+                        scratch=work,
                         start=None if start is None else _start(start),
-                    )  # fmt: skip
+                    )
                 names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
                 if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
@@ -107,6 +110,15 @@ def train(
         "memory_limit_bytes": limit,
         "bytes_read": data.bytes_read - read_before,
     }
+
+
+def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
+    """Return a listener that is also told the gap at which training will stop."""
+
+    def tell(message: Progress) -> None:
+        progress(replace(message, facts={**message.facts, "tol": tol}) if "gap" in message.facts else message)
+
+    return tell
 
 
 def norms_beside(model: Path) -> Path:
