@@ -153,7 +153,9 @@ def train_boost(
         str, typer.Option("--C", help="Weight of the loss, larger fits closer; auto: by rows held out.")
     ] = "1e5",
     rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
-    max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
+    max_depth: Annotated[
+        int | None, typer.Option(help="Levels of a weak learner, 1 to 4; by default 4, on sparse data 1.")
+    ] = None,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
     learners: Annotated[
         str, typer.Option(help="class: each class takes those found for it; shared: all take those of any.")
