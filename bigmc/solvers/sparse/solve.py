@@ -23,12 +23,16 @@ from bigmc.objectives import Objective, objective
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, Task
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import (
     SINGLE_PRECISION_TOL,
+    ChunkPlan,
     SamplePlan,
     SolverPlan,
     holds,
+    plan_chunks,
     plan_memory,
     plan_sample,
     plan_start,
@@ -51,6 +55,8 @@ _SMALL_VISITS = 20_000_000
 _ROWS_PER_FEATURE = 15
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 _MANY_ENTRIES = 5_000_000
+#: A start on a share of the samples has a larger penalty, by the share to the power of minus this.
+_ROUGHER = 0.25
 #: Gap to reach on a sample: the optimum of all samples is further away than that. In memory a sample gives
 #: a rough start only, with a penalty larger by as much as the noise of its gradients: more features that soon
 #: lose their weights again cost more than the better objective saves.
@@ -86,7 +92,9 @@ class Solution:
     column_scale : float32 array of shape (n_features,) or None
         Scale of the columns the weights belong to (idf weighting).
     plan : SolverPlan
-        What was kept in memory.
+        What was kept in memory; None where samples were gone through chunk by chunk.
+    score_dtype : numpy.dtype
+        Of the scores the weights were computed with.
     """
 
     features: NDArray[np.int64]
@@ -101,7 +109,8 @@ class Solution:
     converged: bool
     norms: NDArray[np.float32] | None
     column_scale: NDArray[np.float32] | None
-    plan: SolverPlan
+    plan: SolverPlan | None
+    score_dtype: np.dtype[Any]
 
 
 def solve(
@@ -182,7 +191,17 @@ def solve(
         "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
         "column_scaled": dataset.weighting.idf, "most_labels": dataset.most_labels(),
     }  # fmt: skip
-    plan = plan_memory(limit=memory_limit, block_bytes=block_bytes, **size)
+    threads = engine if isinstance(engine, ThreadEngine) else ThreadEngine()
+    shard_rows = max(shard.n_rows for shard in dataset.shards)
+    chunks = None
+    if block_bytes is None and step == "line_search" and not fit_intercept and max_passes > 1:
+        chunks = plan_chunks(memory_limit, threads.n_threads, shard_rows, **size)
+    plan = None
+    try:
+        plan = plan_memory(limit=memory_limit, block_bytes=block_bytes, **size)
+    except MemoryLimitError:
+        if chunks is None:
+            raise
     options: dict[str, Any] = {
         "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
         "fit_intercept": fit_intercept, "seed": seed, "step": step,
@@ -197,15 +216,16 @@ def solve(
         engine or ThreadEngine(), scratch, checkpoint, record, progress,
     )  # fmt: skip
     sampled = None
-    if block_bytes is None and not plan.keep_blocks:
+    keep_blocks = plan is not None and plan.keep_blocks
+    if block_bytes is None and not keep_blocks:
         n_used = int(np.count_nonzero(column_nnz))
-        shard_rows = max(shard.n_rows for shard in dataset.shards)
         sampled = plan_sample(memory_limit, run.engine.n_threads, n_used, shard_rows, **size)
-    elif block_bytes is None and dataset.nnz >= _MANY_ENTRIES:
+    elif plan is not None and block_bytes is None and dataset.nnz >= _MANY_ENTRIES:
         sampled = plan_start(plan.memory.free, **size)
     state = State.load(checkpoint, record, size["width"]) if checkpoint else None
-    sample = None
-    if sampled and (state.corrected if state else not (plan.keep_blocks and start)):
+    chunked = state.chunked if state else chunks is not None and not keep_blocks
+    sample, norms = None, None
+    if sampled and (state.corrected if state else not (keep_blocks and start)):
         sample = Sample.draw(run, sampled.share)
     if state is None:
         if start is not None:
@@ -213,22 +233,36 @@ def solve(
         elif sampled and sample:
             # another seed: a sample of the sample by the same hash would be all of it
             options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1, "tol": _SAMPLE_TOL}
-            if plan.keep_blocks:  # passes are cheap: a rough start will do
+            if keep_blocks:  # passes are cheap: a rough start will do
                 options |= {"alpha": alpha / math.sqrt(sampled.share), "tol": _ROUGH_TOL}
             with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
-                state = _start_on_sample(run, sample, options, size["width"])
-        if state and sample and not plan.keep_blocks:
+                state, norms = _start_on_sample(run, sample, options, size["width"])
+        elif chunked and chunks and chunks.sample_limit:
+            sample = Sample.draw(run, chunks.sample_share)
+            options |= {"memory_limit": chunks.sample_limit, "seed": seed + 1, "tol": _ROUGH_TOL}
+            options |= {"alpha": alpha / chunks.sample_share**_ROUGHER}
+            with suppress(MemoryLimitError):
+                if sample:
+                    state, norms = _start_on_sample(run, sample, options, size["width"])
+        if state and sample and plan and not keep_blocks:
             enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
             state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)
     if sampled and sample and state and state.corrected:
         state, certificate, column_scale = _correct(run, sampled, sample, state)
+    elif chunked and chunks:
+        sample = None
+        if state is not None and norms is not None:
+            state.norms = norms
+        state, certificate, column_scale = _by_chunks(run, chunks, threads, size["width"], state)
     else:
         sample = None
+        assert plan is not None
         state, certificate, column_scale = _go_round(run, plan, state)
     return Solution(
         state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
         certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
         state.bytes_read, certificate.gap <= tol, state.norms, column_scale, plan,
+        plan.score_dtype if plan else _dtype(tol),
     )  # fmt: skip
 
 
@@ -318,11 +352,30 @@ def _go_round(
     return rounds.state, certificate, problem.column_scale
 
 
+def _by_chunks(
+    run: _Run, plan: ChunkPlan, engine: ThreadEngine, width: int, state: State | None
+) -> tuple[State, Certificate, NDArray[np.float32] | None]:
+    """Train on chunks of the samples in turn."""
+    dtype = _dtype(run.tol)
+    task = Task(
+        run.dataset, run.sample_weight, run.objective, run.alpha, run.tol, dtype, run.seed, engine,
+        run.scratch,
+    )  # fmt: skip
+    rounds = ChunkRounds(task, plan)
+    if state is None:
+        state = State(Coefficients.zeros(width), np.zeros(run.dataset.n_classes))
+    if not state.chunked:
+        state.chunked, state.damping = True, 0.0
+        state.bytes_read = state.nnz_read * (2 + run.dataset.dtype.itemsize)
+    certificate = rounds.run(state, run.max_passes, run.checkpoint, run.record, run.progress)
+    return rounds.state, certificate, run.dataset.column_scale()
+
+
 def _correct(
     run: _Run, plan: SamplePlan, sample: Sample, state: State
 ) -> tuple[State, Certificate, NDArray[np.float32] | None]:
     """Train on a sample, corrected by passes over all samples."""
-    dtype = np.dtype(np.float32 if run.tol >= SINGLE_PRECISION_TOL else np.float64)
+    dtype = _dtype(run.tol)
     problem = run.problem(sample.dataset, sample.weights, dtype)
     everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
     source = BlockSource(sample.dataset, everything, keep=True)
@@ -338,8 +391,10 @@ def _correct(
     return rounds.state, certificate, run.dataset.column_scale()
 
 
-def _start_on_sample(run: _Run, sample: Sample, options: dict[str, Any], width: int) -> State:
-    """Return the weights of a sample as the start for all samples."""
+def _start_on_sample(
+    run: _Run, sample: Sample, options: dict[str, Any], width: int
+) -> tuple[State, NDArray[np.float32] | None]:
+    """Return the weights of a sample as the start for all samples, and the norms of its gradients."""
 
     def show(seen: Progress) -> None:
         run.progress(replace(seen, stage="train on a sample"))
@@ -350,7 +405,12 @@ def _start_on_sample(run: _Run, sample: Sample, options: dict[str, Any], width: 
     )  # fmt: skip
     state = State.at(Start(found.features, found.coef, found.intercept), width, run.alpha)
     state.n_iter, state.nnz_read = found.n_iter, run.dataset.nnz
-    return state
+    return state, found.norms
+
+
+def _dtype(tol: float) -> np.dtype[Any]:
+    """Return the type of the scores where they are no small matrix."""
+    return np.dtype(np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64)
 
 
 def largest_alpha(dataset: Dataset, **options: Any) -> float:
