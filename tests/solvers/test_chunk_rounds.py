@@ -91,11 +91,11 @@ def test_weights_of_samples_and_of_values(weighting):
 
 def test_features_whose_gradients_are_not_kept_have_bounds():
     _, dataset = made()
-    best = solve(dataset, alpha=8e-2, tol=1e-6, memory_limit=1 << 30).certificate
-    state, certificate = run(dataset, replace(PLAN, most_gradients=35, most_candidates=35), alpha=8e-2)
+    best = solve(dataset, alpha=0.12, tol=1e-6, memory_limit=1 << 30).certificate
+    state, certificate = run(dataset, replace(PLAN, most_gradients=45, most_candidates=45), alpha=0.12)
     assert certificate.lower <= best.upper
     assert certificate.upper <= best.upper * (1 + 1e-3)
-    assert sum(map(len, state.layers)) <= 35
+    assert sum(map(len, state.layers)) <= 45
 
 
 def test_one_chunk_is_a_descent_in_memory():
@@ -136,11 +136,11 @@ def test_resumed_runs_and_any_threads_give_the_same_bits(saves):
 
 def test_a_limit_below_the_data_goes_through_chunks():
     generator = np.random.default_rng(0)
-    X = scipy.sparse.random(20_000, 2000, 0.03, format="csr", rng=generator)
+    X = scipy.sparse.random(20_000, 500, 0.1, format="csr", rng=generator)
     y = np.argmax(X[:, :5].toarray() + 0.1 * generator.random((20_000, 5)), axis=1)
     dataset = Dataset.from_arrays(X.astype(np.float32), y, shard_rows=5000)
-    best = solve(dataset, alpha=1e-3, penalty="l1", tol=1e-5, memory_limit=1 << 30).certificate
-    found = solve(dataset, alpha=1e-3, penalty="l1", tol=1e-2, memory_limit=29_000_000)
+    best = solve(dataset, alpha=5e-3, penalty="l1", tol=1e-5, memory_limit=1 << 30).certificate
+    found = solve(dataset, alpha=5e-3, penalty="l1", tol=1e-2, memory_limit=5_000_000)
     assert found.plan is None or not found.plan.keep_blocks
     assert found.converged
     assert found.certificate.lower <= best.upper
