@@ -32,7 +32,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
-from bigmc.solvers.boosting.pricing import CutSearch
+from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.store.dataset import Dataset
 
@@ -57,10 +57,11 @@ def boost(**options: Any) -> Any:
 
 def methods(names: list[str] | None) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {
-        "bigmc stumps, C=auto, 15 rounds": lambda: boost(C="auto", n_rounds=15),
-        "bigmc stumps, C=1e5, 15 rounds": lambda: boost(n_rounds=15),
+        "bigmc, its defaults": boost,
+        "bigmc stumps, C=auto, 15 rounds": lambda: boost(C="auto", n_rounds=15, max_depth=1),
+        "bigmc stumps, C=1e5, 15 rounds": lambda: boost(n_rounds=15, max_depth=1),
         "bigmc stumps, C=1e5, 150 rounds of one": lambda: boost(
-            n_rounds=150, pool=1, max_sweeps=2, inner_rounds=1, tol=1e-9
+            n_rounds=150, max_depth=1, pool=1, max_sweeps=2, inner_rounds=1, tol=1e-9
         ),
         "bigmc trees of 2, 60 rounds": lambda: boost(n_rounds=60, max_depth=2),
         "bigmc trees of 4, 60 rounds": lambda: boost(n_rounds=60, max_depth=4),
@@ -109,13 +110,13 @@ class Restricted:
         self.y, self.r = self.dataset.labels(), C / (n * (self.dataset.n_classes - 1))
         source = BinnedSource(self.dataset, self.dataset.plan(1 << 30), True, 255, np.ones(n, bool), ENGINE)
         self.responses = BitResponses(self.y, self.n_classes)
-        self.search = CutSearch(source, self.responses, self.n_classes, False, ENGINE)
+        self.search = CutOracle(LocalScan(source, n, False, ENGINE), self.responses, self.n_classes, ENGINE)
         self.master = Master(self.responses, self.n_classes, np.ones(n), C, np.dtype(np.float32), 0)
         self.columns: list[list[Any]] = [[] for _ in range(self.n_classes)]
 
     def add_columns(self) -> None:
         """Add the best learner of every class at the present dual weights."""
-        found = self.search.run(self.master.u, self.master.r, 1)
+        found = self.search.price(Duals(self.master.u, self.master.r), 1)
         for k, (key, answer) in enumerate(zip(found.learners.keys(), found.answers, strict=True)):
             slot = self.responses.find(key)
             slot = self.responses.add(key, answer) if slot is None else slot
@@ -210,14 +211,14 @@ def draw(to: Path, curves: dict[str, list[float]], label: str, title: str, log: 
 def passes(sets: list[str], C: float, most: int) -> None:
     for data in sets:
         train, _, y_train, _ = split(*load(data), 0)
-        best = boost(C=C, n_rounds=60, tol=1e-4, inner_rounds=100).fit(train, y_train)
+        best = boost(C=C, n_rounds=60, max_depth=1, tol=1e-4, inner_rounds=100).fit(train, y_train)
         target = 1.05 * best.certificate_.lower
         for name, options in (
             ("pool of 40", {"n_rounds": 60}),
             ("one per class", {"n_rounds": most, "pool": 1, "max_sweeps": 2, "inner_rounds": 1}),
             ("one per class, solved", {"n_rounds": most, "pool": 1}),
         ):
-            model = boost(C=C, tol=1e-4, **options).fit(train, y_train)
+            model = boost(C=C, max_depth=1, tol=1e-4, **options).fit(train, y_train)
             reached = [e["n_passes"] for e in model.history_ if e["objective"] <= target]
             tell(
                 set=data, C=C, method=name, lower=best.certificate_.lower, gap=best.certificate_.gap,
@@ -239,7 +240,7 @@ def along(X: Any, y: Any, test: Any, y_test: Any, n_rounds: int, C: float) -> It
         ("MultiBoost (shared)", {"C": C, "learners": "shared", "max_sweeps": 3, **one, "inner_rounds": 5}),
     ):
         started = time.process_time()
-        model = boost(**options).fit(X, y)
+        model = boost(max_depth=1, **options).fit(X, y)
         seconds = time.process_time() - started
         yield name, [np.mean(p != y_test) for p in model.staged_predict(test)], seconds
     started = time.process_time()
@@ -281,16 +282,17 @@ def width(source: Path, bits: list[int], rounds: int) -> None:
                 dataset, dataset.plan(1 << 28), True, 255, np.ones(dataset.n_samples, bool), ENGINE
             )
             responses = RowResponses(dataset.labels(), dataset.n_classes)
-            search = CutSearch(columns, responses, dataset.n_classes, True, ENGINE)
+            scan = LocalScan(columns, dataset.n_samples, True, ENGINE)
+            search = CutOracle(scan, responses, dataset.n_classes, ENGINE)
             master = Master(
                 responses, dataset.n_classes, np.ones(dataset.n_samples), 1e5, np.dtype(np.float32), 0
             )
             master.rebuild(ENGINE)
-            search.run(master.u, master.r, 40)
+            search.price(Duals(master.u, master.r), 40)
             seconds = []
             for _ in range(rounds):
                 started = time.process_time()
-                search.run(master.u, master.r, 40)
+                search.price(Duals(master.u, master.r), 40)
                 seconds.append(time.process_time() - started)
             per = 1e9 * min(seconds) / dataset.nnz
             tell(columns=dataset.n_features, nnz=dataset.nnz, seconds=min(seconds), ns_per_nonzero=per)

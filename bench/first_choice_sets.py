@@ -57,7 +57,7 @@ def glosses(folder: Path) -> Grouped:
 
 def lines(folder: Path) -> Grouped:
     """Line of Python → the package it is from, split by file."""
-    from bigmc.demo import collect
+    from bigmc.cli.demo import collect
 
     target = folder / "lines.csv"
     if not target.exists():

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 GROUPS = Path("/sys/fs/cgroup/memory")
@@ -111,14 +111,23 @@ def sample_anonymous(process: int, samples: list[int]) -> None:
         time.sleep(0.05)
 
 
-def run(step: str, command: list[str], limit: int, bare: int, bare_anonymous: int) -> dict[str, Any]:
-    """Run one command under its cap and return its figures."""
-    cap = bare + limit * 3 // 2
+def run(
+    step: str,
+    command: list[str],
+    limit: int,
+    bare: int,
+    bare_anonymous: int,
+    share: float = 1.5,
+    stderr: IO[str] | None = None,
+) -> dict[str, Any]:
+    """Run one command under a cap of the bare imports and `share` times its limit; return its figures."""
+    cap = bare + int(limit * share)
     started = time.monotonic()
     with capped(cap) as (kind, enter):
         process = subprocess.Popen(
             [sys.executable, "-m", "bigmc", *command, "--memory", str(limit), "--json"],
             stdout=subprocess.PIPE,
+            stderr=stderr,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             preexec_fn=enter,
             text=True,

@@ -161,7 +161,7 @@ def test_the_command_says_so(days, tmp_path, monkeypatch, capsys):
         ({"hash_bits": 12}, "features.hasher.hash_bits: it has 10, asked for 12"),
         ({"ngrams": (1, 1)}, "features.hasher.ngrams"),
         ({"text": "label", "label": "text"}, "features.text.*label: it has"),
-        ({"weighting": "tfidf"}, "weighting.idf"),
+        ({"weighting": "l2"}, "weighting.idf"),
         ({"split": "train=0.5,test=0.5"}, "splits.train"),
         ({"split": "test=0.4,train=0.6"}, "order_of_splits"),
         ({"seed": 6}, "seed: it has 5, asked for 6"),
@@ -274,7 +274,7 @@ def test_names_of_all_ingests(days, tmp_path):
     ingest(days[1:], to, append=True)
     found = []
     for data in (whole, to):
-        entries = run._names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
+        entries = run.feature_names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
         found.append({(e["bucket"], e["name"], e["sign"]): e["count"] for e in entries})
         assert len(found[-1]) == len(entries) > 1000
     assert found[0] == found[1]

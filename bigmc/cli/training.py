@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from bigmc.cli.options import (
     Json,
     Memory,
     NewModel,
+    Overwrite,
     Scheduler,
     SchedulerFile,
     Threads,
@@ -20,33 +20,60 @@ from bigmc.cli.options import (
     TrainSplit,
     workers,
 )  # fmt: skip
-from bigmc.cli.terminal import Screen, show, show_path
+from bigmc.cli.screen import Screen
+from bigmc.cli.settings import with_settings
+from bigmc.cli.terminal import show, show_path
 
 train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 
 
 @train_app.command("sparse")
+@with_settings
 def train_sparse(
     dataset: TrainData,
     to: NewModel,
     split: TrainSplit = "train",
-    alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
-    loss: Annotated[
+    alpha: Annotated[
         str,
         typer.Option(
-            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets."
+            help="Strength of the penalty, larger selects fewer features; auto: none, a ridge for accuracy."
         ),
-    ] = "squared_hinge",
+    ] = "auto",
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets; by "
+            "default the second, with a number for --alpha the first."
+        ),
+    ] = None,
     penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
     l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
-    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 0.0,
-    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            help="Strength of the squared norm beside the penalty; by default 1 / samples (log_loss: a "
+            "tenth), with a number for --alpha 0."
+        ),
+    ] = None,
+    fit_intercept: Annotated[
+        bool | None,
+        typer.Option(
+            "--fit-intercept/--no-fit-intercept",
+            help="Fit an intercept, which is not penalised; by default unless --alpha is a number.",
+        ),
+    ] = None,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    tol: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop at this relative duality gap; by default 0.1, with a number for --alpha 0.001."
+        ),
+    ] = None,
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
     warm_start: Annotated[str | None, typer.Option(help="Model to start from.")] = None,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -56,7 +83,8 @@ def train_sparse(
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     options = {
         "warm_start": warm_start,
-        "alpha": alpha,
+        "overwrite": overwrite,
+        "alpha": alpha if alpha == "auto" else _number("--alpha", alpha),
         "loss": loss,
         "penalty": penalty,
         "l1_ratio": l1_ratio,
@@ -74,6 +102,7 @@ def train_sparse(
 
 
 @train_app.command("mrc")
+@with_settings
 def train_mrc(
     dataset: TrainData,
     to: NewModel,
@@ -88,6 +117,7 @@ def train_mrc(
     tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
     time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -106,6 +136,7 @@ def train_mrc(
         "tol": tol,
         "time_limit": time_limit,
         "random_state": seed,
+        "overwrite": overwrite,
     }
     more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
     engine = workers(threads, scheduler, scheduler_file)
@@ -113,6 +144,7 @@ def train_mrc(
 
 
 @train_app.command("boost")
+@with_settings
 def train_boost(
     dataset: TrainData,
     to: NewModel,
@@ -121,7 +153,9 @@ def train_boost(
         str, typer.Option("--C", help="Weight of the loss, larger fits closer; auto: by rows held out.")
     ] = "1e5",
     rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
-    max_depth: Annotated[int, typer.Option(help="Levels of a weak learner, 1 to 4.")] = 1,
+    max_depth: Annotated[
+        int | None, typer.Option(help="Levels of a weak learner, 1 to 4; by default 4, on sparse data 1.")
+    ] = None,
     family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
     learners: Annotated[
         str, typer.Option(help="class: each class takes those found for it; shared: all take those of any.")
@@ -139,6 +173,7 @@ def train_boost(
     patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
     time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -160,6 +195,7 @@ def train_boost(
         "patience": patience,
         "time_limit": time_limit,
         "random_state": seed,
+        "overwrite": overwrite,
     }
     more = f"--rounds (now {rounds})"
     engine = workers(threads, scheduler, scheduler_file)
@@ -193,12 +229,11 @@ def _train(
         )
     gap = result["certificate"]["gap"]
     if not result["converged"] and math.isfinite(gap):
-        print(
+        screen.say(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
-            f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
-            file=sys.stderr,
+            f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def _number(option: str, text: str) -> float:
@@ -212,16 +247,21 @@ def path(
     dataset: TrainData,
     to: Annotated[str, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
     split: TrainSplit = "train",
-    validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
+    validation: Annotated[
+        str, typer.Option(help="Split to choose by; without valid, a fifth of the training rows.")
+    ] = "valid",
     alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
     alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
-    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
+    loss: Annotated[str, typer.Option(help="Loss.")] = "multitask_squared_hinge",
     penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 1e-5,
     fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
+    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-1,
     max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -239,17 +279,22 @@ def path(
             alpha_ratio=alpha_ratio,
             split=split,
             validation=validation,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,
             loss=loss,
             penalty=penalty,
+            l1_ratio=l1_ratio,
+            ridge=ridge,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
             tol=tol,
             max_passes=max_passes,
             random_state=seed,
         )
+        if result["at_edge"]:
+            screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
     if as_json:
         show(result | engine.usage(), as_json)
     else:

@@ -204,7 +204,7 @@ class DaskEngine:
     def _workers(self) -> list[dict[str, Any]]:
         try:
             return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
-        except (OSError, CancelledError, RuntimeError):
+        except (OSError, CancelledError, RuntimeError, KeyError):  # KeyError: it went before it said anything
             raise self._gone() from None
 
     def _threads(self, worker: dict[str, Any]) -> int:

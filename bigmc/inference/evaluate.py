@@ -8,11 +8,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
+from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
+from bigmc.inference.options import EvaluateOptions
 from bigmc.model import Model, divide
-from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.progress import Progress
 from bigmc.store.dataset import Dataset
 
 ROW_COST = 48
@@ -25,11 +28,8 @@ SET_COST = 192
 def evaluate(
     model: Model,
     dataset: Dataset,
-    engine: Engine,
-    per_class: bool = False,
-    confusion: bool = False,
-    progress: ProgressCallback = silent,
-    memory_limit: int = 1 << 30,
+    options: EvaluateOptions,
+    resources: Resources,
 ) -> dict[str, Any]:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
@@ -41,16 +41,9 @@ def evaluate(
     model : Model
     dataset : Dataset
         With labels and the features of the model.
-    engine : Engine
-        Runs the shards.
-    per_class : bool, optional
-        Add figures of every class.
-    confusion : bool, optional
-        Add the confusion matrix.
-    progress : callable, optional
-        Called after every shard.
-    memory_limit : int, optional
-        Bytes that evaluation may add to this process, and to each of the engine's own; by default 1 GiB.
+    options : EvaluateOptions
+        What to add to the figures; its split is of the caller.
+    resources : Resources
 
     Returns
     -------
@@ -59,7 +52,9 @@ def evaluate(
         scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
         ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
         ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
-        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. Where labels are sets
+        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
+        adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
+        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. Where labels are sets
         there is no confusion; ``accuracy`` is of whole sets, ``n_unknown_labels`` counts labels instead of
         rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` come with them: see
         `bigmc.inference.evaluate_sets.SetCounts.figures`.
@@ -85,12 +80,13 @@ def evaluate(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
             "evaluate on data with labels like those the model was trained on",
         )
-    if sets and confusion:
+    if sets and options.confusion:
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     rows = max(shard.n_rows for shard in dataset.shards)
+    engine, progress, per_class = resources.engine, resources.progress, options.per_class
     # A process of its own keeps the model as it came beside the model.
-    limit = memory_limit - (0 if engine.shares_memory else model.nbytes)
+    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
     cost = ROW_COST + (SET_COST if sets else 0)
     n_threads, room = divide(model, limit, engine.n_threads, cost * rows, "evaluation")
     engine = engine.at_most(n_threads)
@@ -118,13 +114,36 @@ def evaluate(
         "n_samples": dataset.n_samples,
         **_by_label(labels, of_model, right, support, predictions, per_class),
     }
-    if confusion:
+    if model.has_probabilities:
+        known = np.full(len(labels), -1)
+        known[of_model] = np.arange(model.n_classes)
+        result |= _probability_figures(model, dataset, known[of_truth], resources)
+    if options.confusion:
         occurring = np.flatnonzero(support + predictions)
         result["confusion"] = {
             "labels": [labels[c] for c in occurring.tolist()],
             "matrix": matrix[occurring][:, occurring].toarray().tolist(),
         }
     return result
+
+
+def _probability_figures(
+    model: Model, dataset: Dataset, of_truth: NDArray[np.int64], resources: Resources
+) -> dict[str, Any]:
+    """Return the figures of the probabilities; a log loss of None where memory does not allow them."""
+    engine = resources.engine
+    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
+    rows = max(shard.n_rows for shard in dataset.shards)
+    try:
+        scores = COPIES * 8 * model.n_classes * rows
+        n_threads, room = divide(model, limit, engine.n_threads, scores // 3, "probabilities")
+    except MemoryLimitError:
+        return {"log_loss": None}
+    total = ProbabilitySums()
+    arguments = model, dataset, of_truth, room
+    for _, found in engine.at_most(n_threads).map(shard_probabilities, range(dataset.n_shards), *arguments):
+        total.add(found)
+    return total.figures(model.n_classes)
 
 
 def _by_label(

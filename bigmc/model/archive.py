@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bigmc.errors import ModelError
 from bigmc.store.atomic import write_atomic
 from bigmc.store.npy import read_npy
+from bigmc.store.untrusted import parse_json
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"
@@ -157,7 +158,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _header(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = parse_json(text)
     except ValueError as error:
         raise ModelError(f"{path}: {_HEADER} is no JSON ({error})", _RETRAIN) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -170,4 +171,6 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
         )
     if not isinstance(header.get("members"), dict):
         raise ModelError(f"{path}: {_HEADER} lists no members", _RETRAIN)
+    if not all(isinstance(digest, str) for digest in header["members"].values()):
+        raise ModelError(f"{path}: {_HEADER} lists members without their sha256", _RETRAIN)
     return header

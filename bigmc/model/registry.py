@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bigmc.errors import ModelError
 from bigmc.model.archive import check_archive, read_archive
 from bigmc.model.base import Model
 from bigmc.model.boosted import BoostedModel
+from bigmc.model.calibration import Calibration
 from bigmc.model.feature_names import names_from_arrays
+from bigmc.model.feature_spec import check_feature_spec
 from bigmc.model.linear import LinearModel
 from bigmc.model.minimax import MinimaxModel
+from bigmc.store.untrusted import check_types, check_whole
 from bigmc.store.weighting import Weighting
 
 #: What the model of each learner is.
@@ -35,6 +40,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             "install the bigmc that wrote it or train again",
         )
     try:
+        _check_header(header)
         return KINDS[kind].from_arrays(
             arrays,
             kind=kind,
@@ -51,10 +57,26 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             history=header["history"],
             names=names_from_arrays(arrays),
             label_threshold=header.get("label_threshold"),
+            calibration=Calibration.from_dict(header.get("calibration")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except ModelError as error:
+        raise ModelError(f"{path}: {error.message}", error.cure or "train again") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ModelError(f"{path} is inconsistent: {reason}", "train again") from error
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Refuse a header whose parts are not of the types that training writes."""
+    check_types(header, {"weighting": dict, "params": dict, "certificate": dict, "history": list})
+    check_whole(header["n_features"], 2**31 - 1, "n_features")
+    check_whole(header["n_iter"], 2**62, "n_iter")
+    check_types(header, {"n_passes": (int, float)})
+    if not all(isinstance(entry, dict) for entry in header["history"]):
+        raise ValueError("history is not a list of figures")
+    if header.get("label_threshold") is not None:
+        check_types(header, {"label_threshold": (int, float)})
+    check_feature_spec(header["feature_spec"], header["n_features"])
 
 
 def verify_model(path: str | os.PathLike[str]) -> list[str]:

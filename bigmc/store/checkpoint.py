@@ -15,6 +15,7 @@ from bigmc.errors import StoreError
 from bigmc.store import disk
 from bigmc.store.atomic import replacing
 from bigmc.store.npy import read_npy
+from bigmc.store.untrusted import parse_json
 
 _FILE = "checkpoint.npz"
 _META = "meta"
@@ -65,7 +66,7 @@ class FileCheckpoint:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 names = [name.removesuffix(".npy") for name in archive.namelist()]
-                content = json.loads(read_npy(archive.read(f"{_META}.npy")).tobytes())
+                content = parse_json(read_npy(archive.read(f"{_META}.npy")).tobytes())
                 if content["version"] == _VERSION:
                     arrays = {
                         name.removeprefix(_ARRAY): read_npy(archive.read(f"{name}.npy"))

@@ -46,6 +46,10 @@ def read_classes(path: Path, kind: ClassesType) -> NDArray[Any]:
         codes, labels = table.column("code").to_numpy(), table.column("label")
     except (OSError, KeyError, pa.ArrowException) as error:
         raise damaged(file, f"cannot be read ({error})") from None
-    if labels.type != _ARROW[kind] or not np.array_equal(codes, np.arange(len(codes))):
+    plain = labels.type == _ARROW[kind] and not labels.null_count
+    if not plain or not np.array_equal(codes, np.arange(len(codes))):
         raise damaged(file, f"does not hold labels of type {kind}")
-    return np.array(labels.to_pylist(), dtype=_NUMPY[kind])
+    listed = labels.to_pylist()
+    if len(set(listed)) < len(listed):
+        raise damaged(file, "has a label twice")
+    return np.array(listed, dtype=_NUMPY[kind])

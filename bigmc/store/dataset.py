@@ -181,6 +181,13 @@ class Dataset:
             self.column_scale() if keep_scale else None,
         )  # fmt: skip
 
+    def with_weighting(self, weighting: Weighting) -> Dataset:
+        """Return the same samples, whose stored values are weighted otherwise when they are read."""
+        return Dataset(
+            self.shards, self.classes, self.n_features, weighting, self.features, self._stored,
+            self._column_scale,
+        )  # fmt: skip
+
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""
         if self._stored is None:
@@ -214,7 +221,9 @@ class Dataset:
                 "the labels are sets, and one label per sample is needed",
                 "give data with one label per sample",
             )
-        return self._row_column("label", np.int32)
+        codes = self._row_column("label", np.int32)
+        self._check_codes(codes)
+        return codes
 
     @property
     def n_groups(self) -> int:
@@ -238,7 +247,14 @@ class Dataset:
         out = np.empty((self.n_samples, self.most_labels()), np.int32)
         for s, shard in enumerate(self.shards):
             fill_rows(shard.table(["label"]).column("label"), out[self.base[s] : self.base[s + 1]])
+        self._check_codes(out)
         return out
+
+    def _check_codes(self, codes: NDArray[np.int32]) -> None:
+        """Refuse labels that have no class: they would be places outside of arrays."""
+        if codes.size and not -1 <= codes.min() <= codes.max() < self.n_classes:
+            where = self.path or "the dataset"
+            raise DataError(f"{where}: labels outside the {self.n_classes} classes", "ingest it anew")
 
     def most_labels(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""

@@ -14,9 +14,25 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.store.file_checks import check_file, check_sizes
+from bigmc.store.label_sets import SETS
 from bigmc.store.layout import MATRIX, ROWS_TABLE, SHARDS, ShardEntry, damaged, shard_folder
+from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.object_store import Origin
 from bigmc.store.zarr_chunks import ArrayReader, ByteCounter
+
+_COLUMN_TYPES = {
+    "label": (pa.int32(), SETS),
+    "row_id": (pa.int64(),),
+    "norm": (pa.float32(),),
+    "entries": (pa.int32(),),
+}
+
+
+def _is_plain(column: pa.ChunkedArray, types: tuple[pa.DataType, ...]) -> bool:
+    """Return whether a column has one of these types and no gap."""
+    nested = any(pa.types.is_list(column.type) and chunk.flatten().null_count for chunk in column.chunks)
+    return column.type in types and not column.null_count and not nested
 
 
 class StoredShard(ABC):
@@ -56,7 +72,7 @@ class StoredShard(ABC):
         self._origin = origin
         self._lock = threading.Lock()
         self._arrays: dict[str, ArrayReader] = {}
-        self._checked = False
+        self._checked = self._table_checked = False
 
     @abstractmethod
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
@@ -75,6 +91,7 @@ class StoredShard(ABC):
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows.parquet, or the named columns of it."""
         self._check()
+        self._check_table()
         path = self.folder / ROWS_TABLE
         names = None if columns is None else list(columns)
         try:
@@ -93,7 +110,18 @@ class StoredShard(ABC):
             table = table.select(names)
         if table.num_rows != self.n_rows:
             raise damaged(path, f"has {table.num_rows} rows instead of {self.n_rows}")
+        for name, types in _COLUMN_TYPES.items():
+            if name in table.column_names and not _is_plain(table.column(name), types):
+                raise damaged(path, f"its column {name} is not as bigmc writes it")
         return table
+
+    def _check_table(self) -> None:
+        """Compare rows.parquet with the manifest, once: the labels in it are what everything rests on."""
+        with self._lock:
+            if not self._table_checked:
+                entry = next(file for file in self.entry.files if file.path == ROWS_TABLE)
+                check_file(self.folder / ROWS_TABLE, entry)
+                self._table_checked = True
 
     def _array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayReader:
         """Return the reader of an array under ``x/``, opened and compared with the entry at first use."""
@@ -101,13 +129,20 @@ class StoredShard(ABC):
         if reader is None:
             self._check()
             folder = self.folder / MATRIX / name
-            reader = ArrayReader(folder, self._counter)
+            reader = ArrayReader(
+                folder, self._counter, self._digests(f"{MATRIX}/{name}/" if name else f"{MATRIX}/")
+            )
             if reader.shape != shape or reader.dtype != dtype:
                 raise damaged(
                     folder, f"has the shape {reader.shape} and dtype {reader.dtype}, not {shape} and {dtype}"
                 )
             self._arrays[name] = reader
         return reader
+
+    def _digests(self, prefix: str) -> dict[str, str]:
+        """Return the SHA-256 of the files whose paths begin so, by the rest of their paths."""
+        mine = (file for file in self.entry.files if file.path.startswith(prefix))
+        return {file.path.removeprefix(prefix): file.sha256 for file in mine}
 
     def _check(self) -> None:
         """Compare the sizes of all files with the manifest, once; bring them here before, if need be."""
@@ -116,14 +151,7 @@ class StoredShard(ABC):
                 return
             if self._origin is not None:
                 self._origin.bring(self.entry.files, f"{SHARDS}/{self.entry.name}")
-            for file in self.entry.files:
-                path = self.folder / file.path
-                try:
-                    size = path.stat().st_size
-                except OSError as error:
-                    raise damaged(path, f"cannot be read ({error.strerror})") from None
-                if size != file.bytes:
-                    raise damaged(path, f"has {size} bytes instead of {file.bytes}")
+            check_sizes(self.folder, self.entry.files, self.folder.parents[1])
             self._checked = True
 
 
@@ -134,6 +162,14 @@ class SparseShard(StoredShard):
         """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""
         out = np.empty(hi - lo + 1, np.int64)
         self._array("indptr", (self.n_features + 1,), np.dtype(np.int32)).read(lo, hi + 1, out)
+        entries = np.diff(out)
+        if (
+            out[0] < 0
+            or out[-1] > self.nnz
+            or entries.min(initial=0) < 0
+            or entries.max(initial=0) > self.n_rows
+        ):
+            raise damaged(self.folder / MATRIX / "indptr", "its offsets are not those of columns")
         return out
 
     def read(
@@ -146,6 +182,11 @@ class SparseShard(StoredShard):
         """Decode the entries ``start`` to ``stop`` into the given buffers."""
         if indices_out is not None:
             self._array("indices", (self.nnz,), np.dtype(np.uint16)).read(start, stop, indices_out)
+            rows = indices_out[: stop - start]
+            if self.n_rows < MAX_ROWS and rows.size and rows.max() >= self.n_rows:
+                raise damaged(
+                    self.folder / MATRIX / "indices", f"names rows beyond the {self.n_rows} there are"
+                )
         if data_out is not None:
             self._array("data", (self.nnz,), self.dtype).read(start, stop, data_out)
 

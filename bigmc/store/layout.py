@@ -23,14 +23,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from bigmc.errors import StoreError
+from bigmc.store import untrusted
 from bigmc.store.dtypes import VALUE_DTYPES
+from bigmc.store.untrusted import parse_json
 
 FORMAT_VERSION = 1
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "splits": dict, "features": dict, "weighting": dict, "provenance": dict, "signature": str,
+    "rows_in": int, "rows_quarantined": int, "label_sets": bool, "classes_type": str,
+}  # fmt: skip
 
 MANIFEST = "manifest.json"
 CLASSES = "classes.parquet"
@@ -41,6 +48,8 @@ WIP = "wip"
 APPENDS = "appends"
 ROWS_TABLE = "rows.parquet"
 MATRIX = "x"
+
+_NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 
 #: Type of the original labels; names the Arrow type of classes.parquet.
 ClassesType = Literal["int64", "string", "bool", "float"]
@@ -209,7 +218,7 @@ def read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}") from None
     try:
-        fields = json.loads(text)
+        fields = parse_json(text)
         version = fields["version"]
     except (ValueError, KeyError, TypeError):
         raise damaged(file, "not the manifest of a bigmc dataset") from None
@@ -224,9 +233,56 @@ def read_manifest(path: Path) -> Manifest:
         fields["shards"] = tuple(ShardEntry.from_dict(s) for s in fields["shards"])
         for name in ("files", "appends"):
             fields[name] = tuple(FileEntry(**f) for f in fields.get(name, ()))
-        return Manifest(**fields)
-    except (ValueError, KeyError, TypeError) as error:
+        manifest = Manifest(**fields)
+        _check(manifest)
+        return manifest
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(file, f"not a manifest of version {FORMAT_VERSION} ({error})") from None
+
+
+def _check(manifest: Manifest) -> None:
+    """Refuse a manifest that names files elsewhere, or whose parts do not fit together."""
+    untrusted.check_types(manifest.__dict__, _TYPES)
+    untrusted.check_whole(manifest.n_features, np.iinfo(np.int32).max, "n_features")
+    if manifest.classes_type not in get_args(ClassesType):
+        raise ValueError(f"labels of type {manifest.classes_type!r}")
+    rows: dict[str, int] = {}
+    for shard in manifest.shards:
+        _check_shard(shard, manifest.n_features)
+        rows[shard.split] = rows.get(shard.split, 0) + shard.rows
+    if rows != manifest.splits:
+        raise ValueError(f"the rows of the shards are {rows}, not {manifest.splits}")
+    files = manifest.all_files()
+    for file in [*manifest.files, *manifest.appends]:
+        _check_file(file)
+    paths = {file.path for file in files}
+    if len(paths) != len(files):
+        raise ValueError("it lists a file twice")
+    if any(file.path.split("/")[0] in _NOT_LISTED for file in manifest.files):
+        raise ValueError("it lists files that are not its own")
+    for number, file in enumerate(manifest.appends, 1):
+        if file.path != f"{APPENDS}/{number:06d}/{MANIFEST}":
+            raise ValueError(f"{file.path!r} is not the manifest appended as number {number}")
+
+
+def _check_shard(shard: ShardEntry, n_features: int) -> None:
+    untrusted.check_name(shard.name, "shard")
+    untrusted.check_name(shard.split, "split")
+    untrusted.check_whole(shard.rows, np.iinfo(np.uint16).max + 1, "the number of rows of a shard")
+    most = shard.rows * n_features
+    untrusted.check_whole(shard.nnz, most, "the number of entries of a shard")
+    if shard.kind == "dense" and shard.nnz != most:
+        raise ValueError(f"the dense shard {shard.name} has {shard.nnz} entries instead of {most}")
+    for file in shard.files:
+        _check_file(file)
+    if ROWS_TABLE not in (file.path for file in shard.files):
+        raise ValueError(f"the shard {shard.name} has no {ROWS_TABLE}")
+
+
+def _check_file(file: FileEntry) -> None:
+    untrusted.check_path(file.path)
+    untrusted.check_whole(file.bytes, np.iinfo(np.int64).max, "the size of a file")
+    untrusted.check_digest(file.sha256)
 
 
 def _absent(path: Path) -> StoreError:

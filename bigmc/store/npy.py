@@ -39,12 +39,15 @@ def check_npy(stream: BinaryIO, n_bytes: int) -> None:
     """
     start = stream.tell()
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-    else:
-        raise ValueError(f"version {version} of the .npy format is not supported")
+    try:
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        elif version == (2, 0):
+            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise ValueError(f"version {version} of the .npy format is not supported")
+    except Exception as error:  # NumPy parses the header as Python's literals: there are many ways to fail
+        raise ValueError(f"its header cannot be read ({type(error).__name__}: {error})") from None
     size = dtype.itemsize
     for n in shape:
         size *= int(n)

@@ -23,11 +23,15 @@ from bigmc.errors import StoreError
 from bigmc.store.atomic import sha256
 from bigmc.store.classes import read_classes
 from bigmc.store.disk_shard import StoredShard, open_shard
+from bigmc.store.file_checks import check_file, check_sizes
 from bigmc.store.layout import APPENDS, CLASSES, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
 from bigmc.store.object_store import Origin, find, is_remote, seek
 from bigmc.store.shard import Shard
 from bigmc.store.statistics import read_statistic
-from bigmc.store.zarr_chunks import ByteCounter
+from bigmc.store.zarr_chunks import ArrayReader, ByteCounter
+
+#: Files of up to so many bytes are compared with their SHA-256 when a dataset is opened.
+_SMALL = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,35 @@ class Ingest:
         if self.origin is not None:
             self.origin.bring([file for file in self.manifest.files if file.path.startswith(prefix)])
 
+    def check(self, name: str) -> Path:
+        """Return the path of a file outside the shards, local and compared with its SHA-256.
+
+        Raises
+        ------
+        StoreError
+            If it is not what the manifest says, or the manifest does not list it.
+        """
+        self.bring(name)
+        for file in self.manifest.files:
+            if file.path == name:
+                check_sizes(self.path, [file], self.path)
+                check_file(self.path / name, file)
+                return self.path / name
+        raise damaged(self.path / MANIFEST, f"it does not list {name}")
+
+    def check_small(self) -> None:
+        """Compare the small files outside the shards with their SHA-256: what is there of them.
+
+        Statistics are compared when they are read, and so is what is brought from elsewhere.
+        """
+        small = [
+            file.path
+            for file in self.manifest.files
+            if file.bytes <= _SMALL and not file.path.startswith(f"{STATISTICS}/")
+        ]
+        for name in small if self.origin is None else []:
+            self.check(name)
+
 
 def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest, ...]:
     """Return the ingest at `path` and what was appended to it, or only the first so many appends.
@@ -73,6 +106,7 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
         manifest = read_manifest(folder)
         if sha256(path / file.path) != file.sha256:
             raise damaged(path / file.path, "is not the manifest that was appended")
+        _check_appended(first.manifest, manifest, path / file.path)
         ingests.append(Ingest(folder, manifest))
     return tuple(ingests)
 
@@ -82,10 +116,22 @@ def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
     ingests: list[Ingest] = []
     origin: Origin | None = find(url)
     while origin is not None:
-        ingests.append(Ingest(origin.folder, read_manifest(origin.folder), origin))
+        manifest = read_manifest(origin.folder)
+        if ingests:
+            _check_appended(ingests[0].manifest, manifest, origin.folder / MANIFEST)
+        ingests.append(Ingest(origin.folder, manifest, origin))
         number = len(ingests)
         origin = seek(append_address(url, number)) if n_appends is None or number <= n_appends else None
     return tuple(ingests)
+
+
+def _check_appended(first: Manifest, appended: Manifest, file: Path) -> None:
+    """Refuse an appended manifest that does not fit the first."""
+    for name in ("n_features", "weighting", "label_sets"):
+        if getattr(appended, name) != getattr(first, name):
+            raise damaged(file, f"its {name} is not that of the dataset")
+    if appended.appends:
+        raise damaged(file, "something is appended to it, not to the dataset")
 
 
 def append_address(url: str, number: int) -> str:
@@ -142,7 +188,7 @@ class Stored:
     def classes(self) -> NDArray[Any]:
         """Return the labels in the order of their codes: those of the last ingest, which has all."""
         last = self.ingests[-1]
-        last.bring(CLASSES)
+        last.check(CLASSES)
         return read_classes(last.path, last.manifest.classes_type)
 
     @property
@@ -158,9 +204,7 @@ class Stored:
     def files(self, name: str) -> list[Path]:
         """Return the files called ``name`` of the ingests that have one."""
         having = [i for i in self.ingests if any(file.path == name for file in i.manifest.files)]
-        for ingest in having:
-            ingest.bring(name)
-        return [ingest.path / name for ingest in having]
+        return [ingest.check(name) for ingest in having]
 
     def nbytes(self) -> int:
         """Bytes of all files but those of shards."""
@@ -186,14 +230,31 @@ class Stored:
                 if counts[ingest.path, split] != n or f"{STATISTICS}/{split}/{name}/{GROUP}" not in files:
                     return None
                 ingest.bring(f"{STATISTICS}/{split}/{name}/")
-                found = read_statistic(ingest.path, split, name, shape, lo, hi, self.counter)
+                found = self._statistic(ingest, f"{STATISTICS}/{split}/{name}", shape, lo, hi)
                 total[: len(found)] += found
         return total
+
+    def _statistic(
+        self, ingest: Ingest, folder: str, shape: tuple[int, ...], lo: int, hi: int
+    ) -> NDArray[np.float64]:
+        digests = {
+            file.path.removeprefix(f"{folder}/"): file.sha256
+            for file in ingest.manifest.files
+            if file.path.startswith(f"{folder}/")
+        }
+        reader = ArrayReader(ingest.path / folder, self.counter, digests)
+        found = read_statistic(reader, shape, lo, hi)
+        if found is None:
+            raise damaged(ingest.path / folder, f"is no statistic of the shape {shape}")
+        return found
 
 
 def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
     """Return the dataset at `path`, or what it was when so many ingests had been appended."""
-    return Stored(read_ingests(path, n_appends), ByteCounter())
+    ingests = read_ingests(path, n_appends)
+    for ingest in ingests:
+        ingest.check_small()
+    return Stored(ingests, ByteCounter())
 
 
 def reopen(path: str, signature: str, n_appends: int) -> Stored:

@@ -9,16 +9,13 @@ Whoever asks for statistics that are not stored gets them computed from the bloc
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_class_statistics
 from bigmc.store.block import Block
-from bigmc.store.layout import STATISTICS, damaged
-from bigmc.store.zarr_chunks import ArrayReader, ByteCounter
+from bigmc.store.zarr_chunks import ArrayReader
 
 _Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -65,16 +62,15 @@ def block_statistics(
 
 
 def read_statistic(
-    path: Path, split: str, name: str, shape: tuple[int, ...], lo: int, hi: int, counter: ByteCounter
-) -> NDArray[np.float64]:
+    reader: ArrayReader, shape: tuple[int, ...], lo: int, hi: int
+) -> NDArray[np.float64] | None:
     """Read columns ``lo`` to ``hi`` of one statistic as float64.
 
     `shape` is that of the whole array, which may have fewer rows: of the classes known when it was written.
+    None if the array has another shape.
     """
-    folder = path / STATISTICS / split / name
-    reader = ArrayReader(folder, counter)
     if len(reader.shape) != len(shape) or reader.shape[-1] != shape[-1] or reader.shape[0] > shape[0]:
-        raise damaged(folder, f"has the shape {reader.shape} instead of {shape}")
+        return None
     rows = reader.shape[0] if len(shape) == 2 else 1
     out = np.empty((hi - lo) * rows)
     reader.read(lo * rows, hi * rows, out)

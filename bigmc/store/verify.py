@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,7 +42,9 @@ def _verify(ingest: Ingest, n_workers: int) -> list[str]:
     expected = {root / file.path: file for file in ingest.manifest.all_files()}
     with ThreadPoolExecutor(n_workers) as pool:
         found = list(pool.map(_problem, expected, expected.values()))
-    extra = [f"{file}: is not in the manifest" for file in _present(root) if file not in expected]
+    known = expected.keys() | _parents(root, expected)
+    extra = [f"{path}: is not in the manifest" for path in _present(root) if path not in known]
+    extra += [f"{path}: is a link" for path in known if path.is_symlink()]
     return [problem for problem in found if problem] + sorted(extra)
 
 
@@ -68,12 +70,21 @@ def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[s
 
 
 def _present(root: Path) -> Iterator[Path]:
+    """Yield every file under a dataset's folder, every link, and every folder without either."""
     for folder, folders, names in os.walk(root):
         here = Path(folder)
         if here == root:
             folders[:] = [name for name in folders if name not in (WIP, APPENDS)]
             names.remove(MANIFEST)
+        elif not folders and not names:
+            yield here
         yield from (here / name for name in names)
+        yield from (here / name for name in folders if (here / name).is_symlink())
+
+
+def _parents(root: Path, files: Iterable[Path]) -> set[Path]:
+    """Return the folders between a dataset's folder and its files."""
+    return {above for file in files for above in file.parents if root in above.parents}
 
 
 def _problem(path: Path, expected: FileEntry) -> str | None:

@@ -9,10 +9,10 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,15 @@ from bigmc.estimators import LEARNERS
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
-from bigmc.progress import ProgressCallback
+from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
+from bigmc.store.outputs import IfExists
+from bigmc.store.sample import draw_rows
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -51,6 +54,8 @@ def train(
     options: Mapping[str, Any],
     start: Path | None = None,
     keep_norms: bool = False,
+    held_out: HeldOut | None = None,
+    if_exists: IfExists = IfExists.REFUSE,
 ) -> dict[str, Any]:
     """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
 
@@ -64,6 +69,8 @@ def train(
     estimator.check_params()
     samples = data[split]
     params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    if held_out is not None:
+        params["held_out"] = held_out.share
     if start is not None:
         params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
     work = target.with_name(target.name + ".wip")
@@ -71,17 +78,22 @@ def train(
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
     if not target.parent.is_dir():
         raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
-    if not _is_trained(target, params):
+    if not _is_trained(target, params, if_exists):
+        _refuse_foreign(work)
         with exclusive(work / "lock"), prompt_release():
-            if not _is_trained(target, params):
+            if not _is_trained(target, params, if_exists):
                 _claim(work, params, target)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
-                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
+                        samples,
+                        checkpoint=FileCheckpoint(work),
+                        progress=_towards(estimator.tolerance, progress),
+                        scratch=work,
                         start=None if start is None else _start(start),
-                    )  # fmt: skip
-                names = _names(data, estimator.model_.used_features, limit // 16)
+                        **_weights(samples, held_out, engine),
+                    )
+                names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
                 if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
                     with replacing(norms_beside(target)) as file:
@@ -93,7 +105,8 @@ def train(
         "model": str(target),
         "objective": model.objective,
         "certificate": dict(model.certificate),
-        "converged": model.certificate["gap"] <= estimator.tol,
+        "converged": model.certificate["gap"] <= estimator.tolerance,
+        "tol": estimator.tolerance,
         "n_iter": model.n_iter,
         "n_passes": model.n_passes,
         "n_nonzero_features": len(model.used_features),
@@ -104,6 +117,42 @@ def train(
     }
 
 
+def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
+    """Return a listener that is also told the gap at which training will stop."""
+
+    def tell(message: Progress) -> None:
+        progress(replace(message, facts={**message.facts, "tol": tol}) if "gap" in message.facts else message)
+
+    return tell
+
+
+class HeldOut(NamedTuple):
+    """Rows that training leaves out.
+
+    Attributes
+    ----------
+    share : float
+    seed : int
+        Of the hash of the rows' ids that chooses them.
+    """
+
+    share: float
+    seed: int
+
+    def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
+        """Return these rows of some samples, in memory, and their places."""
+        return draw_rows(samples, self.share, self.seed, engine)
+
+
+def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> dict[str, NDArray[np.float64]]:
+    """Return the argument that leaves rows out of a training, if there are such rows."""
+    if held_out is None:
+        return {}
+    weights = np.ones(samples.n_samples)
+    weights[held_out.rows(samples, engine)[1]] = 0.0
+    return {"sample_weight": weights}
+
+
 def norms_beside(model: Path) -> Path:
     """Return where the norms of the gradients at the end of a training are kept."""
     return model.with_suffix(".norms.npy")
@@ -112,18 +161,28 @@ def norms_beside(model: Path) -> Path:
 def _start(path: Path) -> Model:
     model = load_model(path)
     if isinstance(model, LinearModel) and norms_beside(path).exists():
-        return replace(model, gradient_norms=_norms(norms_beside(path)))
+        return replace(model, gradient_norms=_read_norms(norms_beside(path), model.n_features))
     return model
 
 
-def _norms(path: Path) -> NDArray[np.float32]:
+def _read_norms(path: Path, n_features: int) -> NDArray[np.float32]:
+    """Return the norms that were kept beside a model.
+
+    Raises
+    ------
+    ModelError
+        If the file does not hold a norm of every feature.
+    """
+    cure = "delete it: without it training takes a pass more"
     try:
         norms = read_npy(path.read_bytes())
     except (OSError, ValueError, EOFError) as error:
-        raise ModelError(
-            f"{path}: the norms of the gradients cannot be read ({error})", "delete it"
-        ) from error
-    return np.asarray(norms, dtype=np.float32)
+        raise ModelError(f"{path} is damaged ({error})", cure) from None
+    if norms.shape != (n_features,) or norms.dtype != np.float32:
+        raise ModelError(f"{path} does not hold the norms of {n_features} features", cure)
+    if not np.isfinite(norms).all() or norms.min(initial=0.0) < 0:
+        raise ModelError(f"{path} holds norms that are negative or not finite", cure)
+    return norms
 
 
 def identity(dataset: Dataset) -> str:
@@ -133,33 +192,51 @@ def identity(dataset: Dataset) -> str:
     return dataset.identity
 
 
-def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
+def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
     """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
-    import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     files = dataset.files("names.parquet")
     if not files:
         return None
     pieces, most = [], NAMES_PER_FEATURE
     for path in files:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            for batch in file.iter_batches(NAMES_PER_BATCH):
-                pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
-                while sum(piece.nbytes for piece in pieces) > most_bytes and most:
-                    most -= 1
-                    pieces = [_fewer_names(pieces, most)] if most else []
+        for batch in _name_batches(path):
+            schema = batch.schema
+            pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
+            while sum(piece.nbytes for piece in pieces) > most_bytes and most:
+                most -= 1
+                pieces = [_fewer_names(pieces, most)] if most else []
     if not most:
         return None
     table = pa.Table.from_batches(pieces, schema)
     return table if len(files) == 1 else add_up(table)
 
 
+def _name_batches(path: Path) -> Iterator[Any]:
+    """Yield a table of names piece by piece, at least one piece.
+
+    Raises
+    ------
+    StoreError
+        If the file does not hold names.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            if not {"bucket", "name", "sign", "count"} <= set(schema.names):
+                raise damaged(path, "does not hold names of features")
+            yield pa.RecordBatch.from_pylist([], schema)
+            yield from file.iter_batches(NAMES_PER_BATCH)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, f"cannot be read ({error})") from None
+
+
 def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
     """Return so many names of each feature, the most frequent ones."""
-    import numpy as np
     import pyarrow as pa
 
     table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
@@ -168,12 +245,24 @@ def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
     return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
 
 
-def _is_trained(target: Path, params: Mapping[str, Any]) -> bool:
-    """Return whether the model is there already; refuse one that was trained otherwise."""
+def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) -> bool:
+    """Return whether the model is there already; refuse anything else, unless it may be replaced."""
     if not target.exists():
         return False
-    _refuse_other(load_model(target).params, params, f"the model {target}", "delete it, or give another --to")
+    try:
+        cure = "give another --to, or replace it with --overwrite"
+        _refuse_other(load_model(target).params, params, f"the model {target}", cure)
+    except ModelError:
+        if if_exists is IfExists.REPLACE:
+            return False
+        raise
     return True
+
+
+def _refuse_foreign(work: Path) -> None:
+    """Refuse a folder for unfinished work that holds something else: it is removed in the end."""
+    if work.exists() and not (work.is_dir() and ((work / "lock").exists() or not any(work.iterdir()))):
+        raise ModelError(f"{work} is not of an unfinished training", "give another --to")
 
 
 def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:

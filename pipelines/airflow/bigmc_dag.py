@@ -2,8 +2,16 @@
 
 Every task is one command of bigmc, which Airflow runs as a process: where this file is parsed only Airflow
 need be installed. The variable BIGMC names the program, by default ``bigmc``; source and folder must be on a
-disk that all workers see. A task that failed or was killed goes on where it was when Airflow tries it again,
-and a task run again after success does nothing.
+disk that all workers see. A task that failed or was killed resumes when Airflow tries it again, and a task
+run again after success does nothing.
+
+Variables of the environment:
+
+* ``BIGMC_RETRY_SECONDS``: pause before a task is tried again, by default 60.
+* ``BIGMC_TASK_HOURS``: a task that takes longer is killed and tried again, by default 12.
+* ``BIGMC_POOL``: Airflow pool of the tasks. A pool with one slot for each ``memory`` that the machine has
+  keeps tasks from sharing memory that is not there:
+  ``airflow pools set bigmc $((MACHINE_GB / TASK_GB)) "tasks of bigmc"``.
 """
 
 from __future__ import annotations
@@ -19,6 +27,8 @@ from airflow.sdk import Asset, Param, dag, task, task_group
 
 BIGMC = os.environ.get("BIGMC", "bigmc")
 RETRY_SECONDS = float(os.environ.get("BIGMC_RETRY_SECONDS", "60"))
+TASK_HOURS = float(os.environ.get("BIGMC_TASK_HOURS", "12"))
+POOL = os.environ.get("BIGMC_POOL", "default_pool")
 
 MODEL = Asset("bigmc_best_model")
 """Updated when a model is published; a DAG with ``schedule=[MODEL]`` begins then."""
@@ -52,10 +62,8 @@ def dataset(params: dict[str, Any]) -> str:
 
 def ingest_words(params: dict[str, Any], *more: str) -> str:
     """Return the ingest command, for a part or for the whole."""
-    return command(
-        "ingest", params["source"], "--to", dataset(params), *shlex.split(params["ingest"]),
-        "--memory", params["memory"], *more,
-    )  # fmt: skip
+    options = (*shlex.split(params["ingest"]), "--memory", params["memory"])
+    return command("ingest", params["source"], "--to", dataset(params), *options, *more)
 
 
 @dag(
@@ -63,7 +71,12 @@ def ingest_words(params: dict[str, Any], *more: str) -> str:
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=RETRY_SECONDS)},
+    default_args={
+        "retries": 2,
+        "retry_delay": timedelta(seconds=RETRY_SECONDS),
+        "execution_timeout": timedelta(hours=TASK_HOURS),
+        "pool": POOL,
+    },
     params=PARAMS,
     tags=["bigmc"],
     doc_md=__doc__,
@@ -98,19 +111,15 @@ def pipeline() -> None:
     def candidate(alpha: str) -> None:
         @task.bash
         def train(alpha: str, params: Any = None) -> str:
-            folder = params["folder"]
-            return command(
-                "train", "sparse", dataset(params), "--to", f"{folder}/{alpha}.model",
-                "--alpha", alpha, *shlex.split(params["train"]), "--memory", params["memory"],
-            )  # fmt: skip
+            options = ("--alpha", alpha, *shlex.split(params["train"]), "--memory", params["memory"])
+            model = f"{params['folder']}/{alpha}.model"
+            return command("train", "sparse", dataset(params), "--to", model, *options)
 
         @task.bash
         def evaluate(alpha: str, params: Any = None) -> str:
-            folder = params["folder"]
-            return command(
-                "evaluate", f"{folder}/{alpha}.model", dataset(params), "--split", "valid",
-                "--to", f"{folder}/{alpha}.json", "--memory", params["memory"],
-            )  # fmt: skip
+            name = f"{params['folder']}/{alpha}"
+            options = ("--split", "valid", "--to", f"{name}.json", "--memory", params["memory"])
+            return command("evaluate", f"{name}.model", dataset(params), *options)
 
         train(alpha) >> evaluate(alpha)
 
@@ -122,11 +131,9 @@ def pipeline() -> None:
 
     @task.bash
     def test(params: Any = None) -> str:
-        folder = params["folder"]
-        return command(
-            "evaluate", f"{folder}/best.model", dataset(params), "--split", "test",
-            "--to", f"{folder}/best.json", "--memory", params["memory"],
-        )  # fmt: skip
+        name = f"{params['folder']}/best"
+        options = ("--split", "test", "--to", f"{name}.json", "--memory", params["memory"])
+        return command("evaluate", f"{name}.model", dataset(params), *options)
 
     ingested = ingest()
     penalties = alphas()

@@ -26,10 +26,10 @@ def group_few(entries):
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr("bigmc.ingestion.shard_placement.plan_merges", group_few)
-    for module in ("bigmc.ingestion.job", "bigmc.inference.predict"):
+    for module in ("bigmc.ingestion.job", "bigmc.inference.prediction_plan"):
         monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 45)
-    monkeypatch.setattr("bigmc.inference.predict.LARGEST_PART", 1 << 14)
+    monkeypatch.setattr("bigmc.inference.prediction_plan.LARGEST_PART", 1 << 14)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_every_engine_gives_the_same_bytes(texts, engine_of, monkeypatch):
 def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monkeypatch):
     monkeypatch.chdir(texts)
     dataset = bigmc.ingest("texts.csv", texts / "e.bigmc", text="text", label="label", hash_bits=8)
-    options = {"C": 1e2, "n_rounds": 2}
+    options = {"C": 1e2, "n_rounds": 2, "max_depth": 1}
     threads = bigmc.MultiBoostClassifier(**options).fit(dataset["train"])
     for engine in (client, cluster.scheduler_address):
         model = bigmc.MultiBoostClassifier(**options, engine=engine).fit(dataset["train"])

@@ -5,12 +5,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigmc.budget import MemoryLimitError
-from bigmc.engine import ThreadEngine
-from bigmc.inference.predict import Predictor
+from bigmc.engine import Resources, ThreadEngine
+from bigmc.inference.options import PredictOptions
+from bigmc.inference.predict import PredictionJob
+from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, divide
-from bigmc.model.memory import FIXED_COST, SMALLEST_ROOM
-from bigmc.progress import silent
+from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
 from bigmc.store.dataset import Dataset
+from bigmc.store.outputs import IfExists, Output
 
 N_CLASSES = 40
 
@@ -26,11 +28,9 @@ def data():
 
 
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
-    predictor = Predictor(model, to, scores, ThreadEngine(workers), limit, silent)
-    if isinstance(source, Dataset):
-        predictor.predict_dataset(source)
-    else:
-        predictor.predict_raw(source, None, "fail")
+    options, resources = PredictOptions(scores=scores), Resources(ThreadEngine(workers), limit)
+    job = PredictionJob(model, None, Output.at(to), options, resources)
+    job.run(source if isinstance(source, Dataset) else expand_sources(source), IfExists.REPLACE)
     return pq.read_table(to)
 
 
@@ -61,21 +61,13 @@ def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):
     assert predict(model, tmp_path / "q", dataset, limit=46_000_000, scores=False).num_rows == 20_000
 
 
-def test_rejects_of_an_earlier_run_do_not_stay(data, tmp_path):
-    X, model = data
-    stale = tmp_path / "p.rejects.parquet"
-    stale.write_bytes(b"of an earlier run")
-    predict(model, tmp_path / "p", X)
-    assert not stale.exists()
-
-
 def test_the_limit_is_shared_among_workers(data):
     model = data[1]
     fixed = FIXED_COST + model.nbytes
-    assert divide(model, fixed + SMALLEST_ROOM, 8, 0, "x") == (1, SMALLEST_ROOM)
-    assert divide(model, fixed + 5 * SMALLEST_ROOM, 3, 0, "x") == (3, 5 * SMALLEST_ROOM // 3)
-    workers, room = divide(model, fixed + 20 * SMALLEST_ROOM, 8, SMALLEST_ROOM, "x")
-    assert room >= SMALLEST_ROOM
-    assert workers * room + (2 * workers + 1) * SMALLEST_ROOM <= 20 * SMALLEST_ROOM
+    assert divide(model, fixed + SMALLEST_SCRATCH, 8, 0, "x") == (1, SMALLEST_SCRATCH)
+    assert divide(model, fixed + 5 * SMALLEST_SCRATCH, 3, 0, "x") == (3, 5 * SMALLEST_SCRATCH // 3)
+    workers, room = divide(model, fixed + 20 * SMALLEST_SCRATCH, 8, SMALLEST_SCRATCH, "x")
+    assert room >= SMALLEST_SCRATCH
+    assert workers * room + (2 * workers + 1) * SMALLEST_SCRATCH <= 20 * SMALLEST_SCRATCH
     with pytest.raises(MemoryLimitError, match="the model"):
         divide(model, fixed, 8, 0, "x")

@@ -6,8 +6,17 @@ import scipy.optimize
 import scipy.sparse
 
 from bigmc.engine import ThreadEngine
+from bigmc.kernels.boosting.arguments import Visits
 from bigmc.kernels.boosting.bins import MAX_EDGES, code_of, encode_columns, encode_rows
-from bigmc.kernels.boosting.descent import LANES, bit_scores, bit_sweep, row_scores, solve_weight
+from bigmc.kernels.boosting.descent import (
+    LANES,
+    BitLearners,
+    RowLearners,
+    bit_scores,
+    bit_sweep,
+    row_scores,
+    solve_weight,
+)
 from bigmc.kernels.boosting.duals import gather
 from bigmc.kernels.boosting.predictions import leaf_bits, range_bits
 from bigmc.solvers.boosting.binning import BinnedSource
@@ -138,20 +147,20 @@ def test_packed_answers_sum_like_plain_ones(dtype, n):
     h = np.where((codes >= 2) & (codes <= 5), 1, -1)
     s = np.where(labels == 1, 1, -1)
     slots, out = np.zeros(2, np.int64), np.empty(2)
-    bit_scores(words, slots, np.array([1, -1], np.int8), own, 2.0, t, out)
+    signs = np.array([1, -1], np.int8)
+    bit_scores(BitLearners(words, slots, signs, own), 2.0, t, out)
     expected = 2 * (t[:n].astype(float) * s * h).sum()
     assert out == pytest.approx([expected, -expected], rel=1e-12, abs=1e-12)
     rows = np.flatnonzero(h > 0).astype(np.int32)
-    row_scores(np.array([[0, len(rows)]]), rows, slots, np.array([1, -1], np.int8), labels, 1, 2.0, t, out)
+    row_scores(RowLearners(np.array([[0, len(rows)]]), rows, slots, signs, labels, 1), 2.0, t, out)
     expected = 2 * (t[:n].astype(float) * s * (h > 0)).sum()
     assert out == pytest.approx([expected, -expected], rel=1e-12, abs=1e-12)
 
     before = t.copy()
     for rate in (1.0, 0.3):
         weights, t = np.zeros(1), before.copy()
-        bit_sweep(
-            words, slots[:1], np.ones(1, np.int8), own, np.zeros(1, np.int64), 0.0, rate, 50.0, t, weights
-        )  # fmt: skip
+        learners = BitLearners(words, slots[:1], np.ones(1, np.int8), own)
+        bit_sweep(learners, Visits(np.zeros(1, np.int64), 0.0, rate, 50.0), t, weights)
         np.testing.assert_allclose(t[:n], before[:n] * np.exp(-weights[0] * s * h), rtol=1e-6)
         plus, minus = (before[:n][s * h == side].astype(float).sum() for side in (1, -1))
         assert weights[0] == pytest.approx(rate * solve_weight(plus, minus, 50.0), rel=1e-9)

@@ -178,7 +178,7 @@ def test_rows_of_another_width_are_refused():
 
 def spec(text="review", **hashing):
     hasher = {"analyzer": "word", "ngrams": (1, 2), "hash_bits": 18, **hashing}
-    return {"text": (text,), "numeric": (), "hasher": hasher, "n_own": 0}
+    return {"text": (text,), "categorical": (), "numeric": (), "dense": (), "hasher": hasher, "n_own": 0}
 
 
 SPEC = spec()

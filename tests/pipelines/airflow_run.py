@@ -1,4 +1,4 @@
-"""Runs the DAG in one process of Airflow: what test_airflow.py calls. Prints one JSON object at the end."""
+"""Runs the DAGs in one process of Airflow: what test_airflow.py calls. Writes one JSON object at the end."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from airflow.dag_processing.dagbag import DagBag
 
-folder, conf = sys.argv[1], json.loads(os.environ["RUN_CONF"])
+folder, runs = sys.argv[1], json.loads(os.environ["RUNS"])  # pairs of a DAG and its configuration
 bag = DagBag(dag_folder=folder)
 dag = bag.dags["bigmc"]
 downstream = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
@@ -21,8 +21,8 @@ said = {
     "retries": sorted({task.retries for task in dag.tasks}),
     "runs": [],
 }
-for _ in range(int(sys.argv[2])):
-    run = dag.test(run_conf=conf)
+for name, conf in runs:
+    run = bag.dags[name].test(run_conf=conf)
     made = Path(conf["folder"])
     said["runs"].append(
         {
@@ -37,4 +37,4 @@ for _ in range(int(sys.argv[2])):
             ],
         }
     )
-Path(sys.argv[3]).write_text(json.dumps(said))
+Path(sys.argv[2]).write_text(json.dumps(said))

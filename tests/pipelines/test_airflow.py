@@ -1,4 +1,4 @@
-"""The Airflow DAG: imported, looked at and run, with tasks that are killed once, by an Airflow of its own."""
+"""The Airflow DAGs: imported, looked at, and run with tasks that are killed once, by a real Airflow."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def here(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def said(here):
-    """Run the DAG twice on SQLite and return what airflow_run.py found."""
+    """Run the DAG twice on SQLite, and the daily one for two days; return what airflow_run.py found."""
     size = (here / "rows.csv").stat().st_size
     conf = {
         "source": str(here / "rows.csv"),
@@ -81,6 +81,22 @@ def said(here):
         "memory": "200MB",
         "part_bytes": size // 3 + 1,
     }
+    head, *rows = (here / "rows.csv").read_text().splitlines(keepends=True)
+    days = ["2026-01-01", "2026-01-02"]
+    for number, day in enumerate(days):
+        (here / "in" / day).mkdir(parents=True)
+        (here / "in" / day / "rows.csv").write_text("".join([head, *rows[number::2]]))
+    daily = [
+        {
+            "source": str(here / "in" / "{day}" / "*.csv"),
+            "folder": str(here / "daily"),
+            "day": day,
+            "ingest": "--text text --label label --hash-bits 10",
+            "train": "--alpha 1e-2",
+            "memory": "200MB",
+        }
+        for day in days
+    ]
     env = {
         **os.environ,
         "AIRFLOW_HOME": str(here / "home"),
@@ -89,13 +105,13 @@ def said(here):
         "BIGMC": str(here / "bigmc"),
         "BIGMC_RETRY_SECONDS": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "RUN_CONF": json.dumps(conf),
+        "RUNS": json.dumps([["bigmc", conf]] * 2 + [["bigmc_daily", day] for day in daily]),
     }
     driver = Path(__file__).with_name("airflow_run.py")
     with (here / "log").open("w") as log:
         migrate = [AIRFLOW, "-m", "airflow", "db", "migrate"]
         subprocess.run(migrate, env=env, stdout=log, stderr=log, check=True)
-        run = [AIRFLOW, driver, DAGS, "2", here / "said.json"]
+        run = [AIRFLOW, driver, DAGS, here / "said.json"]
         done = subprocess.run(run, env=env, stdout=log, stderr=log, check=False)
     assert done.returncode == 0, (here / "log").read_text()[-3000:]
     return json.loads((here / "said.json").read_text())
@@ -147,7 +163,16 @@ def test_run_again_does_nothing(said, here):
     second = said["runs"][1]
     assert second["state"] == "success"
     assert {number for *_, number in second["tasks"]} == {1}
-    before, after = (run["files"] for run in said["runs"])
+    before, after = (run["files"] for run in said["runs"][:2])
     assert {name for name in before if before[name] != after[name]} <= {"1e-2.json", "1e-3.json", "best.json"}
     assert before.keys() == after.keys() > {"best.model", "data.bigmc/manifest.json"}
     assert json.loads((here / "out" / "best.json").read_text())["accuracy"] > 0.7
+
+
+def test_a_dataset_and_a_model_grow_day_by_day(said, here):
+    assert [run["state"] for run in said["runs"][2:]] == ["success", "success"]
+    out = here / "daily"
+    assert api.open_dataset(out / "data.bigmc").n_samples == 3000
+    days = [json.loads((out / day / "day.json").read_text()) for day in ("2026-01-01", "2026-01-02")]
+    assert days[0]["n_samples"] < days[1]["n_samples"]
+    assert verify(out / "data.bigmc") == []

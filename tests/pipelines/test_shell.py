@@ -116,7 +116,7 @@ def test_slurm_runs_the_same_commands(recorder, tmp_path):
         "tasks=()",
         "while [[ $1 == -* ]]; do",
         '    case $1 in --array) tasks=($(seq "${2%-*}" "${2#*-}")); shift 2;;',
-        "    --job-name | --output | --dependency) shift 2;; *) shift;; esac",
+        "    --job-name | --output | --dependency | --mem | --time) shift 2;; *) shift;; esac",
         "done",
         f'mkdir -p {tmp_path}/spool && cp "$1" {tmp_path}/spool/script && shift',
         'for task in "${tasks[@]:-}"; do',
@@ -130,7 +130,9 @@ def test_slurm_runs_the_same_commands(recorder, tmp_path):
     assert len(jobs) == 6
     assert "--dependency" not in jobs[0]
     for number, job in enumerate(jobs[1:], start=1):
-        assert f"--dependency afterok:{number} " in job
+        after = "aftercorr" if job.endswith("evaluate") or " evaluate " in job else "afterok"
+        assert f"--dependency {after}:{number} " in job
+    assert all("--time 12:00:00" in job for job in jobs)
     by_slurm = sorted(log.read_text().splitlines())
     log.unlink()
     run("run.sh", env)

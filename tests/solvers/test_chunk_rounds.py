@@ -11,7 +11,7 @@ from bigmc.kernels.linear import loss_columns
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers import solve
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, Task
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.memory_plan import ChunkPlan
 from bigmc.solvers.sparse.spill import Spill
@@ -44,7 +44,7 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
         options.get("loss", "squared_hinge"), options.get("penalty", "l1/l2"),
         ridge=options.get("ridge", 0.0), sets=dataset.has_sets,
     )  # fmt: skip
-    task = Task(dataset, weights, minimised, alpha, tol, np.dtype(float), 0, ThreadEngine(threads), None)
+    task = ChunkTask(dataset, weights, minimised, alpha, tol, np.dtype(float), 0, ThreadEngine(threads), None)
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
     state = State.load(checkpoint, record, task.width) if checkpoint else None

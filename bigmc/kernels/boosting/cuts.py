@@ -67,34 +67,27 @@ def column_sums(u, labels, totals, own):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_histograms(
-    columns, indptr, rows, codes, base, u, firsts, hist
-):  # fmt: skip
+def add_histograms(chosen, entries, u, hist):
     """Add the rows of `u` to the histogram of each of some columns, by code.
 
     Parameters
     ----------
-    columns : int64 array of shape (n_chosen,)
-        Columns of the block.
-    indptr : int64 array of shape (n_shards, n_columns + 1)
-    rows : uint16 array
-    codes : uint8 array
-    base : int64 array of shape (n_shards + 1,)
+    chosen : CutColumns
+    entries : Entries
     u : float array of shape (n_samples, width)
         C-contiguous.
-    firsts : int64 array of shape (n_chosen,)
-        First row of each column in `hist`.
     hist : float64 array of shape (sum of n_bins, width)
     """
     flat, flat_hist = u.ravel(), hist.ravel()
     width = u.shape[1]
+    indptr = entries.indptr
     for s in range(indptr.shape[0]):
-        first = np.uint64(base[s])
-        for p in range(columns.shape[0]):
-            j = columns[p]
-            at = firsts[p]
-            here = rows[indptr[s, j] : indptr[s, j + 1]]
-            bins = codes[indptr[s, j] : indptr[s, j + 1]]
+        first = np.uint64(entries.base[s])
+        for p in range(chosen.columns.shape[0]):
+            j = chosen.columns[p]
+            at = chosen.firsts[p]
+            here = entries.rows[indptr[s, j] : indptr[s, j + 1]]
+            bins = entries.codes[indptr[s, j] : indptr[s, j + 1]]
             for k in range(here.shape[0]):
                 i = first + np.uint64(here[k])
                 b = np.uint64(at) + np.uint64(bins[k])
@@ -105,8 +98,9 @@ def add_histograms(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _offer(c, value, score, feature, cut, kind, values, scores, places):
+def _offer(best, c, value, score, place):
     """Keep a learner among the best of class `c` if it is better than the worst of them; first come wins."""
+    values, scores, places = best.values, best.scores, best.places
     last = values.shape[1] - 1
     if not value > values[c, last]:
         return
@@ -118,63 +112,49 @@ def _offer(c, value, score, feature, cut, kind, values, scores, places):
         k -= 1
     values[c, k] = value
     scores[c, k] = score
-    places[c, k, 0] = feature
-    places[c, k, 1] = cut
-    places[c, k, 2] = kind
+    places[c, k, 0], places[c, k, 1], places[c, k, 2] = place
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def merge_best(values, scores, places, into_values, into_scores, into_places):
+def merge_best(found, best):
     """Offer what one part found to the best so far; parts must come in the order of their features."""
+    values, places = found.values, found.places
     for c in range(values.shape[0]):
         for k in range(values.shape[1]):
             if values[c, k] > 0.0:
-                feature, cut, kind = places[c, k]
-                _offer(
-                    c, values[c, k], scores[c, k], feature, cut, kind, into_values, into_scores, into_places
-                )
+                place = (places[c, k, 0], places[c, k, 1], places[c, k, 2])
+                _offer(best, c, values[c, k], found.scores[c, k], place)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def find_cuts(
-    columns, first_feature, n_bins, zero, missing, has_zeros, firsts, totals, n_classes, hist, values, scores,
-    places,
-):  # fmt: skip
+def find_cuts(chosen, totals, hist, best):
     """Offer the stumps of some columns whose score is a local maximum among its neighbours.
 
     Neighbouring cuts are nearly the same learner, so a peak stands for its slope.
 
     Parameters
     ----------
-    columns : int64 array of shape (n_chosen,)
-        Columns of a block that have something to cut.
-    first_feature : int
-        Feature of the block's first column.
-    n_bins, zero : int64 arrays of shape (n_columns,)
-        Codes of each column and the code of 0 in it.
-    missing, has_zeros : bool arrays of shape (n_columns,)
-        Whether the column has NaN, whose code is the last, and samples without an entry.
-    firsts, hist
-        See `add_histograms`; overwritten.
+    chosen : CutColumns
+        Columns that have something to cut.
     totals : float64 array of shape (width,)
         Sums over all samples.
-    n_classes : int
-    values, scores : float64 arrays of shape (n_classes, n_best)
-        Falling value, and the score (signed; of the learner +1 above the cut), of the best learners.
-    places : int64 array of shape (n_classes, n_best, 3)
-        Feature, cut, kind.
+    hist
+        See `add_histograms`; overwritten.
+    best : Best
+        See `bigmc.solvers.boosting.pricing`; changed.
     """
-    for p in range(columns.shape[0]):
-        j = columns[p]
-        n = n_bins[j]
-        h = hist[firsts[p] : firsts[p] + n]
-        if has_zeros[j]:
+    n_classes, zero, missing = best.values.shape[0], chosen.zero, chosen.missing
+    for p in range(chosen.columns.shape[0]):
+        j = chosen.columns[p]
+        n = chosen.n_bins[j]
+        h = hist[chosen.firsts[p] : chosen.firsts[p] + n]
+        if chosen.has_zeros[j]:
             for c in range(n_classes):
                 rest = totals[c]
                 for b in range(n):
                     rest -= h[b, c]
                 h[zero[j], c] += rest
-        feature = first_feature + j
+        feature = chosen.first_feature + j
         for c in range(n_classes):
             for kind in range(2 if missing[j] else 1):
                 below = h[n - 1, c] if kind == MISSING_BELOW else 0.0
@@ -186,14 +166,14 @@ def find_cuts(
                     score = totals[c] - 2.0 * below
                     value = abs(score)
                     if last >= before and last > value:
-                        _offer(c, last, last_score, feature, b - 1, kind, values, scores, places)
+                        _offer(best, c, last, last_score, (feature, b - 1, kind))
                     before, last, last_score = last, value, score
                 if stop and last >= before:
-                    _offer(c, last, last_score, feature, stop - 1, kind, values, scores, places)
+                    _offer(best, c, last, last_score, (feature, stop - 1, kind))
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _offer_masses(masses, feature, cut, kind, worst, values, scores, places):
+def _offer_masses(best, masses, place, worst):
     """Offer one ray to every class; `worst` has the value each must exceed."""
     hit = False
     for c in range(worst.shape[0]):
@@ -201,34 +181,36 @@ def _offer_masses(masses, feature, cut, kind, worst, values, scores, places):
     if hit:
         for c in range(worst.shape[0]):
             if abs(masses[c]) > worst[c]:
-                _offer(c, abs(masses[c]), masses[c], feature, cut, kind, values, scores, places)
-                worst[c] = values[c, values.shape[1] - 1]
+                _offer(best, c, abs(masses[c]), masses[c], place)
+                worst[c] = best.values[c, best.values.shape[1] - 1]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def find_rays(columns, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places):
+def find_rays(chosen, hist, best):
     """Offer all rays of some columns; the samples without an entry have no part in them.
 
     Parameters
     ----------
-    columns, first_feature, n_bins, zero, missing, firsts, hist, values, scores, places
+    chosen, hist, best
         See `find_cuts`.
     """
+    values, zero, missing = best.values, chosen.zero, chosen.missing
     width = hist.shape[1]
     masses = np.empty(width)
     worst = values[:, values.shape[1] - 1].copy()
-    for p in range(columns.shape[0]):
-        j = columns[p]
-        n = n_bins[j]
-        h = hist[firsts[p] : firsts[p] + n]
+    for p in range(chosen.columns.shape[0]):
+        j = chosen.columns[p]
+        feature = chosen.first_feature + j
+        n = chosen.n_bins[j]
+        h = hist[chosen.firsts[p] : chosen.firsts[p] + n]
         last = n - 2 if missing[j] else n - 1
         masses[:] = 0.0
         for b in range(min(zero[j], last)):
             for c in range(width):
                 masses[c] += h[b, c]
-            _offer_masses(masses, first_feature + j, b, BELOW, worst, values, scores, places)
+            _offer_masses(best, masses, (feature, b, BELOW), worst)
         masses[:] = 0.0
         for b in range(last, zero[j], -1):
             for c in range(width):
                 masses[c] += h[b, c]
-            _offer_masses(masses, first_feature + j, b - 1, ABOVE, worst, values, scores, places)
+            _offer_masses(best, masses, (feature, b - 1, ABOVE), worst)

@@ -13,10 +13,13 @@ turned into masks of vector instructions; sums are float64.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 LANES = 16
 WORD = 64
@@ -162,52 +165,115 @@ def _row_scale(rows, flip, up, labels, c, t):
         t[i] *= in_plus if (labels[i] == c) != flip else in_minus
 
 
+class BitLearners(NamedTuple):
+    """Learners of one class with their answers as bits, set for +1.
+
+    Attributes
+    ----------
+    words : uint64 array of shape (n_slots, n_words)
+        Answers by slot.
+    slots : int64 array of shape (n_learners,)
+    signs : int8 array of shape (n_learners,)
+        -1 for the opposite of the answer.
+    own : uint64 array of shape (n_words,)
+        Bits of the samples of the class.
+    """
+
+    words: NDArray[np.uint64]
+    slots: NDArray[np.int64]
+    signs: NDArray[np.int8]
+    own: NDArray[np.uint64]
+
+
+class RowLearners(NamedTuple):
+    """Learners of one class with the samples where each is 1.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_slots, 2)
+        Slot ``p`` has the samples ``rows[starts[p, 0]:starts[p, 1]]``.
+    rows : int32 array
+    slots : int64 array of shape (n_learners,)
+    signs : int8 array of shape (n_learners,)
+        -1 for the opposite of the answer.
+    labels : int32 array of shape (n_samples,)
+    c : int
+        The class.
+    """
+
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    slots: NDArray[np.int64]
+    signs: NDArray[np.int8]
+    labels: NDArray[np.int32]
+    c: int
+
+
 @njit(cache=True, nogil=True, fastmath=False)
-def bit_scores(words, slots, signs, own, r, t, out):
+def _bit_pull(learners, j, t, sums):
+    """Return the sums of t over D+ and D- of learner `j`."""
+    flip = np.uint64(0) if learners.signs[j] > 0 else ~np.uint64(0)
+    return _bit_sums(learners.words[learners.slots[j]], learners.own, flip, t, sums)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _rows_of(learners, j):
+    """Return the samples where learner `j` is 1."""
+    slot = learners.slots[j]
+    return learners.rows[learners.starts[slot, 0] : learners.starts[slot, 1]]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def bit_scores(learners, r, t, out):
     """Write ``r (V+ - V-)`` of every learner at its present weight: the left side of its constraint (3b).
 
     Parameters
     ----------
-    words : uint64 array of shape (n_slots, n_words)
-    slots : int64 array of shape (n_learners,)
-    signs : int8 array of shape (n_learners,)
-    own : uint64 array of shape (n_words,)
+    learners : BitLearners
     r : float
     t : float array of shape (64 * n_words,)
     out : float64 array of shape (n_learners,)
     """
     sums = np.empty(2 * LANES)
-    zero = np.uint64(0)
-    for j in range(slots.shape[0]):
-        plus, minus = _bit_sums(words[slots[j]], own, zero if signs[j] > 0 else ~zero, t, sums)
+    for j in range(learners.slots.shape[0]):
+        plus, minus = _bit_pull(learners, j, t, sums)
         out[j] = r * (plus - minus)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_scores(starts, rows, slots, signs, labels, c, r, t, out):
-    """Do what `bit_scores` does for lists of rows: slot ``p`` is ``rows[starts[p, 0]:starts[p, 1]]``."""
-    for j in range(slots.shape[0]):
-        here = rows[starts[slots[j], 0] : starts[slots[j], 1]]
-        plus, minus = _row_sums(here, signs[j] < 0, labels, c, t)
+def row_scores(learners, r, t, out):
+    """Do what `bit_scores` does for `RowLearners`."""
+    for j in range(learners.slots.shape[0]):
+        plus, minus = _row_sums(_rows_of(learners, j), learners.signs[j] < 0, learners.labels, learners.c, t)
         out[j] = r * (plus - minus)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def bit_sweep(words, slots, signs, own, order, tolerance, rate, r, t, weights):
+def _violation(plus, minus, weight, r):
+    """Return by how much a learner violates optimality (16)."""
+    violation = r * (plus - minus) - 1.0
+    return abs(violation) if weight > 0.0 else violation
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _new_weight(plus, minus, weight, visits):
+    """Return the weight after the visit of a learner."""
+    growth = np.exp(weight)
+    return weight + visits.rate * (solve_weight(plus * growth, minus / growth, visits.r) - weight)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def bit_sweep(learners, visits, t, weights):
     """Visit learners in the given order and set the weight of those that violate optimality (16).
 
     Parameters
     ----------
-    words, slots, signs, own, r, t
-        See `bit_scores`.
-    order : int64 array
-        Positions in `slots`.
-    tolerance : float
-        Learners with a smaller violation are left alone.
-    rate : float
-        Part of the way to its best value that a weight goes (shrinkage, Friedman 2001), 1 for all of it.
+    learners : BitLearners
+    visits : Visits
+    t
+        See `bit_scores`; changed.
     weights : float64 array of shape (n_learners,)
-        Changed in place, as is t.
+        Changed.
 
     Returns
     -------
@@ -215,63 +281,56 @@ def bit_sweep(words, slots, signs, own, order, tolerance, rate, r, t, weights):
         The largest violation met, each at the moment of its turn.
     """
     sums = np.empty(2 * LANES)
-    zero = np.uint64(0)
     worst = 0.0
-    for j in order:
-        flip = zero if signs[j] > 0 else ~zero
-        plus, minus = _bit_sums(words[slots[j]], own, flip, t, sums)
-        violation = r * (plus - minus) - 1.0
-        if weights[j] > 0.0:
-            violation = abs(violation)
-        if violation <= tolerance:
-            worst = max(worst, violation)
-            continue
+    for j in visits.order:
+        plus, minus = _bit_pull(learners, j, t, sums)
+        violation = _violation(plus, minus, weights[j], visits.r)
         worst = max(worst, violation)
-        growth = np.exp(weights[j])
-        new = weights[j] + rate * (solve_weight(plus * growth, minus / growth, r) - weights[j])
+        if violation <= visits.tolerance:
+            continue
+        new = _new_weight(plus, minus, weights[j], visits)
         if new != weights[j]:
-            _bit_scale(words[slots[j]], own, flip, np.exp(new - weights[j]), t)
+            flip = np.uint64(0) if learners.signs[j] > 0 else ~np.uint64(0)
+            words = learners.words[learners.slots[j]]
+            _bit_scale(words, learners.own, flip, np.exp(new - weights[j]), t)
             weights[j] = new
     return worst
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_sweep(starts, rows, slots, signs, labels, c, order, tolerance, rate, r, t, weights):
-    """Do what `bit_sweep` does for lists of rows."""
+def row_sweep(learners, visits, t, weights):
+    """Do what `bit_sweep` does for `RowLearners`."""
     worst = 0.0
-    for j in order:
-        here = rows[starts[slots[j], 0] : starts[slots[j], 1]]
-        plus, minus = _row_sums(here, signs[j] < 0, labels, c, t)
-        violation = r * (plus - minus) - 1.0
-        if weights[j] > 0.0:
-            violation = abs(violation)
-        if violation <= tolerance:
-            worst = max(worst, violation)
-            continue
+    labels, c = learners.labels, learners.c
+    for j in visits.order:
+        here, flip = _rows_of(learners, j), learners.signs[j] < 0
+        plus, minus = _row_sums(here, flip, labels, c, t)
+        violation = _violation(plus, minus, weights[j], visits.r)
         worst = max(worst, violation)
-        growth = np.exp(weights[j])
-        new = weights[j] + rate * (solve_weight(plus * growth, minus / growth, r) - weights[j])
+        if violation <= visits.tolerance:
+            continue
+        new = _new_weight(plus, minus, weights[j], visits)
         if new != weights[j]:
-            _row_scale(here, signs[j] < 0, np.exp(new - weights[j]), labels, c, t)
+            _row_scale(here, flip, np.exp(new - weights[j]), labels, c, t)
             weights[j] = new
     return worst
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_bit_learners(words, slots, signs, classes, weights, scores):
+def add_bit_learners(words, weighted, scores):
     """Add ``w h(x)`` of every learner to the scores of its class.
 
     Parameters
     ----------
     words : uint64 array of shape (n_slots, n_words)
         Of the rows at hand only.
-    slots, signs, classes, weights : arrays of shape (n_learners,)
+    weighted : Weighted
     scores : float64 array of shape (n_classes, 64 * n_words)
     """
-    for j in range(slots.shape[0]):
-        row = words[slots[j]]
-        target = scores[classes[j]]
-        step = weights[j] * signs[j]
+    for j in range(weighted.slots.shape[0]):
+        row = words[weighted.slots[j]]
+        target = scores[weighted.classes[j]]
+        step = weighted.weights[j] * weighted.signs[j]
         for w in range(row.shape[0]):
             bits = row[w]
             at = np.int64(w) * WORD
@@ -282,13 +341,14 @@ def add_bit_learners(words, slots, signs, classes, weights, scores):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_row_learners(starts, rows, slots, signs, classes, weights, first, scores):
+def add_row_learners(starts, rows, weighted, first, scores):
     """Do what `add_bit_learners` does for lists of rows, which increase; `first` is the first row at hand."""
     stop = first + scores.shape[1]
-    for j in range(slots.shape[0]):
-        here = rows[starts[slots[j], 0] : starts[slots[j], 1]]
-        target = scores[classes[j]]
-        step = weights[j] * signs[j]
+    for j in range(weighted.slots.shape[0]):
+        slot = weighted.slots[j]
+        here = rows[starts[slot, 0] : starts[slot, 1]]
+        target = scores[weighted.classes[j]]
+        step = weighted.weights[j] * weighted.signs[j]
         for k in range(np.searchsorted(here, first), here.shape[0]):
             if here[k] >= stop:
                 break

@@ -59,25 +59,23 @@ def range_bits(codes, low, high, words):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def spread_codes(column, indptr, rows, codes, base, zero, out):
+def spread_codes(column, entries, zero, out):
     """Write the code of every sample in one column of a block.
 
     Parameters
     ----------
     column : int
-    indptr : int64 array of shape (n_shards, n_columns + 1)
-    rows : uint16 array
-    codes : uint8 array
-    base : int64 array of shape (n_shards + 1,)
+    entries : Entries
     zero : int
         Code of the samples without an entry.
     out : uint8 array of shape (n_samples,)
     """
     out[:] = zero
+    indptr = entries.indptr
     for s in range(indptr.shape[0]):
-        here = out[base[s] : base[s + 1]]
-        at = rows[indptr[s, column] : indptr[s, column + 1]]
-        values = codes[indptr[s, column] : indptr[s, column + 1]]
+        here = out[entries.base[s] : entries.base[s + 1]]
+        at = entries.rows[indptr[s, column] : indptr[s, column + 1]]
+        values = entries.codes[indptr[s, column] : indptr[s, column + 1]]
         for k in range(at.shape[0]):
             here[np.uint64(at[k])] = values[k]
 
@@ -105,12 +103,13 @@ def leaf_bits(nodes, leaf, words):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def range_rows(column, indptr, rows, codes, base, low, high, out):
+def range_rows(column, entries, low, high, out):
     """Write the samples whose entry in one column has a code in ``[low, high]``; return their number."""
     n = 0
+    indptr, base = entries.indptr, entries.base
     for s in range(indptr.shape[0]):
-        at = rows[indptr[s, column] : indptr[s, column + 1]]
-        values = codes[indptr[s, column] : indptr[s, column + 1]]
+        at = entries.rows[indptr[s, column] : indptr[s, column + 1]]
+        values = entries.codes[indptr[s, column] : indptr[s, column + 1]]
         for k in range(at.shape[0]):
             if low <= values[k] <= high:
                 out[n] = base[s] + at[k]

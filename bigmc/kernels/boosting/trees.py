@@ -54,22 +54,20 @@ def _is_open(total):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def tabulate(columns, indptr, rows, codes, base, zero, shard, table):
+def tabulate(columns, entries, zero, shard, table):
     """Write the codes of some columns of one shard of a block side by side.
 
     Parameters
     ----------
     columns : int64 array of shape (n_chosen,)
-    indptr : int64 array of shape (n_shards, n_columns + 1)
-    rows : uint16 array
-    codes : uint8 array
-    base : int64 array of shape (n_shards + 1,)
+    entries : Entries
     zero : int64 array of shape (n_columns,)
         Code of the samples without an entry.
     shard : int
     table : uint8 array of shape (n_samples, n_chosen)
     """
-    here = table[base[shard] : base[shard + 1]]
+    indptr, rows, codes = entries.indptr, entries.rows, entries.codes
+    here = table[entries.base[shard] : entries.base[shard + 1]]
     n_rows = here.shape[0]
     for p in range(columns.shape[0]):
         j = columns[p]
@@ -91,10 +89,10 @@ def tabulate(columns, indptr, rows, codes, base, zero, shard, table):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _add_rows(table, firsts, nodes, slots, added, weights, rows, hist, at):
-    """Add the samples of some nodes to their histograms; `rows` is room for a list of them."""
-    width, cells = np.uint64(table.shape[1]), np.uint64(hist.shape[1])
-    flat, out = table.ravel(), hist.ravel()
+def _add_rows(table, nodes, slots, added, weights, rows, hist):
+    """Add the samples of some nodes to their histograms; `rows` is space for a list of them."""
+    width, cells = np.uint64(table.codes.shape[1]), np.uint64(hist.shape[1])
+    flat, out, firsts = table.codes.ravel(), hist.ravel(), table.firsts
     n = 0
     for i in range(nodes.shape[0]):
         rows[n] = i
@@ -102,30 +100,26 @@ def _add_rows(table, firsts, nodes, slots, added, weights, rows, hist, at):
     for k in range(n):
         i = np.uint64(rows[k])
         weight = weights[i]
-        first = np.uint64(slots[nodes[i] & _NODE]) * cells + np.uint64(at)
-        for p in range(table.shape[1]):
+        first = np.uint64(slots[nodes[i] & _NODE]) * cells + np.uint64(table.at)
+        for p in range(table.codes.shape[1]):
             code = flat[i * width + np.uint64(p)]
             out[first + firsts[p] + np.uint64(code)] += weight
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_samples(table, firsts, weights, at, rows, hist):
+def add_samples(table, weights, rows, hist):
     """Add all samples to a histogram.
 
     Parameters
     ----------
-    table : uint8 array of shape (n_samples, n_columns)
-        See `tabulate`.
-    firsts : uint64 array of shape (n_columns,)
-        First cell of each column, after `at`.
+    table : Table
     weights : int64 array of shape (n_samples,)
-    at : int
     rows : int32 array of shape (n_samples + 1,)
-        Room to work.
+        Scratch space.
     hist : int64 array of shape (1, n_cells)
     """
-    nodes, slots = np.zeros(table.shape[0], np.uint8), np.zeros(1, np.int64)
-    _add_rows(table, firsts, nodes, slots, np.ones(1, np.uint8), weights, rows, hist, at)
+    nodes, slots = np.zeros(table.codes.shape[0], np.uint8), np.zeros(1, np.int64)
+    _add_rows(table, nodes, slots, np.ones(1, np.uint8), weights, rows, hist)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -137,7 +131,7 @@ def _purity(below, total):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def find_peaks(hist, firsts, n_edges, missing, values, cuts, sides):
+def find_peaks(hist, table, values, cuts, sides):
     """Write the cuts of a root that leave purer sides than their neighbours do; return their number.
 
     Neighbouring cuts are nearly the same, so a peak stands for its slope.
@@ -146,10 +140,7 @@ def find_peaks(hist, firsts, n_edges, missing, values, cuts, sides):
     ----------
     hist : int64 array of shape (n_cells,)
         Of all samples and one class.
-    firsts : uint64 array of shape (n_columns,)
-    n_edges : int64 array of shape (n_columns,)
-    missing : bool array of shape (n_columns,)
-        Whether the column has missing values, whose code is the last.
+    table : Table
     values : float64 array of shape (2 n_cells,)
     cuts : int64 array of shape (2 n_cells, 3)
         Column, cut, and 1 if missing values go below.
@@ -157,8 +148,9 @@ def find_peaks(hist, firsts, n_edges, missing, values, cuts, sides):
         Packed sums below and above.
     """
     n = 0
+    n_edges, missing = table.n_edges, table.missing
     for p in range(n_edges.shape[0]):
-        here = hist[np.int64(firsts[p]) :]
+        here = hist[np.int64(table.firsts[p]) :]
         last = n_edges[p] + 1 if missing[p] else n_edges[p]
         total = here[: last + 1].sum()
         for missing_below in range(2 if missing[p] else 1):
@@ -225,42 +217,22 @@ def open_level(nodes, totals, kept, slots, added):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def split_nodes(
-    first_tree, stop_tree, table, features, firsts, n_edges, missing, at, classes, nodes, weights, totals,
-    slots, added, kept, last, rows, hist, values, cuts, sides,
-):  # fmt: skip
+def split_nodes(first_tree, stop_tree, table, level, rows, hist):
     """Offer the cuts of some columns to every open node of some trees.
 
     Parameters
     ----------
     first_tree, stop_tree : int
-    table : uint8 array of shape (n_samples, n_columns)
-    features : int64 array of shape (n_columns,)
-    firsts : uint64 array of shape (n_columns,)
-        First cell of each column, after `at`.
-    n_edges : int64 array of shape (n_columns,)
-    missing : bool array of shape (n_columns,)
-    at : int
-        First cell of the columns in a histogram.
-    classes : int64 array of shape (n_trees,)
-        Row of `weights` of each tree.
-    nodes : uint8 array of shape (n_trees, n_samples)
-    weights : int64 array of shape (n_classes, n_samples)
-    totals, slots, added, kept
-        See `open_level`.
-    last : bool
-        Whether this is the last level.
+    table : Table
+    level : Level
     rows : int32 array of shape (n_samples + 1,)
-        Room to work.
+        Scratch space.
     hist : int64 array of shape (n_trees, n_slots, n_cells)
-        If histograms are not `kept`, those of one tree, to be used by all.
-    values : float64 array of shape (n_trees, n_nodes)
-        Best value of each node so far; a cut must be better.
-    cuts : int64 array of shape (n_trees, n_nodes, 3)
-        Feature, cut, and 1 if missing values go below.
-    sides : int64 array of shape (n_trees, n_nodes, 2)
-        Packed sums below and above.
+        If histograms are not kept, those of one tree, to be used by all, with the cells of the table only.
     """
+    totals, slots, added, kept = level.totals, level.slots, level.added, level.kept
+    cuts, sides, at = level.cuts, level.sides, table.at
+    features, firsts, n_edges, missing = table.features, table.firsts, table.n_edges, table.missing
     n_nodes, n_columns = totals.shape[1], features.shape[0]
     stop_at = at + np.int64(firsts[n_columns - 1]) + n_edges[n_columns - 1] + 1 + missing[n_columns - 1]
     for tree in range(first_tree, stop_tree):
@@ -268,9 +240,8 @@ def split_nodes(
         for node in range(n_nodes):
             if added[tree, node]:
                 here[slots[tree, node], at:stop_at] = 0
-        _add_rows(
-            table, firsts, nodes[tree], slots[tree], added[tree], weights[classes[tree]], rows, here, at
-        )  # fmt: skip
+        weights = level.weights[level.classes[tree]]
+        _add_rows(table, level.nodes[tree], slots[tree], added[tree], weights, rows, here)
         for node in range(n_nodes):
             if kept and added[tree, node]:
                 few, many = slots[tree, node], slots[tree, node ^ 1]
@@ -280,7 +251,7 @@ def split_nodes(
             total = totals[tree, node]
             if not _is_open(total):
                 continue
-            best = values[tree, node]
+            best = level.values[tree, node]
             column = np.int64(-1)
             whole = np.float64(total >> 32)
             for p in range(n_columns):
@@ -289,7 +260,7 @@ def split_nodes(
                     below = cells[n_edges[p] + 1] if missing_below else 0
                     for b in range(n_edges[p] + 1 if missing[p] and not missing_below else n_edges[p]):
                         below += cells[b]
-                        if last:
+                        if level.last:
                             g = np.float64(below >> 32)
                             value = abs(g) + abs(whole - g)
                         else:
@@ -300,21 +271,24 @@ def split_nodes(
                             cuts[tree, node, 1], cuts[tree, node, 2] = b, missing_below
                             sides[tree, node, 0] = below
             if column >= 0:
-                values[tree, node] = best
+                level.values[tree, node] = best
                 cuts[tree, node, 0] = features[column]
                 sides[tree, node, 1] = total - sides[tree, node, 0]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def route(first_tree, stop_tree, table, features, n_edges, cuts, nodes):
+def route(first_tree, stop_tree, table, cuts, nodes):
     """Mark the samples that go above at the nodes which ask one of some columns.
 
     Parameters
     ----------
-    first_tree, stop_tree, table, features, n_edges, cuts, nodes
+    first_tree, stop_tree, table
         See `split_nodes`; the features increase.
+    cuts, nodes
+        See `Level`.
     """
-    width, flat = np.uint64(table.shape[1]), table.ravel()
+    width, flat = np.uint64(table.codes.shape[1]), table.codes.ravel()
+    features, n_edges = table.features, table.n_edges
     column, low = np.zeros(128, np.uint64), np.empty(128, np.uint8)
     high, kept = np.empty(128, np.uint8), np.empty(128, np.uint8)
     for tree in range(first_tree, stop_tree):

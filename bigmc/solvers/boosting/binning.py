@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.kernels.boosting.arguments import CutColumns, Entries
 from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
 from bigmc.store.block import Block, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
@@ -62,9 +63,14 @@ class CodedBlock:
     bins: Bins
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of indices and codes."""
-        return self.indptr.nbytes + self.rows.nbytes + self.codes.nbytes
+    def entries(self) -> Entries:
+        """The coded entries, as kernels take them."""
+        return Entries(self.indptr, self.rows, self.codes, self.base)
+
+    def chosen(self, columns: NDArray[np.int64], firsts: NDArray[np.int64]) -> CutColumns:
+        """Return some columns with the first row of each in their histogram."""
+        bins = self.bins
+        return CutColumns(columns, self.lo, bins.n_bins, bins.zero, bins.missing, bins.has_zeros, firsts)
 
 
 class BinnedSource:

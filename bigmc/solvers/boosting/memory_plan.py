@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bigmc.budget import MemoryLimitError, Plan, format_bytes
+from bigmc.budget import MemoryLimitError, Plan, least_limit, plan_within
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.kernels.boosting.cuts import LANES
-from bigmc.solvers.boosting.restricted_master import TILE_ROWS
+from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.boosting.tree_growth import TABLE_BYTES
 from bigmc.store.dataset import Dataset
 
@@ -21,6 +21,8 @@ _SMALL_WEIGHTS = 4 << 20
 _LARGEST_BLOCK = 64 << 20
 #: Most columns of a block: what is kept of each while it is worked on is small beside the block.
 _BLOCK_COLUMNS = 1 << 16
+#: Learners of every class that there is space for where all codes are kept in memory.
+_MANY_LEARNERS = 64
 #: Rays of a class that a pass brings, for an estimate of their length.
 _SEVERAL = 20
 #: Histograms and stack of a thread.
@@ -32,6 +34,43 @@ _THREADS_PART = 8
 _HISTOGRAMS_PART = 8
 #: Compiled kernels, chunks being decoded, tables of the learners found.
 _WORKSPACE = 18 << 20
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """What the data and the family of learners ask for, whatever the limit.
+
+    Attributes
+    ----------
+    fixed : tuple of (str, int)
+        Name and bytes of every array whose size does not depend on the limit.
+    thread : int
+        Bytes of one thread.
+    learner : int
+        Bytes of the answer of one learner while it is searched for and afterwards, at most.
+    codes : int
+        Bytes of the codes of all columns, and of what is read to make them.
+    largest_column, entry, columns : int
+        Bytes of the smallest block that can hold every column; of an entry; and columns of a block at most.
+    n_classes : int
+    grows_trees : bool
+    """
+
+    fixed: tuple[tuple[str, int], ...]
+    thread: int
+    learner: int
+    codes: int
+    largest_column: int
+    entry: int
+    columns: int
+    n_classes: int
+    grows_trees: bool
+
+    def threads(self, limit: int) -> int:
+        return max(self.thread, limit // _THREADS_PART)
+
+    def resident(self, limit: int) -> list[tuple[str, int]]:
+        return [*self.fixed, ("threads", self.threads(limit))]
 
 
 @dataclass(frozen=True)
@@ -56,6 +95,9 @@ class BoostingPlan:
         Parts of columns that another process may price at once, which has the same limit.
     histogram_bytes : int
         Bytes for the histograms of growing trees.
+    needs : _Needs
+    block_bytes : int or None
+        Of streamed blocks, as given.
     """
 
     memory: Plan
@@ -66,25 +108,34 @@ class BoostingPlan:
     n_threads: int
     parts_at_once: int
     histogram_bytes: int
+    needs: _Needs
+    block_bytes: int | None
 
     def pool(self, wanted: int, n_classes: int, in_use: int) -> int:
         """Return how many learners of each class to look for, given the bytes of the answers in use.
 
-        Raises
-        ------
-        MemoryLimitError
-            If there is no room for one.
+        It is 0 where the answers in use leave no space for another one of every class.
         """
-        each = self.learner_bytes * n_classes
-        room = self.memory.free - in_use
-        if room < each:
-            free, enough = self.memory.free, self.memory.total + 2 * in_use + 4 * each
-            raise MemoryLimitError(
-                f"the answers of the learners with weight take {format_bytes(in_use)}, and one more for "
-                f"every class {format_bytes(each)}, where the memory limit leaves {format_bytes(free)}",
-                f"give a memory limit of {format_bytes(enough)}, or a smaller C",
-            )
-        return min(wanted, room // each)
+        space = self.memory.free - in_use
+        return max(0, min(wanted, space // (self.learner_bytes * n_classes)))
+
+    def limit_for(self, n_bytes: int) -> int:
+        """Return the least limit with which so many bytes are left for answers of learners."""
+        return least_limit(
+            lambda limit: _fits(self.needs, limit, self.block_bytes, n_bytes), self.memory.limit
+        )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a limit is divided; see `BoostingPlan` for the fields."""
+
+    memory: Plan
+    keep_blocks: bool
+    block_bytes: int
+    threads: int
+    bytes_of_part: int
+    histograms: int
 
 
 def plan_memory(
@@ -115,68 +166,98 @@ def plan_memory(
     Raises
     ------
     MemoryLimitError
-        If the limit cannot work, with every item and the limit that would.
+        If the limit cannot work, with every item and the least limit that would.
     """
+    dtype = _dual_type(dataset, tol)
+    needs = _needs(dataset, dtype, depth, rays)
+    layout = plan_within(limit, lambda n_bytes: _layout(needs, n_bytes, block_bytes))
+    return BoostingPlan(
+        memory=layout.memory,
+        dtype=dtype,
+        keep_blocks=layout.keep_blocks,
+        ranges=_cut(dataset.plan(layout.block_bytes)),
+        learner_bytes=needs.learner,
+        n_threads=layout.threads // needs.thread,
+        parts_at_once=1 + layout.memory.free // (layout.bytes_of_part + needs.thread),
+        histogram_bytes=layout.histograms,
+        needs=needs,
+        block_bytes=block_bytes,
+    )
+
+
+def _dual_type(dataset: Dataset, tol: float) -> np.dtype[Any]:
+    """Return the precision of the dual weights."""
+    double = tol < _SINGLE_PRECISION_TOL or dataset.n_samples * _width(dataset) * 8 <= _SMALL_WEIGHTS
+    return np.dtype(np.float64 if double else np.float32)
+
+
+def _width(dataset: Dataset) -> int:
+    """Return the classes, rounded up to whole vectors."""
+    return -(-dataset.n_classes // LANES) * LANES
+
+
+def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, rays: bool) -> _Needs:
     n, n_features, n_classes = dataset.n_samples, dataset.n_features, dataset.n_classes
     column_nnz = dataset.column_nnz()
-    width = -(-n_classes // LANES) * LANES
-    double = tol < _SINGLE_PRECISION_TOL or n * width * 8 <= _SMALL_WEIGHTS
-    dtype = np.dtype(np.float64 if double else np.float32)
+    longest = int(column_nnz.max(initial=0))
     entry = 2 + dataset.dtype.itemsize
-    edges = int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features
-    thread = _THREAD + 16 * n_classes * TILE_ROWS + (4 * n if depth > 1 else 0)
-    threads = max(thread, limit // _THREADS_PART)
-    items = [
+    trees = depth > 1
+    fixed = [
         ("labels and weights", 12 * n),
-        ("dual weights", n * (width + 2) * dtype.itemsize),
+        ("dual weights", n * (_width(dataset) + 2) * dtype.itemsize),
         ("classes as bits", n_classes * n // 8),
         ("entries per feature", 8 * n_features),
-        ("edges of the bins", edges),
-        ("threads", threads),
+        ("edges of the bins", int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features),
         ("workspace", _WORKSPACE),
     ]
-    if depth > 1:
-        items.append(("dual weights by class", 8 * n * n_classes))
-        items.append(("codes side by side", max(n, TABLE_BYTES)))
-    longest = int(column_nnz.max(initial=0))
+    if trees:
+        fixed.append(("dual weights by class", 8 * n * n_classes))
+        fixed.append(("codes side by side", max(n, TABLE_BYTES)))
+    answer = n // 8 + 64
     if rays:
         # A pass brings different columns: as many as are in a pool, the longest ones at worst.
         several = min(n_features, n_classes * _SEVERAL)
         answer = 4 * int(np.partition(column_nnz, -several)[-several:].mean()) + 64
-        items.append(("the constant learner", 8 * n))
-    else:
-        answer = n // 8 + 64
-    # A tree is kept as the node of every sample while it grows.
-    learner = 2 * answer + (2 * n if depth > 1 else 0)
-    columns = min(n_features, _BLOCK_COLUMNS)
+        fixed.append(("the constant learner", 8 * n))
     held = dataset.nnz * 3 + dataset.n_shards * 8 * (n_features + 1)
-    histograms = limit // _HISTOGRAMS_PART if depth > 1 else 0
-    codes = [("codes", held + min(dataset.nnz * entry, _LARGEST_BLOCK)), ("histograms", histograms)]
-    in_memory = Plan.of(limit, [*items, *codes])
-    # With everything in memory there should be room for the learners too.
-    if block_bytes is None and in_memory.free >= 64 * learner * n_classes:
-        ranges = _cut(dataset.plan(max(_LARGEST_BLOCK, _smallest(dataset, longest, entry))))
-        return BoostingPlan(
-            in_memory, dtype, True, ranges, learner, threads // thread,
-            1 + in_memory.free // (_LARGEST_BLOCK + thread), histograms,
-        )  # fmt: skip
-    smallest = _smallest(dataset, longest, entry)
+    return _Needs(
+        fixed=tuple(fixed),
+        thread=_THREAD + 16 * n_classes * tile_rows(n_classes) + (4 * n if trees else 0),
+        # A tree is kept as the node of every sample while it grows.
+        learner=2 * answer + (2 * n if trees else 0),
+        codes=held + min(dataset.nnz * entry, _LARGEST_BLOCK),
+        largest_column=longest * entry + 2 * dataset.n_shards * 8,
+        entry=entry,
+        columns=min(n_features, _BLOCK_COLUMNS),
+        n_classes=n_classes,
+        grows_trees=trees,
+    )
+
+
+def _layout(needs: _Needs, limit: int, block_bytes: int | None) -> _Layout:
+    """Return the layout of a limit: everything in memory if the learners have space too, else blocks."""
+    items, threads = needs.resident(limit), needs.threads(limit)
+    histograms = limit // _HISTOGRAMS_PART if needs.grows_trees else 0
+    in_memory = Plan.of(limit, [*items, ("codes", needs.codes), ("histograms", histograms)])
+    if block_bytes is None and in_memory.free >= _MANY_LEARNERS * needs.learner * needs.n_classes:
+        block_bytes = max(_LARGEST_BLOCK, needs.largest_column)
+        return _Layout(in_memory, True, block_bytes, threads, _LARGEST_BLOCK, histograms)
     if block_bytes is None:
         block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 5)
-    block_bytes = max(block_bytes, smallest)
-    blocks = 2 * block_bytes + block_bytes // entry + 64 * columns
-    plan = Plan.of(limit, [*items, ("two blocks", blocks)])
-    with_one = Plan.of(limit, [*items, ("two blocks", blocks), ("learners", learner * n_classes)])
-    with_one.check("training the boosted learner")
-    return BoostingPlan(
-        plan, dtype, False, _cut(dataset.plan(block_bytes)), learner, threads // thread,
-        1 + plan.free // (blocks + thread), 0,
-    )  # fmt: skip
+    block_bytes = max(block_bytes, needs.largest_column)
+    blocks = 2 * block_bytes + block_bytes // needs.entry + 64 * needs.columns
+    items.append(("two blocks", blocks))
+    learners = ("learners", needs.learner * needs.n_classes)
+    Plan.of(limit, [*items, learners]).check("training the boosted learner")
+    return _Layout(Plan.of(limit, items), False, block_bytes, threads, blocks, 0)
 
 
-def _smallest(dataset: Dataset, longest: int, entry: int) -> int:
-    """Return the bytes of the smallest block that can hold every column."""
-    return longest * entry + 2 * dataset.n_shards * 8
+def _fits(needs: _Needs, limit: int, block_bytes: int | None, n_bytes: int) -> bool:
+    """Return whether a limit leaves so many bytes for answers."""
+    try:
+        return _layout(needs, limit, block_bytes).memory.free >= n_bytes
+    except MemoryLimitError:
+        return False
 
 
 def _cut(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

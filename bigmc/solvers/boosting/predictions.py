@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError
+from bigmc.kernels.boosting.arguments import Visits, Weighted
 from bigmc.kernels.boosting.descent import (
     WORD,
+    BitLearners,
+    RowLearners,
     add_bit_learners,
     add_row_learners,
     bit_scores,
@@ -27,6 +30,19 @@ Range = tuple[int, int]
 #: Bytes of answers, and their number, where nothing else is said.
 _ROOM = 1 << 28
 _SLOTS = 1 << 20
+
+
+class Signed(NamedTuple):
+    """Learners by the slots of their answers; a sign of -1 means the opposite of the answer.
+
+    Attributes
+    ----------
+    slots : int64 array of shape (n_learners,)
+    signs : int8 array of shape (n_learners,)
+    """
+
+    slots: NDArray[np.int64]
+    signs: NDArray[np.int8]
 
 
 class Responses(ABC):
@@ -102,40 +118,17 @@ class Responses(ABC):
         """Return the answer of the learner that is 1 on every sample."""
 
     @abstractmethod
-    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
-        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-
-    @abstractmethod
-    def scores(
-        self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
-    ) -> NDArray[np.float64]:
+    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
 
     @abstractmethod
     def sweep(
-        self,
-        c: int,
-        slots: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        order: NDArray[np.int64],
-        tolerance: float,
-        rate: float,
-        r: float,
-        t: NDArray[Any],
-        weights: NDArray[np.float64],
+        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
     ) -> float:
         """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
 
     @abstractmethod
-    def add_scores(
-        self,
-        slots: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        classes: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        first: int,
-        scores: NDArray[np.float64],
-    ) -> None:
+    def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
 
 
@@ -146,7 +139,6 @@ class BitResponses(Responses):
         super().__init__(labels, n_classes)
         n_slots = min(_SLOTS, room // (8 * self.n_words))
         self._words = np.empty((n_slots, self.n_words), np.uint64)
-        self._codes = np.empty(self.n_samples, np.uint8)
         self._own = np.empty((n_classes, self.n_words), np.uint64)
         leaf = np.zeros(256, np.int8)
         leaf[1] = 1
@@ -166,46 +158,25 @@ class BitResponses(Responses):
         """Return the answer of the learner that is 1 on every sample."""
         return np.full(self.n_words, ~np.uint64(0))
 
-    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
-        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-        return bits_of_ranges(block, column, ranges, self._codes)
-
-    def scores(
-        self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
-    ) -> NDArray[np.float64]:
+    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
-        out = np.empty(len(slots))
-        bit_scores(self._words, slots, signs, self._own[c], r, t, out)
+        out = np.empty(len(own.slots))
+        bit_scores(self._learners(c, own), r, t, out)
         return out
 
     def sweep(
-        self,
-        c: int,
-        slots: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        order: NDArray[np.int64],
-        tolerance: float,
-        rate: float,
-        r: float,
-        t: NDArray[Any],
-        weights: NDArray[np.float64],
+        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
     ) -> float:
         """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
-        own = self._own[c]
-        return float(bit_sweep(self._words, slots, signs, own, order, tolerance, rate, r, t, weights))
+        return float(bit_sweep(self._learners(c, own), visits, t, weights))
 
-    def add_scores(
-        self,
-        slots: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        classes: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        first: int,
-        scores: NDArray[np.float64],
-    ) -> None:
+    def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
         words = self._words[:, first // WORD : first // WORD + scores.shape[1] // WORD]
-        add_bit_learners(words, slots, signs, classes, weights, scores)
+        add_bit_learners(words, weighted, scores)
+
+    def _learners(self, c: int, own: Signed) -> BitLearners:
+        return BitLearners(self._words, own.slots, own.signs, self._own[c])
 
 
 class RowResponses(Responses):
@@ -245,52 +216,31 @@ class RowResponses(Responses):
         """Return the answer of the learner that is 1 on every sample."""
         return np.arange(self.n_samples, dtype=np.int32)
 
-    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
-        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-        return rows_of_ranges(block, column, ranges)
-
-    def scores(
-        self, c: int, slots: NDArray[np.int64], signs: NDArray[np.int8], r: float, t: NDArray[Any]
-    ) -> NDArray[np.float64]:
+    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
-        out = np.empty(len(slots))
-        row_scores(self._starts, self._rows, slots, signs, self.labels, c, r, t, out)
+        out = np.empty(len(own.slots))
+        row_scores(self._learners(c, own), r, t, out)
         return out
 
     def sweep(
-        self,
-        c: int,
-        slots: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        order: NDArray[np.int64],
-        tolerance: float,
-        rate: float,
-        r: float,
-        t: NDArray[Any],
-        weights: NDArray[np.float64],
+        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
     ) -> float:
         """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
-        lists, labels = (self._starts, self._rows), self.labels
-        return float(row_sweep(*lists, slots, signs, labels, c, order, tolerance, rate, r, t, weights))
+        return float(row_sweep(self._learners(c, own), visits, t, weights))
 
-    def add_scores(
-        self,
-        slots: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        classes: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        first: int,
-        scores: NDArray[np.float64],
-    ) -> None:
+    def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
-        add_row_learners(self._starts, self._rows, slots, signs, classes, weights, first, scores)
+        add_row_learners(self._starts, self._rows, weighted, first, scores)
+
+    def _learners(self, c: int, own: Signed) -> RowLearners:
+        return RowLearners(self._starts, self._rows, own.slots, own.signs, self.labels, c)
 
 
 def bits_of_ranges(
     block: CodedBlock, column: int, ranges: Sequence[Range], codes: NDArray[np.uint8]
 ) -> list[NDArray[np.uint64]]:
-    """Return bits, set where the code of a column is in a range; `codes` is room for one of every sample."""
-    spread_codes(column, block.indptr, block.rows, block.codes, block.base, block.bins.zero[column], codes)
+    """Return bits, set where the code of a column is in a range; `codes` is space for one of every sample."""
+    spread_codes(column, block.entries, block.bins.zero[column], codes)
     answers = []
     for low, high in ranges:
         words = np.empty(-(-len(codes) // WORD), np.uint64)
@@ -304,7 +254,7 @@ def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> l
     buffer = np.empty(int((block.indptr[:, column + 1] - block.indptr[:, column]).sum()), np.int32)
     answers = []
     for low, high in ranges:
-        n = range_rows(column, block.indptr, block.rows, block.codes, block.base, low, high, buffer)
+        n = range_rows(column, block.entries, low, high, buffer)
         answers.append(buffer[:n].copy())
     return answers
 

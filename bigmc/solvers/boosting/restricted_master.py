@@ -14,16 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.kernels.boosting.arguments import Visits, Weighted
 from bigmc.kernels.boosting.cuts import LANES
+from bigmc.kernels.boosting.descent import WORD
 from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
-from bigmc.solvers.boosting.predictions import Responses
+from bigmc.solvers.boosting.predictions import Responses, Signed
 
-#: Rows whose scores are worked out together; whole words.
-TILE_ROWS = 8192
+#: Rows whose scores are worked out together at most, and scores at most where there are many classes.
+_TILE_ROWS, _TILE_SCORES = 8192, 1 << 20
 #: Rounds of the descent between two joint steps; the longest of those and how many lengths are tried.
 _JOINT_EVERY = 5
 _LONGEST = 1e3
 _RAY_POINTS = 12
+
+
+def tile_rows(n_classes: int) -> int:
+    """Return the rows whose scores are worked out together: whole words, the same for any machine."""
+    return max(WORD, min(_TILE_ROWS, _TILE_SCORES // n_classes // WORD * WORD))
 
 
 @dataclass
@@ -56,6 +63,10 @@ class ClassLearners:
         self.weights = np.concatenate([self.weights, weights])
         self.working = np.concatenate([self.working, weights > 0])
         self.pooled = np.concatenate([self.pooled, weights == 0])
+
+    def signed(self, places: NDArray[np.int64]) -> Signed:
+        """Return some of the learners, without their weights."""
+        return Signed(self.slots[places], self.signs[places])
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
         """Drop the other learners."""
@@ -160,20 +171,18 @@ class Master:
         """Learners with weight."""
         return sum(int(np.count_nonzero(learners.weights)) for learners in self.classes)
 
-    def weighted(
-        self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64], NDArray[np.float64]]:
-        """Return slots, signs, classes and weights of the learners with weight, class after class."""
+    def weighted(self) -> Weighted:
+        """Return the learners with weight, class after class."""
         classes = np.repeat(np.arange(self.n_classes), [len(x.slots) for x in self.classes])
         weights = np.concatenate([x.weights for x in self.classes])
         used = np.flatnonzero(weights)
         slots = np.concatenate([x.slots for x in self.classes])[used]
         signs = np.concatenate([x.signs for x in self.classes])[used]
-        return slots, signs, classes[used], weights[used]
+        return Weighted(slots, signs, classes[used], weights[used])
 
     def _tiles(self) -> list[tuple[int, int]]:
-        n = len(self.labels)
-        return [(first, min(first + TILE_ROWS, n)) for first in range(0, n, TILE_ROWS)]
+        n, step = len(self.labels), tile_rows(self.n_classes)
+        return [(first, min(first + step, n)) for first in range(0, n, step)]
 
     def rebuild(self, engine: Engine) -> Point:
         """Make u of the weights, and add up what the bounds need, all in float64."""
@@ -182,7 +191,7 @@ class Master:
         def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
             first, stop = tile
             scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
-            self.responses.add_scores(*learners, first, scores)
+            self.responses.add_scores(learners, first, scores)
             sums: tuple[float, float, float, int, int] = weigh(
                 scores, self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
             )
@@ -202,7 +211,8 @@ class Master:
         Learners that nearly agree trade weight in steps that are small one by one; along their common
         direction the way is short. Weights stay non-negative; u is rebuilt if any moved.
         """
-        slots, signs, classes, weights = self.weighted()
+        learners = self.weighted()
+        classes, weights = learners.classes, learners.weights
         now = self._all_weights()
         direction = (now - before)[now > 0]
         falling = direction < 0
@@ -213,8 +223,8 @@ class Master:
             first, stop = tile
             scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
             step = np.zeros_like(scores)
-            self.responses.add_scores(slots, signs, classes, weights, first, scores)
-            self.responses.add_scores(slots, signs, classes, direction, first, step)
+            self.responses.add_scores(learners, first, scores)
+            self.responses.add_scores(learners._replace(weights=direction), first, step)
             sums = np.zeros(len(at))
             add_ray(scores, step, self.labels[first:stop], self._weight[first:stop], longest, sums)
             return sums
@@ -226,9 +236,9 @@ class Master:
         best = int(np.argmin(np.where(np.isnan(values), np.inf, values)))  # 0 times infinity: too far
         if best == 0:
             return
-        for c, learners in enumerate(self.classes):
+        for c, own in enumerate(self.classes):
             moved = np.maximum(weights[classes == c] + at[best] * direction[classes == c], 0.0)
-            learners.weights[learners.weights > 0] = moved
+            own.weights[own.weights > 0] = moved
         self.rebuild(engine)
 
     def largest_score(self) -> float:
@@ -241,8 +251,7 @@ class Master:
             used = np.flatnonzero(learners.weights)
             if len(used):
                 gather(c, self.u, self.labels, self._t, self._before)
-                slots, signs = learners.slots[used], learners.signs[used]
-                scores = self.responses.scores(c, slots, signs, self.r, self._t)
+                scores = self.responses.scores(c, learners.signed(used), self.r, self._t)
                 hidden = self.r * rounding * float(self._t.sum(dtype=np.float64))
                 largest = max(largest, float(scores.max()) + hidden)
         return largest
@@ -297,7 +306,7 @@ class Master:
         pool = np.flatnonzero(learners.pooled)
         if not len(pool):
             return pool, 0.0
-        scores = self.responses.scores(c, learners.slots[pool], learners.signs[pool], self.r, self._t)
+        scores = self.responses.scores(c, learners.signed(pool), self.r, self._t)
         best = int(np.argmax(scores))
         violation = float(scores[best]) - 1.0
         new = pool[best : best + 1] if violation > tolerance else pool[:0]
@@ -307,9 +316,9 @@ class Master:
     def _sweep(self, c: int, learners: ClassLearners, order: NDArray[np.int64], tolerance: float) -> float:
         if not len(order):
             return 0.0
-        return self.responses.sweep(
-            c, learners.slots, learners.signs, order, tolerance, self._rate, self.r, self._t, learners.weights
-        )
+        visits = Visits(order, tolerance, self._rate, self.r)
+        own = Signed(learners.slots, learners.signs)
+        return self.responses.sweep(c, own, visits, self._t, learners.weights)
 
     def prune(self) -> None:
         """Drop the learners without weight, and the answers nobody needs any more."""

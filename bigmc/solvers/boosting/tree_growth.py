@@ -10,13 +10,13 @@ read again for every level, all trees are grown at once, and every node is summe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.kernels.boosting.arguments import Level, Table
 from bigmc.kernels.boosting.trees import (
     add_samples,
     find_peaks,
@@ -38,30 +38,6 @@ _PARTS = 8
 _ANSWER_NODES = 32 << 20
 #: What a cut must gain, as part of the sum of ``|u|``.
 _LEAST_GAIN = 1e-12
-
-
-@dataclass(frozen=True)
-class Table:
-    """Codes of some columns.
-
-    Attributes
-    ----------
-    codes : uint8 array of shape (n_samples, n_columns)
-    features, n_edges : int64 arrays of shape (n_columns,)
-    missing : bool array of shape (n_columns,)
-    firsts : uint64 array of shape (n_columns,)
-        First cell of each column in a histogram, after `at`.
-    at, n_cells : int
-        Cells of all columns before, and of these.
-    """
-
-    codes: NDArray[np.uint8]
-    features: NDArray[np.int64]
-    n_edges: NDArray[np.int64]
-    missing: NDArray[np.bool_]
-    firsts: NDArray[np.uint64]
-    at: int
-    n_cells: int
 
 
 class Roots(NamedTuple):
@@ -140,6 +116,15 @@ class Grower(Protocol):
         """Return the answers of trees found before."""
         ...
 
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        ...
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a tree asks."""
+        ...
+
 
 class Forest:
     """Trees that grow side by side.
@@ -184,24 +169,31 @@ class Forest:
     def enter(self, part: tuple[int, int]) -> None:
         """Move the samples of some trees to the level that has begun."""
         here = slice(*part)
-        open_level(
-            self.nodes[here], self._totals[here], self._kept, self._slots[here], self._added[here]
-        )  # fmt: skip
+        open_level(self.nodes[here], self._totals[here], self._kept, self._slots[here], self._added[here])
 
     def offer(self, part: tuple[int, int], table: Table) -> None:
         """Take the better cuts of some columns into some trees."""
-        room = self.hist if self._kept else np.empty((1, self._totals.shape[1], table.n_cells), np.int64)
+        hist = self.hist if self._kept else np.empty((1, self._totals.shape[1], table.n_cells), np.int64)
         rows = np.empty(self.nodes.shape[1] + 1, np.int32)
-        split_nodes(
-            *part, table.codes, table.features, table.firsts, table.n_edges, table.missing,
-            table.at if self._kept else 0, self.classes, self.nodes, self._weights, self._totals, self._slots,
-            self._added, self._kept, self._last, rows, room, self._values, self.cuts, self.sides,
-        )  # fmt: skip
+        level = Level(
+            classes=self.classes,
+            weights=self._weights,
+            nodes=self.nodes,
+            totals=self._totals,
+            slots=self._slots,
+            added=self._added,
+            values=self._values,
+            cuts=self.cuts,
+            sides=self.sides,
+            kept=self._kept,
+            last=self._last,
+        )
+        split_nodes(*part, table if self._kept else table._replace(at=0), level, rows, hist)
         self.route(part, table)
 
     def route(self, part: tuple[int, int], table: Table) -> None:
         """Mark the samples of some trees that go above at cuts of some columns."""
-        route(*part, table.codes, table.features, table.n_edges, self.cuts, self.nodes)
+        route(*part, table, self.cuts, self.nodes)
 
     def grown(self) -> Grown:
         """Return the trees."""
@@ -226,17 +218,28 @@ class TreeGrower:
     n_samples : int
     depth : int
         Levels, at least 2.
-    room : int
+    histogram_bytes : int
         Bytes that histograms may take.
     engine : Engine
         Threads of this process.
     """
 
-    def __init__(self, source: BinnedSource, n_samples: int, depth: int, room: int, engine: Engine) -> None:
-        self.source, self._engine, self._room = source, engine, room
+    def __init__(
+        self, source: BinnedSource, n_samples: int, depth: int, histogram_bytes: int, engine: Engine
+    ) -> None:
+        self.source, self._engine, self._histogram_bytes = source, engine, histogram_bytes
         self._n_samples, self._depth = n_samples, depth
         self._codes = np.empty(0, np.uint8)
         self._weights = np.empty((0, n_samples), np.int64)
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self.source.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a tree asks."""
+        return self.source.edges_of(feature)
 
     def begin(self, weights: NDArray[np.int64]) -> None:
         """Take the weights, shape (n_classes, n_samples), for what follows."""
@@ -261,7 +264,7 @@ class TreeGrower:
         if self.source.keeps:
             found = (block.bins for block in self.source.stream())
             n_cells = sum(int(bins.n_bins[bins.columns].sum()) for bins in found)
-            step = self._room // (8 * n_cells << (self._depth - 1)) if n_cells else 0
+            step = self._histogram_bytes // (8 * n_cells << (self._depth - 1)) if n_cells else 0
         if not step:
             n_cells, step = 0, max(n_trees, 1)
         return Grown.joined(
@@ -282,7 +285,7 @@ class TreeGrower:
             for depth in range(self._depth):
                 level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
                 for table in self._tables():
-                    route(0, len(cuts), table.codes, table.features, table.n_edges, level, nodes)
+                    route(0, len(cuts), table, level, nodes)
                 nodes = _below(nodes)
             found += _answers(nodes, trees)
         return found
@@ -302,30 +305,31 @@ class TreeGrower:
                     pass
                 ends = np.cumsum(bins.n_bins[columns])
                 yield Table(
-                    codes, block.lo + columns, bins.n_edges[columns], bins.missing[columns],
-                    (ends - bins.n_bins[columns]).astype(np.uint64), at, int(ends[-1]),
-                )  # fmt: skip
+                    codes=codes,
+                    features=block.lo + columns,
+                    n_edges=bins.n_edges[columns],
+                    missing=bins.missing[columns],
+                    firsts=(ends - bins.n_bins[columns]).astype(np.uint64),
+                    at=at,
+                    n_cells=int(ends[-1]),
+                )
                 at += int(ends[-1])
 
     def _peaks(self, c: int, table: Table, n_best: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return values, cuts and sides of the best roots of a class in a table."""
         hist = np.zeros((1, table.n_cells), np.int64)
-        self._add_root(0, table, [c], hist, 0)
+        self._add_root(0, table._replace(at=0), [c], hist)
         values, places = np.empty(2 * table.n_cells), np.empty((2 * table.n_cells, 5), np.int64)
-        n = find_peaks(
-            hist[0], table.firsts, table.n_edges, table.missing, values, places[:, :3], places[:, 3:]
-        )
+        n = find_peaks(hist[0], table, values, places[:, :3], places[:, 3:])
         order = _largest(values[:n], n_best)
         places = places[order]
         places[:, 0] = table.features[places[:, 0]]
         return values[order], places
 
-    def _add_root(
-        self, k: int, table: Table, classes: Sequence[int], hist: NDArray[np.int64], at: int
-    ) -> None:
+    def _add_root(self, k: int, table: Table, classes: Sequence[int], hist: NDArray[np.int64]) -> None:
         """Add a table's columns to the histogram of all samples of class ``classes[k]``."""
         rows = np.empty(self._n_samples + 1, np.int32)
-        add_samples(table.codes, table.firsts, self._weights[classes[k]], at, rows, hist[k : k + 1])
+        add_samples(table, self._weights[classes[k]], rows, hist[k : k + 1])
 
     def _grow(self, forest: Forest) -> Grown:
         run = self._engine.map
@@ -336,7 +340,7 @@ class TreeGrower:
             for _ in run(forest.route, forest.parts, table):
                 pass
             if forest.hist.size:
-                for _ in run(self._add_root, range(len(different)), table, different, whole, table.at):
+                for _ in run(self._add_root, range(len(different)), table, different, whole):
                     pass
         if forest.hist.size:
             forest.hist[:, 0] = whole[places]
@@ -351,7 +355,7 @@ class TreeGrower:
 
 
 def _tabulate(shard: int, block: CodedBlock, columns: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
-    tabulate(columns, block.indptr, block.rows, block.codes, block.base, block.bins.zero, shard, codes)
+    tabulate(columns, block.entries, block.bins.zero, shard, codes)
 
 
 def _largest(values: NDArray[np.float64], n_best: int) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bigmc.budget import Plan
+from bigmc.budget import Plan, plan_within
 
 #: Compiled kernels, the linear programming library, stacks of threads, chunks being decoded: measured.
 _FIXED = 26 << 20
@@ -47,20 +47,11 @@ class MinimaxPlan:
     n_workers: int
 
 
-def plan_memory(
-    *,
-    n_samples: int,
-    n_psi: int,
-    n_classes: int,
-    row_entries: float,
-    value_bytes: int,
-    shard_rows: int,
-    column_bytes: int,
-    limit: int,
-) -> MinimaxPlan:
-    """Divide the memory limit, the same whatever the number of workers: it decides which model comes out.
+@dataclass(frozen=True)
+class Shape:
+    """The size of a problem, as far as it decides what must be in memory.
 
-    Parameters
+    Attributes
     ----------
     n_samples, n_psi, n_classes : int
         Samples, features in use with the intercept, and classes.
@@ -72,31 +63,49 @@ def plan_memory(
         Rows of the largest shard.
     column_bytes : int
         Bytes of a block that holds only the longest column.
-    limit : int
-        Bytes.
+    """
+
+    n_samples: int
+    n_psi: int
+    n_classes: int
+    row_entries: float
+    value_bytes: int
+    shard_rows: int
+    column_bytes: int
+
+
+def plan_memory(shape: Shape, limit: int) -> MinimaxPlan:
+    """Divide the memory limit, the same whatever the number of workers: it decides which model comes out.
 
     Raises
     ------
     MemoryLimitError
-        If the limit cannot work, with every item and the limit that would.
+        If the limit cannot work, with every item and the least limit that would.
     """
+    return plan_within(limit, lambda n_bytes: _plan(shape, n_bytes))
+
+
+def _plan(shape: Shape, limit: int) -> MinimaxPlan:
+    size = shape.n_psi * shape.n_classes
     room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // 32))
-    worker = room + shard_rows * 8 * (n_classes + 4)
-    scan = max(worker, 2 * max(room, column_bytes), limit // _SCAN_PART)
-    block_bytes = max(room, column_bytes)
+    worker = room + shape.shard_rows * 8 * (shape.n_classes + 4)
+    scan = max(worker, 2 * max(room, shape.column_bytes), limit // _SCAN_PART)
     # Sparse: a row in double precision, the old and the new one while the set changes: measured.
-    row_bytes = value_bytes * n_psi if value_bytes else int(44 * (row_entries + 1))
-    row_bytes += 8 * _DUAL_ARRAYS * n_classes
-    few = min(n_samples, _FEW_ROWS) + n_classes
+    entries = 44 * (shape.row_entries + 1)
+    row_bytes = shape.value_bytes * shape.n_psi if shape.value_bytes else int(entries)
+    row_bytes += 8 * _DUAL_ARRAYS * shape.n_classes
+    few = min(shape.n_samples, _FEW_ROWS) + shape.n_classes
     items = [
         ("code and buffers", _FIXED),
-        ("labels and row scale", 12 * n_samples),
-        ("expectations and coefficients", 8 * _COEF_ARRAYS * n_psi * n_classes),
+        ("labels and row scale", 12 * shape.n_samples),
+        ("expectations and coefficients", 8 * _COEF_ARRAYS * size),
         ("scores and columns of the shards being read", scan),
-        ("centroids", (8 if value_bytes else 52) * n_psi * n_classes),
+        ("centroids", (8 if shape.value_bytes else 52) * size),
         ("fewest rows of the working set", few * row_bytes),
     ]
     memory = Plan.of(limit, items).check("training")
     program_bytes = memory.free // 4
-    max_rows = min(n_samples, few + (memory.free - program_bytes) // row_bytes) + n_classes
+    more_rows = (memory.free - program_bytes) // row_bytes
+    max_rows = min(shape.n_samples, few + more_rows) + shape.n_classes
+    block_bytes = max(room, shape.column_bytes)
     return MinimaxPlan(memory, room, block_bytes, max_rows, program_bytes, scan // worker)

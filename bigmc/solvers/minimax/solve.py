@@ -26,7 +26,7 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.minimax.bounds import upper_bound
 from bigmc.solvers.minimax.expectations import expectations
 from bigmc.solvers.minimax.iterations import Loop, Stop, step_type
-from bigmc.solvers.minimax.memory_plan import MinimaxPlan, plan_memory
+from bigmc.solvers.minimax.memory_plan import MinimaxPlan, Shape, plan_memory
 from bigmc.solvers.minimax.pricing import Weights, array_type
 from bigmc.solvers.minimax.state import State
 from bigmc.store.dataset import Dataset
@@ -156,14 +156,16 @@ def solve_minimax(
         raise DataError("training needs at least 2 classes", "check the labels")
     column_nnz = dataset.column_nnz()
     offsets = 16 * dataset.n_shards  # of one column: where it begins and ends in each shard
-    plan = plan_memory(
-        n_samples=dataset.n_samples, n_psi=int(np.count_nonzero(column_nnz)) + int(fit_intercept),
-        n_classes=len(classes), row_entries=dataset.nnz / dataset.n_samples,
+    shape = Shape(
+        n_samples=dataset.n_samples,
+        n_psi=int(np.count_nonzero(column_nnz)) + int(fit_intercept),
+        n_classes=len(classes),
+        row_entries=dataset.nnz / dataset.n_samples,
         value_bytes=_value_bytes(dataset, tol),
         shard_rows=max(shard.n_rows for shard in dataset.shards),
         column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
-        limit=memory_limit,
-    )  # fmt: skip
+    )
+    plan = plan_memory(shape, memory_limit)
     engine = engine.at_most(plan.n_workers)
     expected = expectations(dataset, labels.astype(np.int32), len(classes), fit_intercept, plan.block_bytes)
     run = {

@@ -77,7 +77,7 @@ _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
 
 
 @dataclass(frozen=True)
-class Task:
+class ChunkTask:
     """What is minimised over which samples.
 
     Attributes
@@ -142,7 +142,7 @@ class Measured:
 class ChunkRounds:
     """Rounds over chunks, and passes over everything, in turn; `state` is what a checkpoint holds."""
 
-    def __init__(self, task: Task, plan: ChunkPlan) -> None:
+    def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
         self._task, self._plan = task, plan
         self._spill: Spill | None = None
         self._engine = task.engine.at_most(plan.n_workers)

@@ -1,0 +1,187 @@
+"""Which learner to reach for first: accuracy, probabilities, time, memory and size on texts and tables.
+
+    python bench/first_choice.py packages letter --methods LinearSVC "VW 5" "bigmc fit"
+    python bench/first_choice.py --table
+
+Every method gets the same rows (``bench/first_choice_sets.py``) and is processes of its own from the raw
+Parquet table to the predictions of the rows held out; those are judged by the same code. Peers have one
+thread. bigmc runs with its defaults: ``bigmc fit``, which searches, and ``bigmc ingest``, ``train`` and
+``predict``, one fit. The defaults were chosen on packages, glosses and questions; the other sets judge them.
+One JSON line a run, kept in ``results/first_choice.jsonl``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from first_choice_peers import PEERS, judged
+from first_choice_sets import HERE, PUBLIC, SEED, TABLES, TEXTS, make
+
+ROOT = HERE.parent
+CHOSEN_ON = ("packages", "glosses", "questions")
+KINDS = {"questions": "pair", "strings": "char", "names": "char", "words": "char"}
+"""What a text is made into where it is not words; as a user of the peers would choose."""
+OURS = ("bigmc fit", "bigmc train")
+COLUMNS = ("set", "method", "accuracy", "log loss", "ECE", "s", "CPU s", "peak MB", "model MB")
+
+
+def sides(name: str, folder: Path, public: Path | None) -> tuple[Path, Path]:
+    """Write the two sides of the split, rows in random order and without the split's column."""
+    paths = tuple(folder / "sides" / f"{name}-{side}.parquet" for side in ("train", "test"))
+    if not all(path.exists() for path in paths):
+        if name in PUBLIC and public is None:
+            raise SystemExit(f"{name} is read from --public")
+        source = public / f"{name}.parquet" if name in PUBLIC and public else make(name, folder)
+        table = pq.read_table(source)
+        table = table.take(pa.array(np.random.default_rng(SEED).permutation(table.num_rows)))
+        paths[0].parent.mkdir(parents=True, exist_ok=True)
+        for path, side in zip(paths, ("train", "test"), strict=True):
+            rows = table.filter(pc.equal(table.column("split"), side)).drop_columns("split")
+            pq.write_table(rows.combine_chunks(), path)
+    return paths[0], paths[1]
+
+
+def timed(command: Sequence[str], timeout: float) -> tuple[dict[str, float], str]:
+    """Run a command; its seconds, CPU seconds of all its processes, largest peak, and output."""
+    started = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        ["timeout", str(timeout), *command], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    figures = {
+        "status": process.returncode,
+        "seconds": time.monotonic() - started,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "peak_bytes": usage.ru_maxrss * 1024,
+    }
+    return figures, said
+
+
+def run_peer(method: str, name: str, train: Path, test: Path, timeout: float) -> dict[str, Any]:
+    script = str(HERE / "first_choice_peers.py")
+    kind = KINDS.get(name, "word")
+    spent, said = timed([sys.executable, script, str(train), str(test), method, kind], timeout)
+    return spent | (json.loads(said) if spent["status"] == 0 else {})
+
+
+def run_ours(method: str, name: str, train: Path, test: Path, timeout: float) -> dict[str, Any]:
+    """Run the commands of bigmc and judge the predictions that they wrote."""
+    columns = ["--label", "label"]
+    if name in TABLES:
+        for column in pq.read_schema(train).names:
+            columns += ["--dense", column] if column != "label" else []
+    else:
+        columns += ["--text", "text"]
+        short = KINDS.get(name) == "char"
+        columns += ["--analyzer", "char_wb", "--ngrams", "1-3"] if short and method != "bigmc fit" else []
+    with tempfile.TemporaryDirectory(dir=train.parent) as scratch:
+        model, dataset, said = (str(Path(scratch) / part) for part in ("m.model", "d.bigmc", "p.parquet"))
+        predict = ["predict", model, str(test), "--to", said, "--proba"]
+        commands = {
+            "bigmc fit": [["fit", str(train), "--to", model, *columns], predict],
+            "bigmc train": [
+                ["ingest", str(train), "--to", dataset, *columns, "--split", "train=1"],
+                ["train", "sparse", dataset, "--to", model],
+                predict,
+            ],
+        }[method]
+        total = {"status": 0, "seconds": 0.0, "cpu_seconds": 0.0, "peak_bytes": 0}
+        for command in commands:
+            spent, _ = timed([sys.executable, "-m", "bigmc", *command], timeout)
+            total = {
+                "status": spent["status"],
+                "peak_bytes": max(total["peak_bytes"], spent["peak_bytes"]),
+                **{key: total[key] + spent[key] for key in ("seconds", "cpu_seconds")},
+            }
+            if spent["status"]:
+                return total
+        truth = pq.read_table(test).column("label").to_pylist()
+        figures = judged_table(pq.read_table(said), truth)
+        return total | figures | {"model_bytes": Path(model).stat().st_size}
+
+
+def judged_table(said: pa.Table, truth: list[Any]) -> dict[str, float]:
+    """Judge a table of predictions, whose columns of probabilities are ``proba_…``."""
+    columns = [column for column in said.column_names if column.startswith("proba_")]
+    probability = np.column_stack([said.column(c).to_numpy() for c in columns]) if columns else None
+    classes = [column.removeprefix("proba_") for column in columns]
+    return judged(truth, said.column("predicted").to_pylist(), probability, classes)
+
+
+def shown(results: Path) -> None:
+    """Print the latest run of each method on each set."""
+    latest: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in results.read_text().splitlines():
+        run = json.loads(line)
+        latest[run["set"], run["method"]] = run
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    order = [*TEXTS, *PUBLIC, *TABLES]
+    methods = [*PEERS, *OURS]
+    for key in sorted(latest, key=lambda key: (order.index(key[0]), methods.index(key[1]))):
+        run = latest[key]
+        if run["status"]:
+            print(f"| {' | '.join(key)} | ended with {run['status']} after {run['seconds']:.0f} s |")
+            continue
+        known = {name: f"{run[name]:.4f}" for name in ("log_loss", "ece") if name in run}
+        cells = (
+            *key,
+            f"{run.get('accuracy', run.get('micro_f1')):.4f}",
+            known.get("log_loss", "–"),
+            known.get("ece", "–"),
+            f"{run['seconds']:.1f}",
+            f"{run['cpu_seconds']:.1f}",
+            f"{run['peak_bytes'] / 1e6:.0f}",
+            f"{run['model_bytes'] / 1e6:.3f}",
+        )
+        print(f"| {' | '.join(cells)} |")
+
+
+def main() -> None:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    known = (*TEXTS, *PUBLIC, *TABLES)
+    parser.add_argument("sets", nargs="*", metavar=f"{{{','.join(known)}}}")
+    parser.add_argument("--methods", nargs="+", choices=[*PEERS, *OURS], help="by default all that apply")
+    parser.add_argument("--timeout", type=float, default=3600, help="seconds for each command")
+    parser.add_argument("--public", type=Path, help="folder of the research sets")
+    parser.add_argument("--folder", type=Path, default=HERE / "data")
+    parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
+    given = parser.parse_args()
+    if unknown := set(given.sets) - set(known):
+        parser.error(f"no such set: {', '.join(sorted(unknown))}")
+    results = HERE / "results" / "first_choice.jsonl"
+    results.parent.mkdir(exist_ok=True)
+    for name in given.sets:
+        train, test = sides(name, given.folder.resolve(), given.public)
+        for method in given.methods or [*PEERS, *OURS]:
+            if method not in OURS and (method == "LightGBM") != (name in TABLES):
+                continue
+            function = run_ours if method in OURS else run_peer
+            figures = function(method, name, train, test, given.timeout)
+            line = json.dumps({"set": name, "method": method, **figures})
+            print(line, flush=True)
+            with results.open("a") as file:
+                file.write(f"{line}\n")
+    if given.table:
+        shown(results)
+
+
+if __name__ == "__main__":
+    main()

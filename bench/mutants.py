@@ -1,0 +1,156 @@
+"""How much the tests notice: small mistakes are put into a copy of the code, and its tests are run on each.
+
+    python bench/mutants.py --draw 300 --processes 2 --to mutants.jsonl
+
+Mistakes are drawn with a seed from `bigmc/store`, `bigmc/solvers` and `bigmc/objectives`: a comparison turned
+or shifted, an operator exchanged, a number off by one, a condition negated, a statement left out, a result
+replaced by None. Each is tried against the tests of its folder (`tests/store` …), which must fail. One JSON
+line per mistake says the file, the line, what was changed, and whether it was noticed; at the end stands the
+share that was. A file of results that exists already is continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("store", "solvers", "objectives")
+SECONDS = 900
+
+COMPARISONS = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+OPERATORS = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv, ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake: the number of the node in its file's tree, and what becomes of it."""
+
+    file: str
+    node: int
+    line: int
+    change: str
+
+
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """Yield every mistake that can be put into a file; docstrings, types and messages are left alone."""
+    tree = ast.parse(path.read_text())
+    passive = {id(n) for owner in ast.walk(tree) for n in _passive(owner)}
+    for number, node in enumerate(ast.walk(tree)):
+        if id(node) not in passive and (change := _change(node)):
+            yield Mutant(str(path.relative_to(ROOT)), number, getattr(node, "lineno", 0), change)
+
+
+def _passive(owner: ast.AST) -> Iterator[ast.AST]:
+    """Yield what does not act: annotations, raised messages, decorators."""
+    parts: list[ast.AST | None] = []
+    if isinstance(owner, ast.arg | ast.AnnAssign):
+        parts.append(owner.annotation)
+    if isinstance(owner, ast.FunctionDef):
+        parts += [owner.returns, *owner.decorator_list]
+    if isinstance(owner, ast.Raise):
+        parts.append(owner.exc)
+    for part in parts:
+        if part is not None:
+            yield from ast.walk(part)
+
+
+def _change(node: ast.AST) -> str:
+    """Return the name of the mistake that fits a node, or nothing."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
+        return "comparison"
+    if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in OPERATORS:
+        return "operator"
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return "number"
+    if isinstance(node, ast.If | ast.While):
+        return "condition"
+    if isinstance(node, ast.Return) and node.value is not None:
+        return "result"
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return "statement"
+    return ""
+
+
+def mutated(text: str, mutant: Mutant) -> str:
+    """Return the source with the mistake in it."""
+    tree = copy.deepcopy(ast.parse(text))
+    node = next(node for number, node in enumerate(ast.walk(tree)) if number == mutant.node)
+    if isinstance(node, ast.Compare):
+        node.ops[0] = COMPARISONS[type(node.ops[0])]()
+    elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
+        node.op = OPERATORS[type(node.op)]()
+    elif isinstance(node, ast.Constant):
+        node.value = node.value + 1
+    elif isinstance(node, ast.If | ast.While):
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+    elif isinstance(node, ast.Return | ast.Expr):
+        node.value = ast.Constant(None)
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def noticed(mutant: Mutant) -> bool:
+    """Run the tests of the mistake's folder on a copy of the project and return whether they failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder, "project")
+        skip = shutil.ignore_patterns(
+            ".git", ".venv*", "*.bigmc", "site", "data", ".mypy_cache", ".hypothesis"
+        )
+        shutil.copytree(ROOT, copied, ignore=skip)
+        target = copied / mutant.file
+        target.write_text(mutated(target.read_text(), mutant))
+        tests = Path("tests") / Path(mutant.file).parts[1]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(tests)]
+        try:
+            done = subprocess.run(command, cwd=copied, capture_output=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return True  # a loop without an end is noticed too
+    return done.returncode != 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draw", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--to", type=Path, default=Path("mutants.jsonl"))
+    given = parser.parse_args()
+    files = [path for folder in FOLDERS for path in sorted((ROOT / "bigmc" / folder).rglob("*.py"))]
+    every = [mutant for path in files for mutant in mutants_of(path)]
+    drawn = random.Random(given.seed).sample(every, min(given.draw, len(every)))
+    known = [json.loads(line) for line in given.to.read_text().splitlines()] if given.to.exists() else []
+    done = {(row["file"], row["node"]) for row in known}
+    todo = [mutant for mutant in drawn if (mutant.file, mutant.node) not in done]
+    with given.to.open("a") as out, ThreadPoolExecutor(given.processes) as pool:
+        for mutant, seen in zip(todo, pool.map(noticed, todo), strict=True):
+            row = {**asdict(mutant), "noticed": seen}
+            known.append(row)
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+    print(f"{sum(row['noticed'] for row in known)} of {len(known)} mistakes were noticed")
+    for row in known:
+        if not row["noticed"]:
+            print(f"  {row['file']}:{row['line']} {row['change']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a model's file may say of its features, checked before any of it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from bigmc.store.untrusted import check_types, check_whole
+
+_LISTS = ("text", "categorical", "numeric", "dense")
+_HASHER: dict[str, type | tuple[type, ...]] = {
+    "analyzer": str,
+    "ngrams": list,
+    "hash_bits": int,
+    "lowercase": bool,
+}
+_NOTHING = type(None)
+_MOST = 2**31 - 1
+
+
+def check_feature_spec(spec: object, n_features: int) -> None:
+    """Refuse a description of features from which samples cannot be made.
+
+    Parameters
+    ----------
+    spec : object
+        As the file has it: empty for plain arrays, else what ingest wrote.
+    n_features : int
+        Of the model.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong.
+    """
+    if not isinstance(spec, Mapping):
+        raise ValueError(f"feature_spec is {str(spec)[:40]!r}")
+    if "hasher" in spec:
+        for name in _LISTS:
+            _check_names(spec.get(name), name)
+        check_types(spec, {"hasher": (dict, _NOTHING), "n_own": int, "first_index": (int, _NOTHING)})
+        check_whole(spec["n_own"], _MOST, "n_own")
+        if spec["hasher"] is not None:
+            known = {name: kind for name, kind in _HASHER.items() if name in spec["hasher"]}
+            check_types(spec["hasher"], known)
+    if "missing" in spec:
+        check_types(spec, {"missing": bool})
+    if "columns" in spec:
+        _check_names(spec["columns"], "columns")
+        if len(spec["columns"]) != n_features:
+            raise ValueError(f"{len(spec['columns'])} columns for {n_features} features")
+    if "map" in spec:
+        _check_map(spec["map"])
+
+
+def _check_names(names: object, what: str) -> None:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what} is {str(names)[:40]!r}, not a list of names")
+
+
+def _check_map(found: object) -> None:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"map is {str(found)[:40]!r}")
+    for name in ("mean", "deviation"):
+        values = found.get(name)
+        if not isinstance(values, list) or not all(_is_finite(value) for value in values):
+            raise ValueError(f"{name} of the map is not a list of numbers")
+    if len(found["mean"]) != len(found["deviation"]):
+        raise ValueError("mean and deviation of the map differ in length")
+    check_whole(found.get("fourier"), 2**20, "fourier")
+    check_whole(found.get("map_seed"), 2**32 - 1, "map_seed")
+    if found["fourier"] % 2 or not _is_finite(found.get("gamma")):
+        raise ValueError("the random Fourier features of the map cannot be made")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

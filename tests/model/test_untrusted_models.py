@@ -1,0 +1,139 @@
+"""Models of strangers: headers that lie are refused in one line, before memory is taken."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigmc.errors import BigmcError, ModelError
+from bigmc.model import LinearModel, load_model
+from bigmc.model.registry import verify_model
+from bigmc.training.run import _start, norms_beside
+
+SPEC = {
+    "text": ["review"],
+    "categorical": [],
+    "numeric": [],
+    "dense": [],
+    "hasher": {"analyzer": "word", "ngrams": [1, 2], "hash_bits": 8, "lowercase": True},
+    "n_own": 0,
+    "first_index": None,
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    model = LinearModel(
+        "sparse", np.array(["a", "b"]), 256, np.array([3, 9]), np.ones((2, 2)), np.zeros(2),
+        feature_spec=SPEC, certificate={"lower": 0.0, "upper": 1.0, "gap": 1.0}, objective=1.0,
+    )  # fmt: skip
+    model.save(tmp_path / "a.model")
+    return tmp_path / "a.model"
+
+
+def forge(path: Path, change) -> None:
+    """Change header and members as the model's author could: the digests are right."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members.pop("model.json"))
+    change(header, members)
+    if isinstance(header, dict):
+        header["members"] = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    write(path, json.dumps(header), members)
+
+
+def write(path: Path, header: str, members) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in [("model.json", header), *sorted(members.items())]:
+            archive.writestr(zipfile.ZipInfo(name), content)
+
+
+def refused(path: Path) -> str:
+    problems = verify_model(path)
+    assert len(problems) == 1
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, 7, "review", [7], {}])
+@pytest.mark.parametrize("name", ["text", "categorical", "numeric", "dense", "columns"])
+def test_columns_that_are_no_names_are_refused(name, value, path):
+    forge(path, lambda header, _: header["feature_spec"].update({name: value}))
+    assert f"{name} is" in refused(path)
+
+
+WRONG = {
+    "feature_spec": [None, 7, [], "x"],
+    "n_features": [None, -1, 2**31, 1.5, True, "many"],
+    "n_iter": [None, -1, "x"],
+    "n_passes": [None, "x"],
+    "history": [None, {}, [1]],
+    "params": [None, []],
+    "certificate": [None, [], {"gap": "x"}, {"gap": None}],
+    "weighting": [None, {}, {"l2": 1}],
+    "objective": [None, "x", []],
+    "label_threshold": ["x", []],
+    "kind": [None, 7, [], "other"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
+def test_headers_of_other_types_are_refused(name, value, path):
+    forge(path, lambda header, _: header.update({name: value}))
+    refused(path)
+
+
+@pytest.mark.parametrize("hasher", [7, [], {"hash_bits": "8"}, {"hash_bits": 8, "ngrams": 1}])
+def test_a_hasher_that_is_none_is_refused(hasher, path):
+    forge(path, lambda header, _: header["feature_spec"].update(hasher=hasher))
+    refused(path)
+
+
+@pytest.mark.parametrize("depth", [70, 900, 100_000])
+def test_a_header_nested_deeply_is_refused(depth, path):
+    nested = '{"format": "bigmc-model", "version": 1, "members": {}, "x": ' + "[" * depth + "]" * depth + "}"
+    write(path, nested, {})
+    assert "nested" in refused(path)
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode().ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+ARRAYS = {
+    "22 GB": npy("{'descr': '<f8', 'fortran_order': False, 'shape': (3000000000,)}", b"12345678"),
+    "a negative shape": npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}", b"12345678"),
+    "too many dimensions": npy("{'descr': '<f8', 'fortran_order': False, 'shape': " + str((0,) * 40) + "}"),
+    "objects": npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", b"12345678"),
+    "no header": npy("os.system('true')"),
+    "a nested header": npy("(" * 100),
+    "nothing": b"",
+    "another version": b"\x93NUMPY\x09\x00" + b"\0" * 80,
+    "records": npy("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,)}", b"12345678"),
+}
+
+
+@pytest.mark.parametrize("what", ARRAYS)
+def test_arrays_that_are_not_there_are_refused(what, path):
+    forge(path, lambda _, members: members.update({"intercept.npy": ARRAYS[what]}))
+    refused(path)
+
+
+@pytest.mark.parametrize("what", [*ARRAYS, "another length", "NaN"])
+def test_bad_norms_beside_a_warm_start_are_refused(what, path):
+    stream = io.BytesIO()
+    values = np.ones(5 if what == "another length" else 256, np.float32)
+    values[0] = np.nan if what == "NaN" else 1
+    np.save(stream, values)
+    norms_beside(path).write_bytes(ARRAYS.get(what, stream.getvalue()))
+    with pytest.raises(BigmcError, match=r"norms.npy.*; delete it"):
+        _start(path)
