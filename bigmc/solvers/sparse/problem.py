@@ -40,7 +40,7 @@ class Margins:
     active: NDArray[np.float64]
 
 
-class Samples(Protocol):
+class SampleTable(Protocol):
     """What a problem must know of its samples; a `bigmc.store.dataset.Dataset` does."""
 
     n_samples: int
@@ -69,7 +69,7 @@ class Problem:
 
     Parameters
     ----------
-    dataset : Samples
+    dataset : SampleTable
     objective : Objective
     alpha : float
     sample_weight : float64 array of shape (n_samples,) or None
@@ -98,7 +98,7 @@ class Problem:
 
     def __init__(
         self,
-        dataset: Samples,
+        dataset: SampleTable,
         objective: Objective,
         alpha: float,
         sample_weight: NDArray[np.float64] | None,
