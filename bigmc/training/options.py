@@ -5,11 +5,48 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from bigmc.engine import Resources
 from bigmc.errors import BigmcError
-from bigmc.estimators import LEARNERS
+from bigmc.estimators import LEARNERS, Classifier
+from bigmc.options.learners import LearnerOptions, learner_options
 from bigmc.store.outputs import IfExists
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What a training makes, and from what.
+
+    Attributes
+    ----------
+    learner : LearnerOptions
+        The learner and its parameters.
+    split : str
+        Split to train on.
+    start : Path, optional
+        Saved model to start from.
+    keep_norms : bool
+        Keep the norms of the gradients in a file beside the model: a training that starts from it then saves
+        a pass.
+    if_exists : IfExists
+        What becomes of another file at the place of the model.
+    """
+
+    learner: LearnerOptions
+    split: str = "train"
+    start: Path | None = None
+    keep_norms: bool = False
+    if_exists: IfExists = IfExists.REFUSE
+
+    def classifier(self, resources: Resources) -> Classifier:
+        """Return the classifier that will train, its parameters checked."""
+        found = LEARNERS[self.learner.learner](
+            **self.learner.parameters(), memory_limit=resources.memory_limit, engine=resources.engine
+        )
+        found.check_params()
+        return found
 
 
 @dataclass(frozen=True)
@@ -43,7 +80,7 @@ class PathOptions:
     def __post_init__(self) -> None:
         if "alpha" in self.parameters:
             raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
-        LEARNERS["sparse"](**self.parameters).check_params()
+        LEARNERS["sparse"](**learner_options("sparse", self.parameters).parameters()).check_params()
         if self.alphas is None:
             if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
                 raise BigmcError(

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bigmc import budget
-from bigmc.engine import Engine
+from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.estimators import LEARNERS
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
@@ -33,6 +32,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
+from bigmc.training.options import TrainOptions
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -41,32 +41,16 @@ NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
 
 
-def train(
-    learner: str,
-    data: Dataset,
-    target: Path,
-    *,
-    split: str,
-    limit: int,
-    engine: Engine,
-    progress: ProgressCallback,
-    options: Mapping[str, Any],
-    start: Path | None = None,
-    keep_norms: bool = False,
-    if_exists: IfExists = IfExists.REFUSE,
-) -> dict[str, Any]:
-    """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
-
-    With `keep_norms` a file beside the model keeps the norms of the gradients, with which a training that
-    starts from it saves a pass.
-    """
+def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> dict[str, Any]:
+    """Train, or continue an interrupted training, or find the model finished; see :func:`bigmc.api.train`."""
     started = time.monotonic()
     budget.reset_peak()
     read_before = data.bytes_read
-    estimator = LEARNERS[learner](**options, memory_limit=limit, engine=engine)
-    estimator.check_params()
-    samples = data[split]
-    params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    estimator = options.classifier(resources)
+    samples = data[options.split]
+    params = estimator.recorded_params()
+    params |= {"learner": options.learner.learner, "dataset": identity(data), "split": options.split}
+    start, limit, if_exists = options.start, resources.memory_limit, options.if_exists
     if start is not None:
         params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
     work = target.with_name(target.name + ".wip")
@@ -84,13 +68,17 @@ def train(
                     estimator.fit_dataset(
                         samples,
                         checkpoint=FileCheckpoint(work),
-                        progress=_towards(estimator.tolerance, progress),
+                        progress=_towards(estimator.tolerance, resources.progress),
                         scratch=work,
                         start=None if start is None else _start(start),
                     )
                 names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
-                if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
+                if (
+                    options.keep_norms
+                    and isinstance(trained, LinearModel)
+                    and trained.gradient_norms is not None
+                ):
                     with replacing(norms_beside(target)) as file:
                         np.save(file, trained.gradient_norms)
                 replace(estimator.model_, params=params, names=names).save(target)

@@ -21,6 +21,7 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.options import EvaluateOptions
 from bigmc.model import load_model
+from bigmc.options.learners import learner_options
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
@@ -28,7 +29,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.object_store import local_file, read_file
 from bigmc.store.outputs import IfExists, Output
 from bigmc.store.receipt import Receipt
-from bigmc.training.options import PathOptions
+from bigmc.training.options import PathOptions, TrainOptions
 from bigmc.training.run import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
@@ -102,11 +103,9 @@ def _point(
     seen = target.with_suffix(".json")
     if seen.exists() and target.exists():
         return json.loads(seen.read_text()), None
-    trained = train(
-        "sparse", data, target, split=options.split, limit=resources.memory_limit, engine=resources.engine,
-        progress=resources.progress, options={**options.parameters, "alpha": alpha}, start=before,
-        keep_norms=True,
-    )  # fmt: skip
+    learner = learner_options("sparse", {**options.parameters, "alpha": alpha})
+    asked = TrainOptions(learner, options.split, before, keep_norms=True)
+    trained = train(data, target, asked, resources)
     measured = EvaluateOptions(options.validation)
     figures = evaluate(load_model(target), data[options.validation], measured, resources)
     row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes")}
