@@ -89,21 +89,31 @@ class Path(Working, Replacing):
     dataset: str = argument("Dataset.", metavar="DATASET")
     to: str = required("Folder for models, table and plot.")
     split: str = option("train", "Split to train on.")
-    validation: str = option("test", "Split to choose the model by.")
+    validation: str = option("valid", "Split to choose by; without valid, a fifth of the training rows.")
     n_alphas: int = option(10, "Penalties, from the largest that leaves a weight.", "--alphas")
     alpha_ratio: float = option(1e-2, "The smallest penalty relative to the largest.")
-    loss: str = option("squared_hinge", "Loss.")
+    loss: str = option("multitask_squared_hinge", "Loss.")
     penalty: str = option("l1/l2", "Penalty.")
     l1_ratio: float | None = option(None, "Share of the l1 norm in sparse_group.")
-    ridge: float | None = option(None, "Strength of the squared norm beside the penalty; by default 0.")
+    ridge: float = option(1e-5, "Strength of the squared norm beside the penalty.")
     fit_intercept: bool = option(False, "Fit an intercept, which is not penalised.")
     class_weight: str | None = option(None, "balanced, or nothing.")
-    tol: float = option(1e-3, "Stop each training at this relative duality gap.")
+    tol: float = option(1e-1, "Stop each training at this relative duality gap.")
     max_passes: int = option(100, "Stop each training after so many passes.")
     random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
 
 
-_PATH_PARAMETERS = ("loss", "penalty", "fit_intercept", "class_weight", "tol", "max_passes", "random_state")
+_PATH_PARAMETERS = (
+    "loss",
+    "penalty",
+    "l1_ratio",
+    "ridge",
+    "fit_intercept",
+    "class_weight",
+    "tol",
+    "max_passes",
+    "random_state",
+)
 
 
 @as_command
@@ -112,7 +122,6 @@ def path(asked: Path) -> None:
     from bigmc import api
 
     parameters = {name: getattr(asked, name) for name in _PATH_PARAMETERS}
-    parameters |= {n: getattr(asked, n) for n in ("l1_ratio", "ridge") if getattr(asked, n) is not None}
     with Screen() as screen, workers(asked) as engine:
         result = api.sparse_path(
             asked.dataset,
@@ -127,6 +136,8 @@ def path(asked: Path) -> None:
             progress=screen.update,
             **parameters,
         )
+        if result["at_edge"]:
+            screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
     if asked.as_json:
         show(result | engine.usage(), asked.as_json)
     else:

@@ -6,13 +6,39 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bigmc.engine import Resources
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, Resources
 from bigmc.errors import BigmcError
 from bigmc.estimators import LEARNERS, Classifier
 from bigmc.options.learners import LearnerOptions, learner_options
+from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists
+from bigmc.store.sample import draw_rows
+
+VALID = "valid"
+"""Split that chooses among models; where it is missing, rows of the training split do."""
+
+
+class HeldOut(NamedTuple):
+    """Rows that training leaves out.
+
+    Attributes
+    ----------
+    share : float
+    seed : int
+        Of the hash of the rows' ids that chooses them.
+    """
+
+    share: float
+    seed: int
+
+    def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
+        """Return these rows of some samples, in memory, and their places."""
+        return draw_rows(samples, self.share, self.seed, engine)
 
 
 @dataclass(frozen=True)
@@ -30,6 +56,8 @@ class TrainOptions:
     keep_norms : bool
         Keep the norms of the gradients in a file beside the model: a training that starts from it then saves
         a pass.
+    held_out : HeldOut, optional
+        Rows that training leaves out.
     if_exists : IfExists
         What becomes of another file at the place of the model.
     """
@@ -38,6 +66,7 @@ class TrainOptions:
     split: str = "train"
     start: Path | None = None
     keep_norms: bool = False
+    held_out: HeldOut | None = None
     if_exists: IfExists = IfExists.REFUSE
 
     def classifier(self, resources: Resources) -> Classifier:
@@ -73,7 +102,7 @@ class PathOptions:
     alpha_ratio: float = 1e-2
     alphas: tuple[float, ...] | None = None
     split: str = "train"
-    validation: str = "test"
+    validation: str = VALID
     parameters: Mapping[str, Any] = field(default_factory=dict)
     if_exists: IfExists = IfExists.REFUSE
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bigmc import budget
-from bigmc.engine import Resources
+from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
@@ -32,7 +32,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
-from bigmc.training.options import TrainOptions
+from bigmc.training.options import HeldOut, TrainOptions
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -50,6 +50,9 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     samples = data[options.split]
     params = estimator.recorded_params()
     params |= {"learner": options.learner.learner, "dataset": identity(data), "split": options.split}
+    held_out = options.held_out
+    if held_out is not None:
+        params["held_out"] = held_out.share
     start, limit, if_exists = options.start, resources.memory_limit, options.if_exists
     if start is not None:
         params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
@@ -71,6 +74,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
                         progress=_towards(estimator.tolerance, resources.progress),
                         scratch=work,
                         start=None if start is None else _start(start),
+                        **_weights(samples, held_out, resources.engine),
                     )
                 names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
@@ -107,6 +111,15 @@ def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
         progress(replace(message, facts={**message.facts, "tol": tol}) if "gap" in message.facts else message)
 
     return tell
+
+
+def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> dict[str, NDArray[np.float64]]:
+    """Return the argument that leaves rows out of a training, if there are such rows."""
+    if held_out is None:
+        return {}
+    weights = np.ones(samples.n_samples)
+    weights[held_out.rows(samples, engine)[1]] = 0.0
+    return {"sample_weight": weights}
 
 
 def norms_beside(model: Path) -> Path:
