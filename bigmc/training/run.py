@@ -219,7 +219,7 @@ def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) ->
     if not target.exists():
         return False
     try:
-        cure = "give another --to, or replace it with --overwrite"
+        cure = "delete it, give another --to, or add --overwrite"
         _refuse_other(load_model(target).params, params, f"the model {target}", cure)
     except ModelError:
         if if_exists is IfExists.REPLACE:
