@@ -102,7 +102,7 @@ class BoostOptions(LearnerOptions):
         parse=number_or_auto,
     )
     n_rounds: int = option(100, "Most rounds.", "--rounds")
-    max_depth: int = option(1, "Levels of a weak learner, 1 to 4.")
+    max_depth: int | None = option(None, "Levels of a weak learner, 1 to 4; by default 4, on sparse data 1.")
     family: str = option("auto", "auto, stump or ray.")
     learners: str = option(
         "class", "class: each class uses the weak learners found for it; shared: all use those of any."
