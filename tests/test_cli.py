@@ -14,7 +14,10 @@ from bigmc import cli
 from bigmc.model import load_model
 
 WORDS = {"fish": "river sea boat scales", "bird": "sky wing nest feather", "tree": "leaf root bark forest"}
-INGEST = "ingest docs --text text --label label --hash-bits 12 --on-bad-row quarantine --memory 64MB"
+INGEST = (
+    "ingest docs --text text --label label --weighting l2 --hash-bits 12 --on-bad-row quarantine "
+    "--memory 64MB"
+)
 
 
 @pytest.fixture

@@ -86,7 +86,8 @@ def ingest(
         Dense values that are null, empty or NaN: a bad row, as is the default, or kept as NaN, which boosting
         learns from and other learners refuse.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
-        How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
+        How values are weighted when read; by default ``"tfidf"`` for text, ``"l2"`` for other
+        hashed columns or with these, else ``"counts"``.
     split : mapping or str, optional
         Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of a row's number decides.
     group : str, optional

@@ -103,6 +103,7 @@ def predict(
     *,
     split: str | None = None,
     scores: bool = False,
+    proba: bool = False,
     keep: Columns = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
@@ -124,14 +125,16 @@ def predict(
         Raw data or a dataset.
     to : path
         File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are sets,
-        and, with ``scores``, ``score_<class>``: the rows of raw data, and of one split of a dataset, in the
-        order of the source. CSV or JSON lines where the name ends with ``.csv`` or ``.jsonl``, else Parquet;
-        ``"-"`` is standard output. Devices and pipes are written into, in JSON lines unless the name says
-        otherwise.
+        and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split
+        of a dataset, in the order of the source. CSV or JSON lines where the name ends with ``.csv`` or
+        ``.jsonl``, else Parquet; ``"-"`` is standard output. Devices and pipes are written into, in JSON
+        lines unless the name says otherwise.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
         Write the score of every class.
+    proba : bool, default=False
+        Write the probability of every class instead, of a model that has them.
     keep : str or sequence of str, optional
         Columns of the source to copy beside the predictions, such as an id; of a dataset those that ingest
         kept.
@@ -156,7 +159,7 @@ def predict(
 
     started = time.monotonic()
     budget.reset_peak()
-    options = PredictOptions(split, scores, columns_of(keep) or (), on_bad_row, format)
+    options = PredictOptions(split, scores, proba, columns_of(keep) or (), on_bad_row, format)
     data = source_of(source, format)
     output = Output.at(to, input_paths(model, source, data))
     if isinstance(data, Dataset):

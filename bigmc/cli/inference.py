@@ -85,6 +85,7 @@ def predict(
     ],
     split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Write the probability of every class.")] = False,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", help="Column of the source to copy, such as an id; may be repeated."),
@@ -108,6 +109,7 @@ def predict(
             to,
             split=split,
             scores=scores,
+            proba=proba,
             keep=keep,
             overwrite=overwrite,
             on_bad_row=on_bad_row,

@@ -161,6 +161,43 @@ def show_path(result: Mapping[str, Any]) -> None:
     print(f"the chosen model is {_word(result['best_model'])}")
 
 
+def show_fit(result: Mapping[str, Any]) -> None:
+    """Write what a search tried, which settings won, and how good they are beside simple models."""
+    print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")
+    for trial in result["trials"]:
+        mark = "*" if trial["settings"] == result["settings"] else " "
+        print(
+            f"{mark} {trial['quality']:>8.4f}  {trial['log_loss']:>8.4f}  {trial['n_nonzero_features']:>9,}  "
+            f"{trial['seconds']:>7.2f}  {trial['settings']}"
+        )
+    print(
+        f"quality on {result['n_held_out']:,} held-out of {result['n_search_rows']:,} rows; {result['ended']}"
+    )
+    for learner, quality in result.get("rivals", {}).items():
+        print(f"  {quality:>8.4f}  {learner}{' *' if learner == result['learner'] else ''}")
+    test = result["test"]
+    if test is None:
+        print("there is no test split, so nothing is measured")
+    else:
+        low, high = test["interval"]
+        print(
+            f"\n{test['by'].replace('_', ' ')} {test[test['by']]:.4f} on {test['n_samples']:,} test rows "
+            f"(95 % interval {low:.4f} to {high:.4f})"
+        )
+        names = {"plain_ridge": "a plain ridge model", "largest_class": "always the largest class"}
+        for name, share in result["baselines"].items():
+            print(f"  {names[name]}: {share:.4f}")
+    bounds = result["certificate"]
+    if bounds.get("gap") is not None:
+        print(f"certified: the training objective is within {bounds['gap']:.1e} of its optimum")
+    print(
+        f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "
+        f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
+    )
+    if "report" in result:
+        print(f"report: {_word(result['report'])}")
+
+
 def _lines(value: Mapping[str, object], indent: int) -> list[str]:
     width = max((len(_word(key)) for key in value), default=0)
     lines: list[str] = []

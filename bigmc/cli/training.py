@@ -31,19 +31,42 @@ def train_sparse(
     dataset: TrainData,
     to: NewModel,
     split: TrainSplit = "train",
-    alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
-    loss: Annotated[
+    alpha: Annotated[
         str,
         typer.Option(
-            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets."
+            help="Strength of the penalty, larger selects fewer features; auto: none, a ridge for accuracy."
         ),
-    ] = "squared_hinge",
+    ] = "auto",
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets; by "
+            "default the second, with a number for --alpha the first."
+        ),
+    ] = None,
     penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
     l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
-    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 0.0,
-    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            help="Strength of the squared norm beside the penalty; by default 1 / samples (log_loss: a "
+            "tenth), with a number for --alpha 0."
+        ),
+    ] = None,
+    fit_intercept: Annotated[
+        bool | None,
+        typer.Option(
+            "--fit-intercept/--no-fit-intercept",
+            help="Fit an intercept, which is not penalised; by default unless --alpha is a number.",
+        ),
+    ] = None,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    tol: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop at this relative duality gap; by default 0.1, with a number for --alpha 0.001."
+        ),
+    ] = None,
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
@@ -59,7 +82,7 @@ def train_sparse(
     options = {
         "warm_start": warm_start,
         "overwrite": overwrite,
-        "alpha": alpha,
+        "alpha": alpha if alpha == "auto" else _number("--alpha", alpha),
         "loss": loss,
         "penalty": penalty,
         "l1_ratio": l1_ratio,
@@ -202,7 +225,7 @@ def _train(
     if not result["converged"] and math.isfinite(gap):
         print(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
-            f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
+            f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
             file=sys.stderr,
         )
     show(result | engine.usage(), as_json, beside=to)

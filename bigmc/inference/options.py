@@ -22,6 +22,8 @@ class PredictOptions:
         Split of a dataset; by default all its rows.
     scores : bool
         Write the score of every class.
+    proba : bool
+        Write the probability of every class instead.
     keep : tuple of str
         Columns of the source that are copied beside the predictions.
     on_bad_row : {"fail", "quarantine"}
@@ -32,6 +34,7 @@ class PredictOptions:
 
     split: str | None = None
     scores: bool = False
+    proba: bool = False
     keep: tuple[str, ...] = ()
     on_bad_row: OnBadRow = "fail"
     format: str | None = None
@@ -40,15 +43,23 @@ class PredictOptions:
         if self.on_bad_row not in get_args(OnBadRow):
             choices = " or ".join(get_args(OnBadRow))
             raise DataError(f"on_bad_row is {self.on_bad_row!r}", f"choose {choices}")
+        if self.scores and self.proba:
+            raise DataError("scores and probabilities are not written together", "ask for one of them")
         for name in self.keep:
-            if name in OWN_COLUMNS or name.startswith("score_"):
+            if name in OWN_COLUMNS or name.startswith(("score_", "probability_")):
                 raise DataError(f"predictions have a column {name!r} of their own", "rename the column")
             if self.keep.count(name) > 1:
                 raise DataError(f"the column {name!r} is named {self.keep.count(name)} times", "name it once")
 
+    @property
+    def per_class(self) -> bool:
+        """Whether something is written of every class."""
+        return self.scores or self.proba
+
     def fingerprint(self) -> dict[str, Any]:
         """Return what decides which predictions come out, as JSON data."""
-        return asdict(self)
+        fields = asdict(self)
+        return fields if self.proba else {k: v for k, v in fields.items() if k != "proba"}
 
 
 @dataclass(frozen=True)

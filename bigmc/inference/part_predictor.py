@@ -46,7 +46,7 @@ class PartPredictor:
         """Return the predictions of a shard of a dataset."""
         rows = dataset.shards[shard].table(["row_id", *self.kept.names])
         ids, kept = rows.column("row_id").to_numpy(), rows.select(self.kept.names).cast(self.kept)
-        if self.options.scores:
+        if self.options.per_class:
             scores = self.model.shard_scores(dataset, shard, self.scratch_bytes)
             return self._table(ids, self._predicted(scores), scores, kept)
         if self.model.label_threshold is not None:
@@ -95,7 +95,7 @@ class PartPredictor:
             some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
             scores = self.model.scores(some)
             predicted = self._predicted(scores)
-            yield ids[lo : lo + step], predicted, scores if self.options.scores else self._no_scores
+            yield ids[lo : lo + step], predicted, scores if self.options.per_class else self._no_scores
 
     def _predicted(self, scores: NDArray[np.float64]) -> pa.Array:
         """Return the code of the largest score of each row, or the set of codes above the threshold."""
@@ -121,6 +121,8 @@ class PartPredictor:
             of_sets = pa.array(labels).take(predicted.flatten())
             starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)
             table["predicted_labels"] = pa.ListArray.from_arrays(pa.array(starts), of_sets)
-        if self.options.scores:
-            table |= {f"score_{label}": pa.array(scores[:, c]) for c, label in enumerate(labels)}
+        if self.options.per_class:
+            name = "probability" if self.options.proba else "score"
+            values = self.model.probabilities(scores) if self.options.proba else scores
+            table |= {f"{name}_{label}": pa.array(values[:, c]) for c, label in enumerate(labels)}
         return pa.table(table)

@@ -79,6 +79,8 @@ class PredictionJob:
             If the memory limit does not allow one worker.
         """
         quarantine = self.options.on_bad_row == "quarantine"
+        if self.options.proba:
+            self.model.check_probabilities()
         if self.output.kind is OutputKind.STREAM:
             if quarantine:
                 raise DataError("rows set aside need a file beside the predictions", "give --to a file")

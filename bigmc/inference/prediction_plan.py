@@ -133,7 +133,7 @@ def row_cost(model: Model, options: PredictOptions) -> int:
     """Return the bytes of the result of a row."""
     labels = 0 if model.label_threshold is None else LABEL_COST * min(model.n_classes, MOST_LABELS)
     # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
-    scores = 3 * 8 * model.n_classes if options.scores else 0
+    scores = 3 * 8 * model.n_classes if options.per_class else 0
     return ROW_COST + labels + scores + KEPT_COST * len(options.keep)
 
 

@@ -85,7 +85,7 @@ def train(
                         samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
                         start=None if start is None else _start(start),
                     )  # fmt: skip
-                names = _names(data, estimator.model_.used_features, limit // 16)
+                names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
                 if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
                     with replacing(norms_beside(target)) as file:
@@ -97,7 +97,8 @@ def train(
         "model": str(target),
         "objective": model.objective,
         "certificate": dict(model.certificate),
-        "converged": model.certificate["gap"] <= estimator.tol,
+        "converged": model.certificate["gap"] <= estimator.tolerance,
+        "tol": estimator.tolerance,
         "n_iter": model.n_iter,
         "n_passes": model.n_passes,
         "n_nonzero_features": len(model.used_features),
@@ -147,7 +148,7 @@ def identity(dataset: Dataset) -> str:
     return dataset.identity
 
 
-def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
+def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
     """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
     import pyarrow as pa
 
