@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -22,18 +23,40 @@ from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.model import BoostedModel, Trees
+from bigmc.model.calibration import MOST_ROWS, fit_temperature
 from bigmc.model.linear_scoring import Scorer
-from bigmc.solvers.boosting import FAMILIES, LEARNERS, MAX_DEPTH, Trials, choose_C, solve
+from bigmc.solvers.boosting import (
+    FAMILIES,
+    GRID,
+    LEARNERS,
+    MAX_DEPTH,
+    BoostingOptions,
+    Trials,
+    choose_C,
+    held_out,
+    is_sparse,
+    solve,
+)
 from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
 
-#: How the descent goes on: to the optimum, which the certificate is for; for trees stage-wise, with shrinkage
-#: (Friedman 2001), because on vowel and satimage that erred less on a fifth of the training samples. Pools
-#: of 20 trees erred there, on pendigits and on optdigits as those of 40 do, at half the cost (on letter more:
-#: 4.9 % against 4.3).
-_OF_STUMPS = {"pool": 40, "max_sweeps": 3, "inner_rounds": 30, "learning_rate": 1.0}
-_OF_TREES = {"pool": 20, "max_sweeps": 1, "inner_rounds": 5, "learning_rate": 0.3}
 
+class _Descent(NamedTuple):
+    """Defaults of the descent that depend on the depth of the learners."""
+
+    pool: int
+    max_sweeps: int
+    inner_rounds: int
+    learning_rate: float
+
+
+#: Learners of one cut are optimised to the end, which the certificate is for; trees stage-wise with shrinkage
+#: (Friedman 2001), because on vowel and satimage that erred less on a fifth of the training samples. Pools of
+#: 20 trees erred there, on pendigits and on optdigits as those of 40 do, at half the cost (on letter more:
+#: 4.9 % against 4.3).
+_OF_STUMPS = _Descent(pool=40, max_sweeps=3, inner_rounds=30, learning_rate=1.0)
+_OF_TREES = _Descent(pool=20, max_sweeps=1, inner_rounds=5, learning_rate=0.3)
 
 #: Share of the samples by which C is chosen.
 _HELD_OUT = 0.2
@@ -59,10 +82,11 @@ class MultiBoostClassifier(WeightedClassifier):
         on samples held out (`validation_fraction` of them, or a fifth), and trains anew with it.
     n_rounds : int, default=100
         Most rounds; each is a pass over the data, or one for every level of a tree.
-    max_depth : int, default=1
-        Levels of a learner, 1 to 4. Trees of 2 or more levels are found greedily, so that nothing is known
-        of the optimum over all of them: the certificate is infinitely wide. What is known is how far the
-        weights are from the best ones for the same trees, see `restricted_certificate_`.
+    max_depth : int or None, default=None
+        Levels of a learner, 1 to 4. None is 4, and 1 where fewer than a tenth of the values are stored or
+        `family` says what learners of one cut answer. Trees of 2 or more levels are found greedily, so that
+        nothing is known of the optimum over all of them: the certificate is infinitely wide. What is known
+        is how far the weights are from the best ones for the same trees, see `restricted_certificate_`.
     tol : float, default=1e-3
         Stop when the relative gap between the bounds of the optimum is this small; with trees, when none
         that a round finds violates optimality by more.
@@ -88,7 +112,7 @@ class MultiBoostClassifier(WeightedClassifier):
         Bins of a feature, 2 to 255; with no more different values no cut is lost.
     validation_fraction : float, default=0.0
         Share of the samples to hold out, below 1. The stage with the fewest errors on them is the one that
-        predicts.
+        predicts, and its probabilities (`predict_proba`) are fitted to them; see `calibrate` for others.
     patience : int, default=10
         Rounds without fewer errors on these samples after which training ends.
     time_limit : float or None, default=None
@@ -102,7 +126,7 @@ class MultiBoostClassifier(WeightedClassifier):
     engine : Engine, distributed.Client, str or None, default=None
         Prices the columns; None is threads, one per processor. A client or the address of a Dask scheduler
         has a cluster do it, on a dataset on disk that its workers see; the memory limit then holds for each
-        process. See `bigmc.solvers.boosting.cluster_pricing` and `spread_trees` beside it for what is moved.
+        process. See `bigmc.solvers.boosting.cluster_pricing` and `cluster_tree_growth` for what is moved.
     class_weight : dict, "balanced" or None, default=None
         Weight of each label, or inversely proportional to how often it occurs.
 
@@ -144,7 +168,7 @@ class MultiBoostClassifier(WeightedClassifier):
         C: float | str = 1e5,
         *,
         n_rounds: int = 100,
-        max_depth: int = 1,
+        max_depth: int | None = None,
         tol: float = 1e-3,
         family: str = "auto",
         learners: str = "class",
@@ -190,15 +214,18 @@ class MultiBoostClassifier(WeightedClassifier):
         rate: Any = 1.0 if self.learning_rate is None else self.learning_rate
         if not isinstance(rate, Real) or not 0 < float(rate) <= 1:
             raise BigmcError(f"learning_rate is {rate!r}", "give a number above 0, at most 1")
-        for name, low, high in (("max_depth", 1, MAX_DEPTH), ("max_bins", 2, MAX_EDGES + 1)):
-            value = getattr(self, name)
+        depth: Any = 1 if self.max_depth is None else self.max_depth
+        for name, value, low, high in (
+            ("max_depth", depth, 1, MAX_DEPTH),
+            ("max_bins", self.max_bins, 2, MAX_EDGES + 1),
+        ):
             if not isinstance(value, Integral) or not low <= int(value) <= high:
                 raise BigmcError(f"{name} is {value!r}", f"give a whole number from {low} to {high}")
         if self.family not in FAMILIES:
             raise BigmcError(f"family is {self.family!r}", f"use one of {', '.join(FAMILIES)}")
         if self.learners not in LEARNERS:
             raise BigmcError(f"learners is {self.learners!r}", f"use one of {', '.join(LEARNERS)}")
-        if self.family == "ray" and self.max_depth > 1:
+        if self.family == "ray" and depth > 1:
             raise BigmcError("rays have one cut", "give max_depth=1, or another family")
         share: Any = self.validation_fraction
         if not isinstance(share, Real) or not 0 <= float(share) < 1:
@@ -208,46 +235,18 @@ class MultiBoostClassifier(WeightedClassifier):
         super().check_params()
 
     def _solve(self, dataset: Dataset, run: Run) -> BoostedModel:
-        descent = {
-            name: default if getattr(self, name) is None else getattr(self, name)
-            for name, default in (_OF_STUMPS if self.max_depth == 1 else _OF_TREES).items()
-        }
-        options: dict[str, Any] = {
-            "n_rounds": int(self.n_rounds),
-            "max_depth": int(self.max_depth),
-            "tol": self.tolerance,
-            "family": self.family,
-            "learners": self.learners,
-            "pool": int(descent["pool"]),
-            "max_sweeps": int(descent["max_sweeps"]),
-            "inner_rounds": int(descent["inner_rounds"]),
-            "learning_rate": float(descent["learning_rate"]),
-            "max_bins": int(self.max_bins),
-            "patience": int(self.patience),
-            "seed": run.seed,
-            "sample_weight": run.weights,
-            "memory_limit": run.memory_limit,
-            "engine": run.engine,
-            "scratch": run.scratch,
-        }
-        started, share, C = time.monotonic(), float(self.validation_fraction), self.C
-        checkpoint, left = run.checkpoint, self.time_limit
+        options, C = self._options(dataset, run.seed), self.C
+        context = RunContext(run.engine, run.checkpoint, run.progress, run.scratch)
         if C == "auto":
-            trials = Trials(checkpoint)
-            C = choose_C(
-                dataset,
-                trials,
-                share=share or _HELD_OUT,
-                time_limit=left,
-                progress=run.progress,
-                options=options,
-            )
-            checkpoint = trials
-            left = None if left is None else max(left - (time.monotonic() - started), 0.0)
-        solution = solve(
-            dataset, C=float(C), validation_fraction=share, time_limit=left, checkpoint=checkpoint,
-            progress=run.progress, **options,
-        )  # fmt: skip
+            started, context = time.monotonic(), replace(context, checkpoint=Trials(run.checkpoint))
+            share = options.validation_fraction or _HELD_OUT
+            trial = replace(options, validation_fraction=share)
+            C = choose_C(dataset, trial, run.memory_limit, context, run.weights)
+            if options.time_limit is not None:
+                left = max(options.time_limit - (time.monotonic() - started), 0.0)
+                options = replace(options, time_limit=left)
+        options = replace(options, C=float(C))
+        solution = solve(dataset, options, run.memory_limit, context, run.weights)
         stages, bounds = solution.stages, solution.certificate
         if solution.limit_for_more is not None:
             warnings.warn(
@@ -258,7 +257,7 @@ class MultiBoostClassifier(WeightedClassifier):
                 stacklevel=6,
             )
         learners = stages.learners
-        return BoostedModel(
+        model = BoostedModel(
             **run.record,
             trees=Trees.of(
                 learners.feature,
@@ -271,7 +270,7 @@ class MultiBoostClassifier(WeightedClassifier):
             members=stages.members.astype(np.int32),
             weights=stages.weights,
             stage=solution.stage,
-            C=float(C),
+            C=options.C,
             column_scale=dataset.column_scale(),
             certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
             objective=solution.objective,
@@ -279,6 +278,35 @@ class MultiBoostClassifier(WeightedClassifier):
             n_passes=solution.n_passes,
             # A resumed run reads the data once more to find its learners again; the model is the same.
             history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
+        )
+        return model if not options.validation_fraction else _calibrated(model, dataset, options)
+
+    def _depth(self, dataset: Dataset) -> int:
+        """Return the levels of the learners, given or chosen."""
+        if self.max_depth is not None:
+            return int(self.max_depth)
+        return 1 if self.family != "auto" or is_sparse(dataset) else MAX_DEPTH
+
+    def _options(self, dataset: Dataset, seed: int) -> BoostingOptions:
+        """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
+        depth = self._depth(dataset)
+        default = _OF_STUMPS if depth == 1 else _OF_TREES
+        return BoostingOptions(
+            C=GRID[0] if self.C == "auto" else float(self.C),
+            n_rounds=int(self.n_rounds),
+            max_depth=depth,
+            family=self.family,
+            learners=self.learners,
+            pool=default.pool if self.pool is None else int(self.pool),
+            max_sweeps=default.max_sweeps if self.max_sweeps is None else int(self.max_sweeps),
+            inner_rounds=default.inner_rounds if self.inner_rounds is None else int(self.inner_rounds),
+            learning_rate=default.learning_rate if self.learning_rate is None else float(self.learning_rate),
+            max_bins=int(self.max_bins),
+            tol=self.tolerance,
+            validation_fraction=float(self.validation_fraction),
+            patience=int(self.patience),
+            time_limit=None if self.time_limit is None else float(self.time_limit),
+            seed=seed,
         )
 
     @property
@@ -339,3 +367,18 @@ class MultiBoostClassifier(WeightedClassifier):
 
 def _stage_scores(shard: int, scorer: Scorer, dataset: Dataset) -> NDArray[np.float64]:
     return scorer.shard(dataset.shards[shard])
+
+
+def _calibrated(model: BoostedModel, dataset: Dataset, options: BoostingOptions) -> BoostedModel:
+    """Return the model with probabilities fitted to the samples held out of its training."""
+    held = held_out(dataset.row_ids(), options.validation_fraction, options.seed)
+    labels, scores, codes, n_rows = dataset.labels(), [], [], 0
+    for shard, first in enumerate(dataset.base[:-1].tolist()):
+        rows = np.flatnonzero(held[first : int(dataset.base[shard + 1])])
+        if len(rows) and n_rows < MOST_ROWS:
+            scores.append(model.shard_scores(dataset, shard)[rows])
+            codes.append(labels[first + rows])
+            n_rows += len(rows)
+    if not n_rows:
+        return model
+    return replace(model, calibration=fit_temperature(np.concatenate(scores), np.concatenate(codes)))

@@ -81,17 +81,17 @@ class Penalty:
     l1_ratio: float = 0.0
 
     @property
+    def kernel(self) -> tuple[int, float]:
+        """What kernels take of it."""
+        return self.code, float(self.l1_ratio)
+
+    @property
     def smooth_on_support(self) -> bool:
         """Whether it is a smooth function of the weights that are not zero, as long as they keep their signs.
 
         The largest weight is not: at the optimum several share the place.
         """
         return self.code == penalties.SPARSE_GROUP
-
-    @property
-    def flat_on_support(self) -> bool:
-        """Whether it has no curvature there."""
-        return self.smooth_on_support and self.l1_ratio == 1.0
 
     def restricted(self, rows: NDArray[np.float64], alphas: NDArray[np.float64]) -> RestrictedPenalty:
         """Return the penalty near rows of weights, none of them all zero, times a factor for each."""
