@@ -219,6 +219,8 @@ class Job:
         self, missing: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter
     ) -> None:
         n_workers, shares = self._divide(engine, parts)
+        if engine.shares_memory and missing:
+            shares = replace(shares, n_threads=max(1, n_workers // len(missing)))
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine.at_most(n_workers)
         with mapping_room(self.recipe.features, shares, self.sources[0]) as room:
