@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from bigmc.errors import DataError
 from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
+from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.parquet import count_rows
 from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, open_stream
 from bigmc.store.label_sets import column_of_indicator
@@ -269,6 +270,8 @@ def schema(
     pyarrow.Schema
         Names and types; empty for svmlight and arrays.
     """
+    if sources[0].format == "parquet":
+        check_footers([source.path for source in sources])
     found = FORMATS[sources[0].format].schema(sources[0], hints)
     wanted = list(found.names if columns is None else columns)
     check_columns(sources[0].path, wanted, found.names)
