@@ -12,7 +12,9 @@ from bigmc.cli.terminal import show
 
 
 def ingest(
-    source: Annotated[list[str], typer.Argument(help="Files, folders or globs.", show_default=False)],
+    source: Annotated[
+        list[str], typer.Argument(help="Files, folders, globs, or - for standard input.", show_default=False)
+    ],
     to: Annotated[str, typer.Option("--to", help="Dataset to make.", show_default=False)],
     text: Annotated[list[str] | None, typer.Option("--text", help="Text column; may be repeated.")] = None,
     label: Annotated[
