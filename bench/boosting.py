@@ -32,7 +32,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
-from bigmc.solvers.boosting.pricing import CutSearch
+from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.store.dataset import Dataset
 
@@ -109,13 +109,13 @@ class Restricted:
         self.y, self.r = self.dataset.labels(), C / (n * (self.dataset.n_classes - 1))
         source = BinnedSource(self.dataset, self.dataset.plan(1 << 30), True, 255, np.ones(n, bool), ENGINE)
         self.responses = BitResponses(self.y, self.n_classes)
-        self.search = CutSearch(source, self.responses, self.n_classes, False, ENGINE)
+        self.search = CutOracle(LocalScan(source, n, False, ENGINE), self.responses, self.n_classes, ENGINE)
         self.master = Master(self.responses, self.n_classes, np.ones(n), C, np.dtype(np.float32), 0)
         self.columns: list[list[Any]] = [[] for _ in range(self.n_classes)]
 
     def add_columns(self) -> None:
         """Add the best learner of every class at the present dual weights."""
-        found = self.search.run(self.master.u, self.master.r, 1)
+        found = self.search.price(Duals(self.master.u, self.master.r), 1)
         for k, (key, answer) in enumerate(zip(found.learners.keys(), found.answers, strict=True)):
             slot = self.responses.find(key)
             slot = self.responses.add(key, answer) if slot is None else slot
@@ -281,16 +281,17 @@ def width(source: Path, bits: list[int], rounds: int) -> None:
                 dataset, dataset.plan(1 << 28), True, 255, np.ones(dataset.n_samples, bool), ENGINE
             )
             responses = RowResponses(dataset.labels(), dataset.n_classes)
-            search = CutSearch(columns, responses, dataset.n_classes, True, ENGINE)
+            scan = LocalScan(columns, dataset.n_samples, True, ENGINE)
+            search = CutOracle(scan, responses, dataset.n_classes, ENGINE)
             master = Master(
                 responses, dataset.n_classes, np.ones(dataset.n_samples), 1e5, np.dtype(np.float32), 0
             )
             master.rebuild(ENGINE)
-            search.run(master.u, master.r, 40)
+            search.price(Duals(master.u, master.r), 40)
             seconds = []
             for _ in range(rounds):
                 started = time.process_time()
-                search.run(master.u, master.r, 40)
+                search.price(Duals(master.u, master.r), 40)
                 seconds.append(time.process_time() - started)
             per = 1e9 * min(seconds) / dataset.nnz
             tell(columns=dataset.n_features, nnz=dataset.nnz, seconds=min(seconds), ns_per_nonzero=per)

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from first_choice_peers import PEERS, judged
-from first_choice_sets import HERE, PUBLIC, TABLES, TEXTS, make
+from first_choice_sets import HERE, PUBLIC, SEED, TABLES, TEXTS, make
 
 ROOT = HERE.parent
 CHOSEN_ON = ("packages", "glosses", "questions")
@@ -39,13 +39,14 @@ COLUMNS = ("set", "method", "accuracy", "log loss", "ECE", "s", "CPU s", "peak M
 
 
 def sides(name: str, folder: Path, public: Path | None) -> tuple[Path, Path]:
-    """Write the two sides of the split, without the split's column, unless they are there."""
+    """Write the two sides of the split, rows in random order and without the split's column."""
     paths = tuple(folder / "sides" / f"{name}-{side}.parquet" for side in ("train", "test"))
     if not all(path.exists() for path in paths):
         if name in PUBLIC and public is None:
             raise SystemExit(f"{name} is read from --public")
         source = public / f"{name}.parquet" if name in PUBLIC and public else make(name, folder)
         table = pq.read_table(source)
+        table = table.take(pa.array(np.random.default_rng(SEED).permutation(table.num_rows)))
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         for path, side in zip(paths, ("train", "test"), strict=True):
             rows = table.filter(pc.equal(table.column("split"), side)).drop_columns("split")
@@ -155,13 +156,16 @@ def shown(results: Path) -> None:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("sets", nargs="*", choices=[*TEXTS, *PUBLIC, *TABLES], default=[])
+    known = (*TEXTS, *PUBLIC, *TABLES)
+    parser.add_argument("sets", nargs="*", metavar=f"{{{','.join(known)}}}")
     parser.add_argument("--methods", nargs="+", choices=[*PEERS, *OURS], help="by default all that apply")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds for each command")
     parser.add_argument("--public", type=Path, help="folder of the research sets")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
     given = parser.parse_args()
+    if unknown := set(given.sets) - set(known):
+        parser.error(f"no such set: {', '.join(sorted(unknown))}")
     results = HERE / "results" / "first_choice.jsonl"
     results.parent.mkdir(exist_ok=True)
     for name in given.sets:

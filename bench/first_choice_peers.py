@@ -162,7 +162,11 @@ def vowpal_wabbit(name: str, kind: str, train: Rows, test: Rows) -> dict[str, An
         Path(path["train"]).write_text(lines(train))
         Path(path["test"]).write_text(lines(test))
         vw = [sys.executable, "-m", "vowpalwabbit", "--quiet"]
-        several = ["--passes", str(passes), "-k", "--cache_file", path["cache"]] if passes > 1 else []
+        several = (
+            ["--passes", str(passes), "-k", "--holdout_off", "--cache_file", path["cache"]]
+            if passes > 1
+            else []
+        )
         learner = "--multilabel_oaa" if sets else "--oaa"
         pairs = ["--ngram", "2"] if kind == "pair" else []
         options = [learner, str(len(known)), "--loss_function", "logistic", "-b", str(_VW_BITS), *pairs]

@@ -243,7 +243,7 @@ def planned(given: argparse.Namespace) -> list[Training]:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("problems", nargs="*", choices=[*PROBLEMS], default=[])
+    parser.add_argument("problems", nargs="*", metavar=f"{{{','.join(PROBLEMS)}}}")
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--shares", nargs="+", type=int, default=[2, 4, 10], help="D over the limit")
     parser.add_argument("--losses", nargs="+", help="by default the first of each problem")
@@ -258,6 +258,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     given = parser.parse_args()
+    if unknown := set(given.problems) - set(PROBLEMS):
+        parser.error(f"no such problem: {', '.join(sorted(unknown))}")
     given.folder = given.folder.resolve()
     results = HERE / "results" / "out_of_core.jsonl"
     run(planned(given), given.folder, results, given.compile_first)

@@ -131,7 +131,9 @@ def run_vw(place: Place, classes: list[str], passes: int, limit: int) -> dict[st
         write_lines(place.dataset[split], classes, file)
     model, cache, said = (place.folder / f"{name}-{os.getpid()}" for name in ("vw", "cache", "predicted"))
     bits = min(27, math.floor(math.log2(limit / _BYTES_PER_WEIGHT) + 0.1))
-    several = ["--passes", str(passes), "-k", "--cache_file", str(cache)] if passes > 1 else []
+    several = (
+        ["--passes", str(passes), "-k", "--holdout_off", "--cache_file", str(cache)] if passes > 1 else []
+    )
     loss = ["--loss_function", "logistic"]
     kind = loss if len(classes) == 2 else ["--oaa", str(len(classes)), *loss]
     vw = [sys.executable, "-m", "vowpalwabbit", "--quiet"]

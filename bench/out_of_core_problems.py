@@ -11,13 +11,11 @@ is a folder of two Parquet tables, ``train`` and ``test``, and a dataset made of
 from __future__ import annotations
 
 import argparse
-import csv
 import gzip
 import json
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +23,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 HERE = Path(__file__).parent
@@ -62,32 +62,28 @@ class Problem:
 
 def descriptions(folder: Path, copies: float) -> Tables:
     """Package descriptions → the 24 largest archive sections."""
-    table = _csv(data.packages(folder))
-    kept = {name for name, _ in Counter(table["section"]).most_common(24)}
-    return _copied(_table(table, "text", "section", "source", kept), copies, words=True)
+    table = _csv(data.packages(folder)).rename_columns(["text", "label", "group"])
+    return _copied(_largest(table, 24), copies, words=True)
 
 
 def maintainers(folder: Path, copies: float) -> Tables:
     """Description and dependencies of a package → its maintainer."""
-    table = pq.read_table(data.records(folder)).to_pydict()
-    table["text"] = [
-        f"{text} {depends}" for text, depends in zip(table["text"], table["depends"], strict=True)
-    ]
-    train, test = _copied(_table(table, "text", "maintainer", "source", None), copies, words=True)
-    return train, test
+    table = pq.read_table(data.records(folder))
+    texts = pc.binary_join_element_wise(table["text"], table["depends"], " ")
+    renamed = {"text": texts, "label": table["maintainer"], "group": table["source"]}
+    return _copied(pa.table(renamed), copies, words=True)
 
 
 def names(folder: Path, copies: float) -> Tables:
     """Names of places → the 150 countries with most of them."""
-    table = _csv(data.names(folder))
-    kept = {name for name, _ in Counter(table["country"]).most_common(150)}
-    return _copied(_table(table, "name", "country", "place", kept), copies, words=False)
+    table = _csv(data.names(folder)).rename_columns(["text", "label", "group"])
+    return _copied(_largest(table, 150), copies, words=False)
 
 
 def words(folder: Path, copies: float) -> Tables:
     """Words → languages; less than one copy is a share of the words."""
-    table = _csv(data.words(folder))
-    return _copied(_table(table, "word", "language", "word", None), copies, words=False)
+    table = _csv(data.words(folder)).rename_columns(["text", "label"])
+    return _copied(table.append_column("group", table["text"]), copies, words=False)
 
 
 def images(folder: Path, millions: float) -> Tables:
@@ -168,25 +164,22 @@ def categoricals(_: Path, millions: float) -> Tables:
     return (draw(min(GROUP_ROWS, n_rows - done)) for done in range(0, n_rows, GROUP_ROWS)), test
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.reader(file)
-        header = next(reader)
-        columns: list[list[str]] = [[] for _ in header]
-        for row in reader:
-            for column, value in zip(columns, row, strict=True):
-                column.append(value)
-    return dict(zip(header, columns, strict=True))
+def _csv(path: Path) -> pa.Table:
+    """Return the columns of a file of text, as strings."""
+    with path.open(encoding="utf-8") as file:
+        types = dict.fromkeys(file.readline().strip().split(","), pa.string())
+    return pa.csv.read_csv(
+        path,
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+    )
 
 
-def _table(
-    columns: dict[str, list[str]], text: str, label: str, group: str, kept: set[str] | None
-) -> pa.Table:
-    """Return the columns text, label and group of the rows whose label is kept."""
-    table = pa.table({"text": columns[text], "label": columns[label], "group": columns[group]})
-    if kept is None:
-        return table
-    return table.filter(pa.array([label in kept for label in columns[label]]))
+def _largest(table: pa.Table, n_labels: int) -> pa.Table:
+    """Return the rows of the most frequent labels."""
+    counts = pc.value_counts(table["label"])
+    order = pc.sort_indices(counts.field("counts"), sort_keys=[("", "descending")])[:n_labels]
+    return table.filter(pc.is_in(table["label"], counts.field("values").take(order)))
 
 
 def _copied(table: pa.Table, copies: float, words: bool) -> Tables:

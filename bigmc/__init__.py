@@ -13,6 +13,7 @@ from bigmc.version import __version__
 if TYPE_CHECKING:
     from bigmc.api import (
         evaluate,
+        fit,
         ingest,
         inspect,
         load_model,
@@ -30,6 +31,7 @@ __all__ = [
     "SparseClassifier",
     "__version__",
     "evaluate",
+    "fit",
     "ingest",
     "inspect",
     "load_model",

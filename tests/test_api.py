@@ -91,8 +91,8 @@ def test_names_are_bounded_by_memory(tmp_path):
     options = {"text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
     dataset = bigmc.ingest(tmp_path / "rows.csv", tmp_path / "d", **options)
     every = np.arange(256)
-    names = run._names(dataset, every, 10**6)
-    some = run._names(dataset, every, 12_000)
+    names = run.feature_names(dataset, every, 10**6)
+    some = run.feature_names(dataset, every, 12_000)
     assert some.nbytes <= 12_000
     assert 0 < some.num_rows < names.num_rows
     most = {}
@@ -100,4 +100,4 @@ def test_names_are_bounded_by_memory(tmp_path):
         most[row["bucket"]] = max(most.get(row["bucket"], 0), row["count"])
     assert {row["bucket"] for row in some.to_pylist()} == set(most)
     assert all(row["count"] == most[row["bucket"]] for row in some.to_pylist()[:1])
-    assert run._names(dataset, every, 100) is None
+    assert run.feature_names(dataset, every, 100) is None

@@ -274,7 +274,7 @@ def test_names_of_all_ingests(days, tmp_path):
     ingest(days[1:], to, append=True)
     found = []
     for data in (whole, to):
-        entries = run._names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
+        entries = run.feature_names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
         found.append({(e["bucket"], e["name"], e["sign"]): e["count"] for e in entries})
         assert len(found[-1]) == len(entries) > 1000
     assert found[0] == found[1]

@@ -14,7 +14,10 @@ from bigmc import cli
 from bigmc.model import load_model
 
 WORDS = {"fish": "river sea boat scales", "bird": "sky wing nest feather", "tree": "leaf root bark forest"}
-INGEST = "ingest docs --text text --label label --hash-bits 12 --on-bad-row quarantine --memory 64MB"
+INGEST = (
+    "ingest docs --text text --label label --weighting l2 --hash-bits 12 --on-bad-row quarantine "
+    "--memory 64MB"
+)
 
 
 @pytest.fixture
@@ -153,7 +156,7 @@ def test_evaluate_is_scikit_learns(result, texts):
 
 
 def test_predict_raw_files(result, texts, monkeypatch):
-    from bigmc.inference import predict
+    from bigmc.inference import prediction_plan
 
     said = result("predict m.model docs --to whole.parquet --scores --on-bad-row quarantine")
     assert (said["n_samples"], said["n_quarantined"]) == (900, 1)
@@ -167,8 +170,8 @@ def test_predict_raw_files(result, texts, monkeypatch):
     [reject] = pq.read_table("whole.parquet.rejects.parquet").to_pylist()
     assert (reject["row_id"], reject["line"], reject["path"]) == (310, 12, "docs/1.csv")
 
-    monkeypatch.setattr(predict, "SMALLEST_PART", 1 << 12)
-    monkeypatch.setattr(predict, "LARGEST_PART", 1 << 12)
+    monkeypatch.setattr(prediction_plan, "SMALLEST_PART", 1 << 12)
+    monkeypatch.setattr(prediction_plan, "LARGEST_PART", 1 << 12)
     again = result("predict m.model docs --to parts.parquet --scores --on-bad-row quarantine --memory 64MB")
     assert again["n_samples"] == 900
     assert pq.read_table("parts.parquet").equals(table)

@@ -16,7 +16,6 @@ from bigmc import cli
 from bigmc.errors import BigmcError, DataError
 from bigmc.inference.evaluate import inspect
 from bigmc.model import LinearModel, MinimaxModel, load_model
-from bigmc.reporting import write_report
 from bigmc.reporting.plots import Axis, Curve, plot
 
 EMPTY = {"meta", "circle", "line", "polygon", "polyline"}
@@ -118,7 +117,7 @@ def linear(cls=LinearModel, labels=NASTY, **fields):
 
 
 def page_of(model, tmp_path, **options):
-    bigmc.report(model, tmp_path / "page.html", **options)
+    bigmc.report(model, tmp_path / "page.html", overwrite=True, **options)
     return Page((tmp_path / "page.html").read_text(encoding="utf-8"))
 
 
@@ -305,7 +304,7 @@ def test_paths_that_would_destroy_something_are_refused(tmp_path):
     model.save(path)
     before = path.read_bytes()
     for target, message in (
-        (path, "exists and is no HTML page; delete it"),
+        (path, "is an input of this command"),
         (tmp_path, "is a folder; give the path"),
         (tmp_path / "no" / "r.html", "there is no folder"),
     ):
@@ -319,7 +318,10 @@ def test_paths_that_would_destroy_something_are_refused(tmp_path):
         bigmc.report(tmp_path / "none", tmp_path / "r.html")
     assert [file.name for file in tmp_path.iterdir()] == ["m.model"]
     (tmp_path / "r.html").write_text("<!doctype HTML><p>an old page</p>")
-    bigmc.report(path, tmp_path / "r.html")
+    with pytest.raises(DataError, match="not the result of this very command"):
+        bigmc.report(path, tmp_path / "r.html")
+    assert "an old page" in (tmp_path / "r.html").read_text()
+    bigmc.report(path, tmp_path / "r.html", overwrite=True)
     assert "an old page" not in (tmp_path / "r.html").read_text()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["m.model", "r.html"]
 
@@ -332,7 +334,7 @@ def test_model_and_page_may_lie_in_an_object_store(tmp_path):
         bigmc.report(f"memory:/{folder}/m", f"memory:/{folder}/r.html")
         bigmc.report(tmp_path / "m", tmp_path / "r.html")
         assert store.cat_file(f"{folder}/r.html") == (tmp_path / "r.html").read_bytes()
-    with pytest.raises(DataError, match="exists and is no HTML page"):
+    with pytest.raises(DataError, match="not the result of this very command"):
         bigmc.report(tmp_path / "m", f"memory:/{folder}/m")
 
 
@@ -343,7 +345,7 @@ def test_equal_models_give_equal_bytes(tmp_path):
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     pages = [tmp_path / "memory.html", tmp_path / "loaded.html"]
     for model, to in zip((linear(), load_model(tmp_path / "a")), pages, strict=True):
-        write_report(model, to, inspect(model))
+        bigmc.report(model, to)
     assert pages[0].read_bytes() == pages[1].read_bytes()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bigmc import budget
-from bigmc.api.resolve import Columns, Size, is_folder, model_of
+from bigmc.api.resolve import Columns, Size, columns_of, is_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
@@ -86,7 +86,8 @@ def ingest(
         Dense values that are null, empty or NaN: a bad row, as is the default, or kept as NaN, which boosting
         learns from and other learners refuse.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
-        How values are weighted when read; by default ``"l2"`` for hashed columns, else ``"counts"``.
+        How values are weighted when read; by default ``"tfidf"`` for text, ``"l2"`` for other
+        hashed columns or with these, else ``"counts"``.
     split : mapping or str, optional
         Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of a row's number decides.
     group : str, optional
@@ -245,14 +246,10 @@ def _ingest_job(
     from bigmc.store.object_store import building_folder, is_remote
 
     columns = {"text", "categorical", "numeric", "dense", "keep"}
-    given = {name: _columns(value) if name in columns else value for name, value in asked.items()}
+    given = {name: columns_of(value) if name in columns else value for name, value in asked.items()}
     options = Options().asked(given)
     if append:
         return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
     folder = building_folder(str(to)) if is_remote(to) else Path(to)
     job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
     return Upload(job, str(to)) if is_remote(to) else job
-
-
-def _columns(names: Columns) -> tuple[str, ...] | None:
-    return (names,) if isinstance(names, str) else names if names is None else tuple(names)

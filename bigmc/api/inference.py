@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.api.resolve import Size, dataset_of, is_dataset, measured_model, model_of
-from bigmc.engine import EngineLike, opened
+from bigmc.api.resolve import (
+    Columns,
+    Size,
+    columns_of,
+    dataset_of,
+    identified_model,
+    input_paths,
+    measured_model,
+    model_of,
+    source_of,
+)
+from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
+from bigmc.store.object_store import is_remote
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
+    from bigmc.inference.options import EvaluateOptions
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
@@ -33,46 +44,56 @@ def evaluate(
     to: str | Path | None = None,
     per_class: bool = False,
     confusion: bool = False,
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
     """Measure a model on a split; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
 
-    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`.
+    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. If that
+    file has the figures of the same evaluation, nothing is measured; any other file is refused, unless
+    ``overwrite`` is given.
     """
+    from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
+    from bigmc.inference.options import EvaluateOptions
+    from bigmc.store.outputs import IfExists, Output
+    from bigmc.training.run import identity
+
+    options = EvaluateOptions(split, per_class, confusion)
+    data, (known, digest) = dataset_of(dataset), identified_model(model)
+    if to is None:
+        return _measured(known, data, options, memory_limit, engine, progress)
+    if digest is None or not isinstance(model, str | Path):
+        raise DataError("the model is in memory only", "save it first, or leave out to")
+    output = Output.at(to, input_paths(model, data))
+    place = str(model if is_remote(model) else Path(model).resolve())
+    subject = Subject(place, digest, identity(data), split, len(known.used_features))
+    figures = stored_figures(output, subject, options, [*known.classes.tolist(), *data.classes.tolist()])
+    if figures is None:
+        output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
+        figures = _measured(known, data, options, memory_limit, engine, progress)
+        write_figures(output, subject, figures)
+    return figures
+
+
+def _measured(
+    model: Model,
+    dataset: Dataset,
+    options: EvaluateOptions,
+    memory_limit: Size,
+    engine: EngineLike,
+    progress: ProgressCallback,
+) -> dict[str, Any]:
+    """Return the figures of a model on a split of a dataset."""
     from bigmc.inference import evaluate as evaluation
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
-    data, known = dataset_of(dataset), model_of(model)
     with opened(engine, prepare_process) as workers, prompt_release():
-        figures = evaluation.evaluate(
-            known,
-            data[split],
-            workers,
-            per_class=per_class,
-            confusion=confusion,
-            progress=progress,
-            memory_limit=budget.resolve_limit(memory_limit, workers.process_memory),
-        )
-    if to is not None:
-        from bigmc.store.atomic import sha256, write_atomic
-        from bigmc.store.object_store import delivered, is_remote, local_file
-        from bigmc.training.run import identity
-
-        if not isinstance(model, str | Path):
-            raise DataError("the model is in memory only", "save it first, or leave out to")
-        with local_file(model) as file, delivered(to) as target:
-            subject = {
-                "model": str(model if is_remote(model) else Path(model).resolve()),
-                "model_sha256": sha256(file),
-                "dataset": identity(data),
-                "split": split,
-                "n_nonzero_features": len(known.used_features),
-            }
-            write_atomic(target, json.dumps({**subject, **figures}, indent=1).encode())
-    return figures
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        resources = Resources(workers, limit, progress)
+        return evaluation.evaluate(model, dataset[options.split], options, resources)
 
 
 def predict(
@@ -82,15 +103,19 @@ def predict(
     *,
     split: str | None = None,
     scores: bool = False,
+    proba: bool = False,
+    keep: Columns = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any]:
-    """Predict the labels of raw files or of a dataset, and write them to Parquet.
+    """Predict the labels of raw files or of a dataset, and write them to a file.
 
-    Raw files are hashed as the model's training data was; the parameters come from the model.
+    Raw files are hashed as the model's training data was; the parameters come from the model. Killed at any
+    moment, the same call continues; after success it does nothing.
 
     Parameters
     ----------
@@ -99,15 +124,24 @@ def predict(
     source : path, glob, array, or Dataset
         Raw data or a dataset.
     to : path
-        Parquet file with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are
-        sets, and, with ``scores``, ``score_<class>``: the rows of raw data, and of one split of a dataset, in
-        the order of the source.
+        File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are sets,
+        and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split
+        of a dataset, in the order of the source. CSV or JSON lines where the name ends with ``.csv`` or
+        ``.jsonl``, else Parquet; ``"-"`` is standard output. Devices and pipes are written into, in JSON
+        lines unless the name says otherwise.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
         Write the score of every class.
+    proba : bool, default=False
+        Write the probability of every class instead, of a model that has them.
+    keep : str or sequence of str, optional
+        Columns of the source to copy beside the predictions, such as an id; of a dataset those that ingest
+        kept.
     on_bad_row : {"fail", "quarantine"}
         Stop at a raw row that cannot be used, or list it in ``TO.rejects.parquet``.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused.
     format, memory_limit, engine, progress
         As for :func:`ingest`.
 
@@ -116,25 +150,28 @@ def predict(
     dict
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.inference import predict
+    from bigmc.inference.options import PredictOptions
+    from bigmc.inference.predict import PredictionJob
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
-    from bigmc.store.object_store import delivered
+    from bigmc.store.dataset import Dataset
+    from bigmc.store.outputs import IfExists, Output
 
     started = time.monotonic()
     budget.reset_peak()
-    with delivered(to) as target, opened(engine, prepare_process) as workers, prompt_release():
+    options = PredictOptions(split, scores, proba, columns_of(keep) or (), on_bad_row, format)
+    data = source_of(source, format)
+    output = Output.at(to, input_paths(model, source, data))
+    if isinstance(data, Dataset):
+        data = data if split is None else data[split]
+    elif split is not None:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
+    with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        predictor = predict.Predictor(model_of(model), target, scores, workers, limit, progress)
-        if is_dataset(source):
-            data = dataset_of(source)
-            counts = predictor.predict_dataset(data if split is None else data[split])
-        elif split is not None:
-            raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-        else:
-            counts = predictor.predict_raw(source, format, on_bad_row)
+        job = PredictionJob(*identified_model(model), output, options, Resources(workers, limit, progress))
+        counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     seconds, peak = time.monotonic() - started, budget.peak_memory()
-    return {"predictions": str(to), **counts, "seconds": seconds, "peak_memory_bytes": peak}
+    return {"predictions": str(to), **vars(counts), "seconds": seconds, "peak_memory_bytes": peak}
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> dict[str, Any]:
@@ -151,6 +188,7 @@ def report(
     top: int = 20,
     dataset: str | Path | Dataset | None = None,
     split: str | None = None,
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -165,13 +203,15 @@ def report(
     model : path, Model or fitted classifier
         Model.
     to : path
-        HTML file to make or replace.
+        HTML file to make.
     top : int, default=20
         Features of each class, at most.
     dataset : path or Dataset, optional
         Data to evaluate on, for figures of the quality.
     split : str, default="test"
         Split of `dataset`.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused, unless it is the same page.
     memory_limit, engine, progress
         As for :func:`ingest`; of the evaluation.
 
@@ -183,31 +223,32 @@ def report(
     Raises
     ------
     DataError
-        If `to` cannot be made, or exists and is no page, or a split is given without a dataset.
+        If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
-    from bigmc import reporting
     from bigmc.inference import evaluate as evaluation
-    from bigmc.store.object_store import delivered
+    from bigmc.inference.options import EvaluateOptions
+    from bigmc.reporting import page
+    from bigmc.store.outputs import IfExists, Output
 
     if dataset is None and split is not None:
         raise DataError(f"the split {split!r} is of no dataset", "give the dataset with --dataset too")
-    reporting.check_target(to)
+    output = Output.at(to, input_paths(model, dataset))
     loaded, file_bytes = measured_model(model)
     figures: dict[str, Any] = {}
     evaluated: dict[str, Any] | None = None
     if dataset is not None:
         data, split = dataset_of(dataset), split or "test"
         few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
-        evaluated = evaluate(
-            loaded, data, split=split, per_class=True, confusion=few,
-            memory_limit=memory_limit, engine=engine, progress=progress,
-        )  # fmt: skip
+        options = EvaluateOptions(split, per_class=True, confusion=few)
+        evaluated = _measured(loaded, data, options, memory_limit, engine, progress)
         figures = {name: evaluated[name] for name in ("accuracy", "macro_f1", "n_samples")}
         evaluated |= {"split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = evaluation.inspect(loaded, top, REPORTED_CLASSES)
-    with delivered(to) as target:
-        size = reporting.write_report(loaded, target, strongest, evaluated, file_bytes)
-    return {"report": str(to), "bytes": size, **figures}
+    content = page(loaded, strongest, evaluated, file_bytes).encode()
+    if output.content() != content:
+        output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
+        output.write(content)
+    return {"report": str(to), "bytes": len(content), **figures}
 
 
 def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:

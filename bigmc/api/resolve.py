@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from bigmc.errors import DataError
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
+    from bigmc.ingestion.sources import Source
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -34,6 +35,33 @@ def model_of(model: str | Path | Model | Classifier) -> Model:
         return own
     with local_file(model) as file:
         return load(file)
+
+
+def identified_model(model: str | Path | Model | Classifier) -> tuple[Model, str | None]:
+    """Return a model and the SHA-256 of its file, if it comes from one."""
+    from bigmc.store.atomic import sha256
+    from bigmc.store.object_store import local_file
+
+    if not isinstance(model, str | Path):
+        return model_of(model), None
+    with local_file(model) as file:
+        return model_of(file), sha256(file)
+
+
+def source_of(source: Any, format: str | None = None) -> Dataset | list[Source]:
+    """Return what a source of predictions means: a dataset, or raw files and arrays."""
+    from bigmc.ingestion.sources import expand_sources
+
+    return dataset_of(source) if is_dataset(source) else expand_sources(source, format)
+
+
+def input_paths(*given: Any) -> Iterator[Any]:
+    """Yield every path among what a command reads: files, folders and datasets, one by one or in lists."""
+    for item in given:
+        if isinstance(item, list | tuple):
+            yield from input_paths(*item)
+        else:
+            yield getattr(item, "path", item)
 
 
 def measured_model(model: str | Path | Model | Classifier) -> tuple[Model, int | None]:
@@ -75,3 +103,15 @@ def local_folder(path: str | Path, what: str) -> Path:
     if is_remote(path):
         raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
     return Path(path)
+
+
+def columns_of(names: Columns) -> tuple[str, ...] | None:
+    """Return the names of columns, of which one may be given as it is."""
+    return (names,) if isinstance(names, str) else names if names is None else tuple(names)
+
+
+def writes_to_stdout(to: str) -> bool:
+    """Return whether a result written to `to` goes to the standard output of this process."""
+    from bigmc.store.outputs import descriptor_of
+
+    return descriptor_of(to) == 1

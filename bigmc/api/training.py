@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.api.resolve import Size, dataset_of, local_folder, model_of
-from bigmc.engine import EngineLike, opened
+from bigmc.api.resolve import Size, dataset_of, input_paths, local_folder, model_of
+from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
@@ -24,6 +25,7 @@ def train(
     *,
     split: str = "train",
     warm_start: str | Path | None = None,
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -41,11 +43,13 @@ def train(
     dataset : path or Dataset
         Data on disk.
     to : path
-        Model to make; ``TO.wip/`` holds the checkpoint meanwhile.
+        Model to make; ``TO.wip/`` holds the checkpoint meanwhile. A device or pipe is written into.
     split : str, default="train"
         Split to train on.
     warm_start : path, optional
         Saved model to start from, such as that of yesterday's data.
+    overwrite : bool, default=False
+        Replace another file at `to`, such as a model of other parameters; by default it is refused.
     memory_limit, engine, progress
         As for :func:`ingest`.
     **options
@@ -66,20 +70,32 @@ def train(
         known = ", ".join(LEARNERS)
         raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
     from bigmc.store.object_store import built, local_file
+    from bigmc.store.outputs import IfExists, Output, OutputKind
 
+    data = dataset_of(dataset)
+    output = Output.at(to, input_paths(data, warm_start))
     with ExitStack() as held:
         workers = held.enter_context(opened(engine, prepare_process))
+        if output.kind is OutputKind.STREAM:
+            target = Path(held.enter_context(TemporaryDirectory(prefix="bigmc-"))) / "model"
+        elif output.kind is OutputKind.OBJECT:
+            target = held.enter_context(built(to))
+        else:
+            target = output.path
         trained = run.train(
             learner,
-            dataset_of(dataset),
-            held.enter_context(built(to)),
+            data,
+            target,
             split=split,
             limit=budget.resolve_limit(memory_limit, workers.process_memory),
             engine=workers,
             progress=progress,
             options=options,
             start=None if warm_start is None else held.enter_context(local_file(warm_start)),
+            if_exists=IfExists.REPLACE if overwrite else IfExists.REFUSE,
         )
+        if output.kind is OutputKind.STREAM:
+            output.write(target.read_bytes())
     return trained | {"model": str(to)}
 
 
@@ -92,6 +108,7 @@ def sparse_path(
     alphas: Sequence[float] | None = None,
     split: str = "train",
     validation: str = "test",
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -116,6 +133,8 @@ def sparse_path(
         The penalties themselves, instead.
     split, validation : str
         Splits to train on and to choose by.
+    overwrite : bool, default=False
+        Replace another path in the same folder; by default it is refused.
     memory_limit, engine, progress
         As for :func:`ingest`.
     **options
@@ -125,29 +144,32 @@ def sparse_path(
     -------
     dict
         ``table``: for each penalty ``alpha``, ``n_nonzero_features``, ``objective``, ``gap``, ``accuracy``,
-        ``macro_f1``, ``seconds``, ``n_passes`` and ``model``; ``best``: the row with the highest accuracy on
+        ``macro_f1``, ``n_passes``, ``model`` and, of trainings of this call, ``seconds``; ``best``: the row
+        with the highest accuracy on
         the validation split, of equals the one with the fewest features; ``best_model``: its file.
     """
+    from bigmc.store.outputs import IfExists
     from bigmc.training import selection
+    from bigmc.training.options import PathOptions
 
     folder = local_folder(to, "a path of models")
+    chosen = PathOptions(
+        n_alphas,
+        alpha_ratio,
+        None if alphas is None else tuple(float(alpha) for alpha in alphas),
+        split,
+        validation,
+        options,
+        IfExists.REPLACE if overwrite else IfExists.REFUSE,
+    )
     with opened(engine) as workers:
-        return selection.sparse_path(
-            dataset_of(dataset),
-            folder,
-            n_alphas=n_alphas,
-            alpha_ratio=alpha_ratio,
-            alphas=alphas,
-            split=split,
-            validation=validation,
-            limit=budget.resolve_limit(memory_limit, workers.process_memory),
-            engine=workers,
-            progress=progress,
-            options=options,
-        )
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        return selection.sparse_path(dataset_of(dataset), folder, chosen, Resources(workers, limit, progress))
 
 
-def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy") -> dict[str, Any]:
+def publish(
+    evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy", overwrite: bool = False
+) -> dict[str, Any]:
     """Choose the best of evaluated models and give it its public name, all at once.
 
     Readers of the name find the model from before or the new one, whole. Done again it does nothing.
@@ -157,9 +179,11 @@ def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "acc
     evaluations : sequence of path
         Files written by :func:`evaluate` with ``to``, all of one split of one dataset.
     to : path
-        Public name; what it holds is replaced.
+        Public name; a model that was published there before is replaced.
     by : {"accuracy", "macro_f1"}, default="accuracy"
         Figure to choose by; of equals the model with the fewest features.
+    overwrite : bool, default=False
+        Replace another file at `to`, which was not published; by default it is refused.
 
     Returns
     -------
@@ -171,9 +195,10 @@ def publish(evaluations: Sequence[str | Path], to: str | Path, *, by: str = "acc
     DataError, ModelError
         If a file is no evaluation, they are of different data, or a model has changed since.
     """
+    from bigmc.store.outputs import IfExists
     from bigmc.training import selection
 
-    return selection.publish(evaluations, to, by)
+    return selection.publish(evaluations, to, by, IfExists.REPLACE if overwrite else IfExists.REFUSE)
 
 
 def load_model(path: str | Path) -> Any:

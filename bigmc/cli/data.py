@@ -60,7 +60,10 @@ def ingest(
     ] = None,
     weighting: Annotated[
         str | None,
-        typer.Option(help="counts, binary, l2 or tfidf; by default l2 for hashed columns, else counts."),
+        typer.Option(
+            help="counts, binary, l2 or tfidf; by default tfidf for text, l2 for other hashed columns, "
+            "else counts."
+        ),
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Splits and their shares.", show_default="train=0.8,test=0.2")
@@ -104,7 +107,7 @@ def ingest(
             "dense": dense,
             "keep": keep,
             "hash_bits": hash_bits,
-            "ngrams": None if ngrams is None else _parse_ngrams(ngrams),
+            "ngrams": None if ngrams is None else parse_ngrams(ngrams),
             "analyzer": analyzer,
             "lowercase": lowercase,
             "standardize": standardize,
@@ -153,7 +156,8 @@ def verify(path: Annotated[str, typer.Argument(help="Dataset or model.")], as_js
         raise typer.Exit(1)
 
 
-def _parse_ngrams(text: str) -> tuple[int, int]:
+def parse_ngrams(text: str) -> tuple[int, int]:
+    """Return the shortest and longest n of a text such as ``1-2``."""
     shortest, _, longest = text.partition("-")
     try:
         return int(shortest), int(longest or shortest)

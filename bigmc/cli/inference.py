@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
+from bigmc.cli.options import (
+    Format,
+    Json,
+    Memory,
+    OnBadRow,
+    Overwrite,
+    Scheduler,
+    SchedulerFile,
+    Threads,
+    workers,
+)
 from bigmc.cli.terminal import Screen, show, show_features
 
 
@@ -21,6 +31,7 @@ def evaluate(
         bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
     ] = False,
     confusion: Annotated[bool, typer.Option("--confusion", help="Confusion matrix.")] = False,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -38,11 +49,12 @@ def evaluate(
             to=to,
             per_class=per_class,
             confusion=confusion,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def publish(
@@ -51,20 +63,34 @@ def publish(
     by: Annotated[
         Literal["accuracy", "macro_f1", "micro_f1"], typer.Option("--by", help="Figure to choose by.")
     ] = "accuracy",
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Choose the best of evaluated models and give it its public name."""
     from bigmc import api
 
-    show(api.publish(evaluations, to, by=by), as_json)
+    show(api.publish(evaluations, to, by=by, overwrite=overwrite), as_json, beside=to)
 
 
 def predict(
     model: Annotated[str, typer.Argument(help="Model.")],
     source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
-    to: Annotated[str, typer.Option("--to", help="Parquet file to write.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="File to write: Parquet, or CSV or JSON lines by its ending; - is standard output.",
+            show_default=False,
+        ),
+    ],
     split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Write the probability of every class.")] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Column of the source to copy, such as an id; may be repeated."),
+    ] = None,
+    overwrite: Overwrite = False,
     on_bad_row: OnBadRow = "fail",
     format: Format = None,
     memory: Memory = None,
@@ -83,13 +109,16 @@ def predict(
             to,
             split=split,
             scores=scores,
+            proba=proba,
+            keep=keep,
+            overwrite=overwrite,
             on_bad_row=on_bad_row,
             format=format,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def inspect(
@@ -117,6 +146,7 @@ def report(
     split: Annotated[
         str | None, typer.Option(help="Split of the dataset; by default test.", show_default=False)
     ] = None,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -133,11 +163,12 @@ def report(
             top=top,
             dataset=dataset,
             split=split,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def demo(

@@ -35,6 +35,10 @@ Format = Annotated[
 TrainData = Annotated[str, typer.Argument(metavar="DATASET", help="Dataset.", show_default=False)]
 NewModel = Annotated[str, typer.Option("--to", help="Model to make.", show_default=False)]
 TrainSplit = Annotated[str, typer.Option("--split", help="Split to train on.")]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace another file at --to, which is refused otherwise."),
+]
 OnBadRow = Annotated[
     Literal["fail", "quarantine"],
     typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside."),

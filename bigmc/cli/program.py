@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bigmc.budget import MemoryLimitError
-from bigmc.cli import data, inference, training
+from bigmc.cli import data, fitting, inference, training
 from bigmc.cli.interrupt import stopped_by_signals
 from bigmc.cli.text import printable
 from bigmc.errors import BigmcError
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    data.ingest, data.info, data.verify, training.path,
+    fitting.fit, data.ingest, data.info, data.verify, training.path,
     inference.evaluate, inference.publish, inference.predict, inference.inspect,
     inference.report, inference.demo,
 )  # fmt: skip

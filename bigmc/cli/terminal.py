@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from bigmc import progress as messages
+from bigmc.api.resolve import writes_to_stdout
 from bigmc.budget import format_bytes
 from bigmc.cli.text import printable, printable_json
 
@@ -104,13 +105,19 @@ def _figure(name: str, value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 and float(value).is_integer() else f"{value:.4g}"
 
 
-def show(result: Mapping[str, object], as_json: bool) -> None:
-    """Write a result to stdout: one line of JSON, or one line per figure."""
+def show(result: Mapping[str, object], as_json: bool, beside: str | None = None) -> None:
+    """Write a result to stdout: one line of JSON, or one line per figure.
+
+    Where the file that the command wrote, `beside`, is standard output itself, the result goes to stderr.
+    """
+    taken = beside is not None and writes_to_stdout(beside)
+    stream = sys.stderr if taken else sys.stdout
     if as_json:
-        print(printable_json(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)))
+        text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
+        print(printable_json(text), file=stream)
         return
     for line in _lines(result, indent=0):
-        print(line)
+        print(line, file=stream)
 
 
 def _finite(value: Any) -> Any:
@@ -152,6 +159,43 @@ def show_path(result: Mapping[str, Any]) -> None:
             f"{row['macro_f1']:>8.4f}  {row['gap']:>8.1e}  {row['n_passes']:>6.3g}"
         )
     print(f"the chosen model is {_word(result['best_model'])}")
+
+
+def show_fit(result: Mapping[str, Any]) -> None:
+    """Write what a search tried, which settings won, and how good they are beside simple models."""
+    print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")
+    for trial in result["trials"]:
+        mark = "*" if trial["settings"] == result["settings"] else " "
+        print(
+            f"{mark} {trial['quality']:>8.4f}  {trial['log_loss']:>8.4f}  {trial['n_nonzero_features']:>9,}  "
+            f"{trial['seconds']:>7.2f}  {trial['settings']}"
+        )
+    print(
+        f"quality on {result['n_held_out']:,} held-out of {result['n_search_rows']:,} rows; {result['ended']}"
+    )
+    for learner, quality in result.get("rivals", {}).items():
+        print(f"  {quality:>8.4f}  {learner}{' *' if learner == result['learner'] else ''}")
+    test = result["test"]
+    if test is None:
+        print("there is no test split, so nothing is measured")
+    else:
+        low, high = test["interval"]
+        print(
+            f"\n{test['by'].replace('_', ' ')} {test[test['by']]:.4f} on {test['n_samples']:,} test rows "
+            f"(95 % interval {low:.4f} to {high:.4f})"
+        )
+        names = {"plain_ridge": "a plain ridge model", "largest_class": "always the largest class"}
+        for name, share in result["baselines"].items():
+            print(f"  {names[name]}: {share:.4f}")
+    bounds = result["certificate"]
+    if bounds.get("gap") is not None:
+        print(f"certified: the training objective is within {bounds['gap']:.1e} of its optimum")
+    print(
+        f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "
+        f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
+    )
+    if "report" in result:
+        print(f"report: {_word(result['report'])}")
 
 
 def _lines(value: Mapping[str, object], indent: int) -> list[str]:

@@ -13,6 +13,7 @@ from bigmc.cli.options import (
     Json,
     Memory,
     NewModel,
+    Overwrite,
     Scheduler,
     SchedulerFile,
     Threads,
@@ -30,23 +31,47 @@ def train_sparse(
     dataset: TrainData,
     to: NewModel,
     split: TrainSplit = "train",
-    alpha: Annotated[float, typer.Option(help="Strength of the penalty.")] = 1e-4,
-    loss: Annotated[
+    alpha: Annotated[
         str,
         typer.Option(
-            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets."
+            help="Strength of the penalty, larger selects fewer features; auto: none, a ridge for accuracy."
         ),
-    ] = "squared_hinge",
+    ] = "auto",
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets; by "
+            "default the second, with a number for --alpha the first."
+        ),
+    ] = None,
     penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
     l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
-    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 0.0,
-    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            help="Strength of the squared norm beside the penalty; by default 1 / samples (log_loss: a "
+            "tenth), with a number for --alpha 0."
+        ),
+    ] = None,
+    fit_intercept: Annotated[
+        bool | None,
+        typer.Option(
+            "--fit-intercept/--no-fit-intercept",
+            help="Fit an intercept, which is not penalised; by default unless --alpha is a number.",
+        ),
+    ] = None,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
+    tol: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop at this relative duality gap; by default 0.1, with a number for --alpha 0.001."
+        ),
+    ] = None,
     max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
     step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
     warm_start: Annotated[str | None, typer.Option(help="Model to start from.")] = None,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -56,7 +81,8 @@ def train_sparse(
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     options = {
         "warm_start": warm_start,
-        "alpha": alpha,
+        "overwrite": overwrite,
+        "alpha": alpha if alpha == "auto" else _number("--alpha", alpha),
         "loss": loss,
         "penalty": penalty,
         "l1_ratio": l1_ratio,
@@ -88,6 +114,7 @@ def train_mrc(
     tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
     time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -106,6 +133,7 @@ def train_mrc(
         "tol": tol,
         "time_limit": time_limit,
         "random_state": seed,
+        "overwrite": overwrite,
     }
     more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
     engine = workers(threads, scheduler, scheduler_file)
@@ -139,6 +167,7 @@ def train_boost(
     patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
     time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -160,6 +189,7 @@ def train_boost(
         "patience": patience,
         "time_limit": time_limit,
         "random_state": seed,
+        "overwrite": overwrite,
     }
     more = f"--rounds (now {rounds})"
     engine = workers(threads, scheduler, scheduler_file)
@@ -195,10 +225,10 @@ def _train(
     if not result["converged"] and math.isfinite(gap):
         print(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
-            f"the tolerance of {options['tol']:g}; give a larger {more} or --tol",
+            f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
             file=sys.stderr,
         )
-    show(result | engine.usage(), as_json)
+    show(result | engine.usage(), as_json, beside=to)
 
 
 def _number(option: str, text: str) -> float:
@@ -222,6 +252,7 @@ def path(
     tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
     max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
+    overwrite: Overwrite = False,
     memory: Memory = None,
     threads: Threads = None,
     scheduler: Scheduler = None,
@@ -239,6 +270,7 @@ def path(
             alpha_ratio=alpha_ratio,
             split=split,
             validation=validation,
+            overwrite=overwrite,
             memory_limit=memory,
             engine=engine,
             progress=screen.update,

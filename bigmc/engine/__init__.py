@@ -2,6 +2,7 @@
 
 from bigmc.engine.base import Engine
 from bigmc.engine.choice import EngineLike, opened
+from bigmc.engine.resources import Resources
 from bigmc.engine.threads import ThreadEngine
 
-__all__ = ["Engine", "EngineLike", "ThreadEngine", "opened"]
+__all__ = ["Engine", "EngineLike", "Resources", "ThreadEngine", "opened"]

@@ -24,6 +24,7 @@ from bigmc.budget import resolve_limit
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
+from bigmc.estimators.probabilities import ProbabilityMixin
 from bigmc.estimators.run import Run
 from bigmc.inference.explain import Explanation, explain
 from bigmc.inference.samples import SampleReader
@@ -40,7 +41,7 @@ _HOW = ("memory_limit", "engine")
 _BLOCK_BYTES = 1 << 22
 
 
-class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A learner with the habits of scikit-learn.
 
     A learner is a subclass with the parameters of its ``__init__``, among them ``tol``, ``random_state``,
@@ -82,7 +83,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
 
-    tol: float
+    tol: float | None
     random_state: int | np.random.RandomState | None
     memory_limit: int | str | None
     engine: EngineLike
@@ -103,7 +104,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         BigmcError
             Naming the parameter and what may be given.
         """
-        self._check_positive("tol")
+        if self.tol is not None:
+            self._check_positive("tol")
+
+    @property
+    def tolerance(self) -> float:
+        """The gap to reach."""
+        assert self.tol is not None
+        return float(self.tol)
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
@@ -232,11 +240,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             run = Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
             model = self._solve(dataset, run)
         gap = model.certificate["gap"]
-        if math.isfinite(gap) and gap > self.tol:  # an infinite gap: nothing is certified
+        if math.isfinite(gap) and gap > self.tolerance:  # an infinite gap: nothing is certified
             limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
             warnings.warn(
                 f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
-                f"tol={self.tol:g}; raise {limits} or tol",
+                f"tol={self.tolerance:g}; raise {limits} or tol",
                 ConvergenceWarning,
                 stacklevel=4,
             )

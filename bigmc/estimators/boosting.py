@@ -215,7 +215,7 @@ class MultiBoostClassifier(WeightedClassifier):
         options: dict[str, Any] = {
             "n_rounds": int(self.n_rounds),
             "max_depth": int(self.max_depth),
-            "tol": float(self.tol),
+            "tol": self.tolerance,
             "family": self.family,
             "learners": self.learners,
             "pool": int(descent["pool"]),

@@ -251,7 +251,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             dataset,
             lambda0=lambda0,
             fit_intercept=bool(self.fit_intercept),
-            tol=float(self.tol),
+            tol=self.tolerance,
             eps1=float(self.eps1),
             eps2=float(self.eps2),
             n_max=int(self.n_max),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,22 @@ from bigmc.objectives import LOSSES, objective
 from bigmc.solvers import Start, solve
 from bigmc.store.dataset import Dataset
 
+AUTO_TOL, GIVEN_TOL = 0.1, 1e-3
+"""Gaps to reach: the first loses no accuracy, the second makes objectives comparable."""
+
+RIDGE_OF_LOSS = {"log_loss": 0.1}
+"""The ridge times the number of samples, where it is not 1: logistic losses are best with less of it."""
+
+
+class Settings(NamedTuple):
+    """Parameters of one training, none of them left open; see `SparseClassifier`."""
+
+    alpha: float
+    loss: str
+    ridge: float
+    fit_intercept: bool
+    tol: float
+
 
 class SparseClassifier(LinearMixin, WeightedClassifier):
     """Multiclass linear classifier that selects features for all classes at once.
@@ -30,10 +46,13 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
 
     Parameters
     ----------
-    alpha : float, default=1e-4
-        Strength of the penalty; larger means fewer features. It may be 0 if `ridge` is not.
+    alpha : float or "auto", default="auto"
+        Strength of the penalty; larger means fewer features. It may be 0 if `ridge` is not. ``"auto"`` is 0,
+        for accuracy: a ridge alone. The defaults of `loss`, `ridge`, `fit_intercept` and `tol` depend on it.
     loss : {"squared_hinge", "multitask_squared_hinge", "log_loss", "multilabel_ranking"}, \
-default="squared_hinge"
+optional
+        By default every class against the rest, ``"multitask_squared_hinge"``; with a number as `alpha`
+        every class against every other, ``"squared_hinge"``.
         With scores ``s``: ``Σ_{r≠y} max(1 - s_y + s_r, 0)²``, every class against every other;
         ``max(1 - s_y, 0)² + Σ_{r≠y} max(1 + s_r, 0)²``, every class against the rest;
         ``log Σ_r exp(s_r - s_y)``, multinomial logistic regression. Where a sample has a set Y of labels:
@@ -45,12 +64,15 @@ default="squared_hinge"
         one size, ``l1_ratio ‖W_j‖₁ + (1 - l1_ratio) ‖W_j‖₂`` keeps few features, each for few classes.
     l1_ratio : float or None, default=None
         From 0 to 1, for the penalty ``"sparse_group"`` only; None is 0.5 there.
-    ridge : float, default=0.0
-        Strength of the squared norm of the weights, which shrinks them and removes none.
-    fit_intercept : bool, default=False
-        Add an unpenalised constant for every class.
-    tol : float, default=1e-3
-        Stop when the relative gap between the bounds of the optimum is this small.
+    ridge : float, optional
+        Strength of the squared norm of the weights, which shrinks them and removes none. By default 1 over
+        the number of samples, as ``LinearSVC(C=1)``, for ``log_loss`` a tenth of it, and with a number as
+        `alpha` 0.
+    fit_intercept : bool, optional
+        Add an unpenalised constant for every class; by default if `alpha` is ``"auto"``.
+    tol : float, optional
+        Stop when the relative gap between the bounds of the optimum is this small. By default 0.1, below
+        which accuracy no longer changes; with a number as `alpha` 1e-3.
     max_passes : int, default=100
         Most passes over the data.
     random_state : int, RandomState or None, default=0
@@ -95,14 +117,14 @@ default="squared_hinge"
 
     def __init__(
         self,
-        alpha: float = 1e-4,
+        alpha: float | str = "auto",
         *,
-        loss: str = "squared_hinge",
+        loss: str | None = None,
         penalty: str = "l1/l2",
         l1_ratio: float | None = None,
-        ridge: float = 0.0,
-        fit_intercept: bool = False,
-        tol: float = 1e-3,
+        ridge: float | None = None,
+        fit_intercept: bool | None = None,
+        tol: float | None = None,
         max_passes: int = 100,
         random_state: int | np.random.RandomState | None = 0,
         memory_limit: int | str | None = None,
@@ -126,9 +148,14 @@ default="squared_hinge"
 
     def check_params(self) -> None:
         """Refuse parameters that cannot be used; see `Classifier.check_params`."""
-        self._check_positive("tol")
-        self._check_not_negative("alpha", "ridge")
-        if not self.alpha + self.ridge > 0:
+        if self.ridge is not None:
+            self._check_not_negative("ridge")
+        if isinstance(self.alpha, str) and self.alpha != "auto":
+            raise BigmcError(f"alpha is {self.alpha!r}", 'give a number or "auto"')
+        if not isinstance(self.alpha, str):
+            self._check_not_negative("alpha")
+        used = self.settings(1.0)
+        if not used.alpha + used.ridge > 0:
             raise BigmcError(f"alpha is {self.alpha!r}", "give a finite number above 0, or 0 with a ridge")
         self._check_count("max_passes")
         if self.step not in ("line_search", "constant"):
@@ -136,18 +163,38 @@ default="squared_hinge"
         super().check_params()
         if self.l1_ratio is not None:
             self._check_not_negative("l1_ratio")
-        objective(self.loss, self.penalty, self.l1_ratio, float(self.ridge))
+        objective(used.loss, self.penalty, self.l1_ratio, used.ridge)
+
+    @property
+    def tolerance(self) -> float:
+        """The relative gap to reach, given or not."""
+        return self.settings(1.0).tol
+
+    def settings(self, weight_sum: float) -> Settings:
+        """Return the parameters to train with, for samples of this total weight."""
+        auto = self.alpha == "auto"
+        alpha = 0.0 if isinstance(self.alpha, str) else float(self.alpha)
+        loss = self.loss or ("multitask_squared_hinge" if auto else "squared_hinge")
+        ridge = RIDGE_OF_LOSS.get(loss, 1.0) / weight_sum if auto else 0.0
+        return Settings(
+            alpha,
+            loss,
+            ridge if self.ridge is None else float(self.ridge),
+            auto if self.fit_intercept is None else bool(self.fit_intercept),
+            (AUTO_TOL if auto else GIVEN_TOL) if self.tol is None else float(self.tol),
+        )
 
     def _solve(self, dataset: Dataset, run: Run) -> LinearModel:
+        used = self.settings(float(dataset.n_samples if run.weights is None else run.weights.sum()))
         solution = solve(
             dataset,
-            loss=self.loss,
+            loss=used.loss,
             penalty=self.penalty,
             l1_ratio=self.l1_ratio,
-            ridge=float(self.ridge),
-            alpha=float(self.alpha),
-            fit_intercept=bool(self.fit_intercept),
-            tol=float(self.tol),
+            ridge=used.ridge,
+            alpha=used.alpha,
+            fit_intercept=used.fit_intercept,
+            tol=used.tol,
             max_passes=int(self.max_passes),
             seed=run.seed,
             step=self.step,
@@ -177,7 +224,7 @@ default="squared_hinge"
         )
         if not dataset.has_sets:
             return model
-        if LOSSES[self.loss].takes_labels:  # every class against the rest: its margin is measured from 0
+        if LOSSES[used.loss].takes_labels:  # every class against the rest: its margin is measured from 0
             return replace(model, label_threshold=0.0)
         engine = run.engine if dataset.path else ThreadEngine()
         threshold = best_threshold(model, dataset, run.weights, engine, run.memory_limit)
@@ -185,13 +232,14 @@ default="squared_hinge"
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that the loss is not for; see `Classifier.check_labels`."""
-        objective(self.loss, self.penalty, self.l1_ratio, sets=sets)
+        objective(self.settings(1.0).loss, self.penalty, self.l1_ratio, sets=sets)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
-        tags.classifier_tags.poor_score = not self.fit_intercept
-        tags.classifier_tags.multi_label = self.loss in LOSSES and LOSSES[self.loss].takes_sets
+        used = self.settings(1.0)
+        tags.classifier_tags.poor_score = not used.fit_intercept
+        tags.classifier_tags.multi_label = used.loss in LOSSES and LOSSES[used.loss].takes_sets
         return tags
 
 

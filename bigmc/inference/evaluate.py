@@ -8,11 +8,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
+from bigmc.inference.options import EvaluateOptions
 from bigmc.model import Model, divide
-from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.progress import Progress
 from bigmc.store.dataset import Dataset
 
 ROW_COST = 48
@@ -25,11 +26,8 @@ SET_COST = 192
 def evaluate(
     model: Model,
     dataset: Dataset,
-    engine: Engine,
-    per_class: bool = False,
-    confusion: bool = False,
-    progress: ProgressCallback = silent,
-    memory_limit: int = 1 << 30,
+    options: EvaluateOptions,
+    resources: Resources,
 ) -> dict[str, Any]:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
@@ -41,16 +39,9 @@ def evaluate(
     model : Model
     dataset : Dataset
         With labels and the features of the model.
-    engine : Engine
-        Runs the shards.
-    per_class : bool, optional
-        Add figures of every class.
-    confusion : bool, optional
-        Add the confusion matrix.
-    progress : callable, optional
-        Called after every shard.
-    memory_limit : int, optional
-        Bytes that evaluation may add to this process, and to each of the engine's own; by default 1 GiB.
+    options : EvaluateOptions
+        What to add to the figures; its split is of the caller.
+    resources : Resources
 
     Returns
     -------
@@ -85,12 +76,13 @@ def evaluate(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
             "evaluate on data with labels like those the model was trained on",
         )
-    if sets and confusion:
+    if sets and options.confusion:
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     rows = max(shard.n_rows for shard in dataset.shards)
+    engine, progress, per_class = resources.engine, resources.progress, options.per_class
     # A process of its own keeps the model as it came beside the model.
-    limit = memory_limit - (0 if engine.shares_memory else model.nbytes)
+    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
     cost = ROW_COST + (SET_COST if sets else 0)
     n_threads, room = divide(model, limit, engine.n_threads, cost * rows, "evaluation")
     engine = engine.at_most(n_threads)
@@ -118,7 +110,7 @@ def evaluate(
         "n_samples": dataset.n_samples,
         **_by_label(labels, of_model, right, support, predictions, per_class),
     }
-    if confusion:
+    if options.confusion:
         occurring = np.flatnonzero(support + predictions)
         result["confusion"] = {
             "labels": [labels[c] for c in occurring.tolist()],

@@ -107,9 +107,7 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
     recipe = Recipe(
         sources=tuple(identify(s) for s in sources),
         features=features,
-        weighting=_weighting(
-            asked.weighting or ("l2" if hashed and not features.missing else "counts"), has_dense
-        ),
+        weighting=_weighting(asked.weighting or _default_weighting(features), has_dense),
         label=label_column,
         splits=splits,
         group=asked.group,
@@ -206,6 +204,13 @@ def _check_missing(features: FeatureSpec, source: Source, weighting: str | None,
         )
     if weighting not in (None, "counts"):
         raise DataError(f"{weighting} weighting of rows with missing values", "use --weighting counts")
+
+
+def _default_weighting(features: FeatureSpec) -> str:
+    """Return the weighting of features for which none was asked: that of text is tf-idf."""
+    if features.hasher is None or features.missing:
+        return "counts"
+    return "tfidf" if features.text and not (features.numeric or features.dense) else "l2"
 
 
 def _weighting(name: str, has_dense: bool) -> Weighting:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.archive import FORMAT_VERSION, write_archive
+from bigmc.model.calibration import Calibration
 from bigmc.model.feature_names import names_of, names_to_arrays
 from bigmc.model.linear_scoring import ROOM, Scorer
 from bigmc.store.csr import Rows
@@ -69,6 +70,8 @@ class Model(ABC):
         `bigmc.model.feature_names.NAMES_PER_FEATURE` of each feature.
     label_threshold : float or None
         Where labels are sets: those classes are a sample's labels that have a larger score.
+    calibration : Calibration or None
+        How scores become probabilities, fitted on rows that training did not see.
     takes_missing : bool
         Whether NaN has a meaning for models of this kind (class attribute).
     objective_name : str
@@ -101,6 +104,7 @@ class Model(ABC):
     history: Sequence[Mapping[str, Any]] = ()
     names: pa.Table | None = None
     label_threshold: float | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen from here on
@@ -237,6 +241,35 @@ class Model(ABC):
         return rows, columns
 
     @property
+    def has_probabilities(self) -> bool:
+        """Whether scores can be turned into probabilities."""
+        return self.calibration is not None
+
+    def check_probabilities(self) -> None:
+        """Refuse a model that has no probabilities: a ModelError, with ways to get them."""
+        if not self.has_probabilities:
+            raise ModelError(
+                "the scores of this model were not calibrated, so they are no probabilities",
+                "calibrate it on rows it was not trained on, train with loss log_loss, or use bigmc fit",
+            )
+
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of every class, shape (n_rows, n_classes), for scores of that shape.
+
+        A row adds up to 1; where labels are sets, every class has a probability of its own.
+
+        Raises
+        ------
+        ModelError
+            If the model was not calibrated.
+        """
+        self.check_probabilities()
+        assert self.calibration is not None
+        if self.label_threshold is not None:
+            return self.calibration.memberships(scores)
+        return self.calibration.probabilities(scores)
+
+    @property
     def nbytes(self) -> int:
         """Bytes in memory of the kind's arrays, of what scoring makes of them, and of the names."""
         own = sum(array.nbytes for array in self.to_arrays().values())
@@ -257,7 +290,8 @@ class Model(ABC):
         ModelError
             Naming every difference.
         """
-        theirs = _comparable(dataset.n_features, dataset.weighting, _plain(dataset.features))
+        weighting = self.weighting if "weighting" in self.params else dataset.weighting  # chosen in training
+        theirs = _comparable(dataset.n_features, weighting, _plain(dataset.features))
         ours = _comparable(self.n_features, self.weighting, self.feature_spec)
         differences = [
             f"{name} is {_short(ours.get(name))} in the model and {_short(theirs.get(name))} in the dataset"
@@ -287,6 +321,7 @@ class Model(ABC):
             "certificate": _plain(self.certificate),
             "n_iter": self.n_iter,
             "n_passes": self.n_passes,
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "n_names": 0 if self.names is None else self.names.num_rows,
         }
 
@@ -313,6 +348,8 @@ class Model(ABC):
         }
         if self.label_threshold is not None:
             header["label_threshold"] = self.label_threshold
+        if self.calibration is not None:
+            header["calibration"] = self.calibration.to_dict()
         arrays = {"classes": self.classes, **self.to_arrays()}
         if self.column_scale is not None:
             arrays["column_scale"] = self.column_scale

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.base import Model
+from bigmc.model.calibration import Calibration
 from bigmc.model.linear_scoring import ROOM, LinearScorer
 
 if TYPE_CHECKING:
@@ -92,6 +93,17 @@ class LinearModel(Model):
     def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Return the features with weight and their weights for class number `c`."""
         return self.features, self.coef[:, c]
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model was calibrated, or is one of logistic regression."""
+        return super().has_probabilities or self.params.get("loss") == "log_loss"
+
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of every class: for the logistic loss that of its own model, the softmax."""
+        if self.calibration is None and self.params.get("loss") == "log_loss":
+            return Calibration().probabilities(scores)
+        return super().probabilities(scores)
 
     def make_scorer(self) -> LinearScorer:
         """Return what multiplies samples with the weights."""

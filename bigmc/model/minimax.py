@@ -98,6 +98,11 @@ class MinimaxModel(LinearModel):
             "samples leave the set: on hashed text the bound mostly does not hold.",
         )
 
+    @property
+    def has_probabilities(self) -> bool:
+        """True: the rule answers at random, with known probabilities."""
+        return True
+
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return with which probability the randomised minimax rule answers each class.
 

@@ -11,6 +11,7 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import check_archive, read_archive
 from bigmc.model.base import Model
 from bigmc.model.boosted import BoostedModel
+from bigmc.model.calibration import Calibration
 from bigmc.model.feature_names import names_from_arrays
 from bigmc.model.feature_spec import check_feature_spec
 from bigmc.model.linear import LinearModel
@@ -56,6 +57,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             history=header["history"],
             names=names_from_arrays(arrays),
             label_threshold=header.get("label_threshold"),
+            calibration=Calibration.from_dict(header.get("calibration")),
         )
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.cure or "train again") from error

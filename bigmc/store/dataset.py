@@ -181,6 +181,13 @@ class Dataset:
             self.column_scale() if keep_scale else None,
         )  # fmt: skip
 
+    def with_weighting(self, weighting: Weighting) -> Dataset:
+        """Return the same samples, whose stored values are weighted otherwise when they are read."""
+        return Dataset(
+            self.shards, self.classes, self.n_features, weighting, self.features, self._stored,
+            self._column_scale,
+        )  # fmt: skip
+
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""
         if self._stored is None:

@@ -137,6 +137,14 @@ def new_file(path: Path | str) -> OutputFile:
     return OutputFile(str(path), calls.open(str(path), _NEW))
 
 
+def extend_file(path: Path | str, size: int) -> OutputFile:
+    """Open a file to write behind its first `size` bytes; what was there is cut off, a missing file made."""
+    file = OutputFile(str(path), calls.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
+    file.truncate(size)
+    file.seek(size)
+    return file
+
+
 @contextmanager
 def output(path: Path | str) -> Iterator[IO[bytes]]:
     """Open a file for writing over what it held."""

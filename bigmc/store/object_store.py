@@ -68,6 +68,12 @@ class Address:
                 return None
         return content
 
+    def exists(self) -> bool:
+        """Return whether there is an object at the address itself."""
+        with self._told() as (fs, path):
+            fs.invalidate_cache()
+            return bool(fs.isfile(path))
+
     def write(self, content: bytes, name: str = "") -> None:
         """Write an object, all at once, over what is there."""
         with self._told() as (fs, path):
@@ -319,7 +325,10 @@ def built(path: str | Path) -> Iterator[Path]:
         write_atomic(made, before)
     yield made
     content = made.read_bytes()
-    if before is None and not address.create(content) and address.read() != content:
+    if before is not None:
+        if content != before:  # the caller was allowed to replace it
+            address.write(content)
+    elif not address.create(content) and address.read() != content:
         disk.unlink(made)
         raise StoreError(f"another process was first to write {path}", "give another --to")
     remove_tree(made.parent)

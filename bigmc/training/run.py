@@ -32,6 +32,7 @@ from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
+from bigmc.store.outputs import IfExists
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -52,6 +53,7 @@ def train(
     options: Mapping[str, Any],
     start: Path | None = None,
     keep_norms: bool = False,
+    if_exists: IfExists = IfExists.REFUSE,
 ) -> dict[str, Any]:
     """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
 
@@ -72,9 +74,10 @@ def train(
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
     if not target.parent.is_dir():
         raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
-    if not _is_trained(target, params):
+    if not _is_trained(target, params, if_exists):
+        _refuse_foreign(work)
         with exclusive(work / "lock"), prompt_release():
-            if not _is_trained(target, params):
+            if not _is_trained(target, params, if_exists):
                 _claim(work, params, target)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
@@ -82,7 +85,7 @@ def train(
                         samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
                         start=None if start is None else _start(start),
                     )  # fmt: skip
-                names = _names(data, estimator.model_.used_features, limit // 16)
+                names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
                 if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
                     with replacing(norms_beside(target)) as file:
@@ -94,7 +97,8 @@ def train(
         "model": str(target),
         "objective": model.objective,
         "certificate": dict(model.certificate),
-        "converged": model.certificate["gap"] <= estimator.tol,
+        "converged": model.certificate["gap"] <= estimator.tolerance,
+        "tol": estimator.tolerance,
         "n_iter": model.n_iter,
         "n_passes": model.n_passes,
         "n_nonzero_features": len(model.used_features),
@@ -144,7 +148,7 @@ def identity(dataset: Dataset) -> str:
     return dataset.identity
 
 
-def _names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
+def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
     """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
     import pyarrow as pa
 
@@ -197,12 +201,24 @@ def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
     return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
 
 
-def _is_trained(target: Path, params: Mapping[str, Any]) -> bool:
-    """Return whether the model is there already; refuse one that was trained otherwise."""
+def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) -> bool:
+    """Return whether the model is there already; refuse anything else, unless it may be replaced."""
     if not target.exists():
         return False
-    _refuse_other(load_model(target).params, params, f"the model {target}", "delete it, or give another --to")
+    try:
+        cure = "give another --to, or replace it with --overwrite"
+        _refuse_other(load_model(target).params, params, f"the model {target}", cure)
+    except ModelError:
+        if if_exists is IfExists.REPLACE:
+            return False
+        raise
     return True
+
+
+def _refuse_foreign(work: Path) -> None:
+    """Refuse a folder for unfinished work that holds something else: it is removed in the end."""
+    if work.exists() and not (work.is_dir() and ((work / "lock").exists() or not any(work.iterdir()))):
+        raise ModelError(f"{work} is not of an unfinished training", "give another --to")
 
 
 def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:

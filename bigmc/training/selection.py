@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,20 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from bigmc.engine import Engine
+from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.estimators import LEARNERS
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.options import EvaluateOptions
 from bigmc.model import load_model
-from bigmc.progress import ProgressCallback
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
-from bigmc.store.atomic import replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.object_store import delivered, local_file, read_file
+from bigmc.store.object_store import local_file, read_file
+from bigmc.store.outputs import IfExists, Output
+from bigmc.store.receipt import Receipt
+from bigmc.training.options import PathOptions
 from bigmc.training.run import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
+WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
 
 _OF_SETS = "micro_f1"
 FIGURES = ("accuracy", "macro_f1", _OF_SETS)
@@ -45,65 +47,37 @@ _LARGEST = 0.99
 _OBJECTIVE = ("loss", "penalty", "l1_ratio", "ridge", "fit_intercept", "random_state")
 
 
-def sparse_path(
-    data: Dataset,
-    to: Path,
-    *,
-    n_alphas: int,
-    alpha_ratio: float,
-    alphas: Sequence[float] | None,
-    split: str,
-    validation: str,
-    limit: int,
-    engine: Engine,
-    progress: ProgressCallback,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
+def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resources) -> dict[str, Any]:
     """Train along falling penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
-    if "alpha" in options:
-        raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
     if to.exists() and not to.is_dir():
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
-    LEARNERS["sparse"](**options).check_params()
-    held_out = data[validation]
-    disk.make_folder(to)
-    grid_asked = None if alphas is None else [float(alpha) for alpha in alphas]
-    asked = {
-        "dataset": identity(data), "split": split, "validation": validation, "n_alphas": n_alphas,
-        "alpha_ratio": alpha_ratio, "alphas": grid_asked, **options,
-    }  # fmt: skip
+    data[options.validation]  # refused before any work
+    asked = {"dataset": identity(data), **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
-    if (to / TABLE).exists():
-        found = json.loads((to / TABLE).read_text())
-        if found["asked"] != asked:
-            raise ModelError(
-                f"{to} has a path of other data or parameters", "delete it, or give another --to"
-            )
-        return {**found, "best_model": str(to / BEST)}
-    if alphas is None:
-        alphas = _spaced(data[split], n_alphas, alpha_ratio, limit, engine, options)
-    grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
-    if not grid or not all(0 < alpha < math.inf for alpha in grid):
-        raise BigmcError(f"the alphas are {list(alphas)}", "give numbers above 0")
+    work = to / WORK
+    found = _finished(to, asked)
+    if found is None:
+        _refuse_foreign(to)
+        with exclusive(work / LOCK):
+            found = _finished(to, asked) or _make_path(data, to, options, resources, asked)
+    disk.try_clear(work)
+    return {**found, "best_model": str(to / BEST)}
+
+
+def _make_path(
+    data: Dataset, to: Path, options: PathOptions, resources: Resources, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Train and measure every model that is missing, choose one and write the table."""
+    _claim(to, asked, options.if_exists)
+    alphas = options.alphas or _spaced(data[options.split], options, resources)
     table: list[dict[str, Any]] = []
+    seconds: list[float | None] = []
     before: Path | None = None
-    for k, alpha in enumerate(grid):
+    for k, alpha in enumerate(sorted({float(alpha) for alpha in alphas}, reverse=True)):
         target = to / f"{k:03d}.model"
-        seen = target.with_suffix(".json")
-        if seen.exists() and target.exists():
-            table.append(json.loads(seen.read_text()))
-            before = target
-            continue
-        trained = train(
-            "sparse", data, target, split=split, limit=limit, engine=engine, progress=progress,
-            options={**options, "alpha": alpha}, start=before, keep_norms=True,
-        )  # fmt: skip
-        figures = evaluate(load_model(target), held_out, engine, progress=progress, memory_limit=limit)
-        row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes", "seconds")}
-        gap = trained["certificate"]["gap"]
-        scores = {name: figures[name] for name in FIGURES if name in figures}
-        table.append({"alpha": alpha, **row, "gap": gap, **scores, "model": target.name})
-        write_atomic(seen, json.dumps(table[-1]).encode())
+        row, took = _point(data, target, alpha, before, options, resources)
+        table.append(row)
+        seconds.append(took)
         before = target
     by = _OF_SETS if _OF_SETS in table[0] else "accuracy"
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
@@ -112,10 +86,79 @@ def sparse_path(
     _draw(table, best, by, to / PLOT)
     result = {"asked": asked, "table": table, "best": best}
     write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
-    return {**result, "best_model": str(to / BEST)}
+    timed = [{**row, "seconds": took} for row, took in zip(table, seconds, strict=True)]
+    return {**result, "table": timed, "best": timed[table.index(best)]}
 
 
-def publish(evaluations: Sequence[str | Path], to: str | Path, by: str) -> dict[str, Any]:
+def _point(
+    data: Dataset,
+    target: Path,
+    alpha: float,
+    before: Path | None,
+    options: PathOptions,
+    resources: Resources,
+) -> tuple[dict[str, Any], float | None]:
+    """Return the figures of one penalty, and the seconds of its training if it was trained now."""
+    seen = target.with_suffix(".json")
+    if seen.exists() and target.exists():
+        return json.loads(seen.read_text()), None
+    trained = train(
+        "sparse", data, target, split=options.split, limit=resources.memory_limit, engine=resources.engine,
+        progress=resources.progress, options={**options.parameters, "alpha": alpha}, start=before,
+        keep_norms=True,
+    )  # fmt: skip
+    measured = EvaluateOptions(options.validation)
+    figures = evaluate(load_model(target), data[options.validation], measured, resources)
+    row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes")}
+    gap = trained["certificate"]["gap"]
+    scores = {name: figures[name] for name in FIGURES if name in figures}
+    row = {"alpha": alpha, **row, "gap": gap, **scores, "model": target.name}
+    write_atomic(seen, json.dumps(row).encode())
+    return row, trained["seconds"]
+
+
+def _finished(to: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the result of the same path, if it is there; how long it took is not recorded."""
+    try:
+        found = json.loads((to / TABLE).read_bytes())
+        if found["asked"] != asked:
+            return None
+        rows = [{**row, "seconds": None} for row in found["table"]]
+        return {**found, "table": rows, "best": {**found["best"], "seconds": None}}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _refuse_foreign(to: Path) -> None:
+    """Refuse a folder for unfinished work that holds something else."""
+    work = to / WORK
+    names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
+    if not {name for name in names if not name.endswith(PARTIAL)} <= {LOCK, CLAIM}:
+        raise ModelError(f"{work} is not of an unfinished path", "give another --to")
+
+
+def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
+    """Write down which path is made in a folder; refuse one that has files of another by the same names."""
+    claim = to / WORK / CLAIM
+    if claim.exists() and json.loads(claim.read_bytes()) == asked:
+        return
+    numbered = [
+        file for kind in ("model", "json", "norms.npy") for file in to.glob(f"[0-9][0-9][0-9].{kind}")
+    ]
+    taken = [file for file in (to / TABLE, to / PLOT, to / BEST) if file.exists()] + numbered
+    if taken and if_exists is IfExists.REFUSE:
+        raise ModelError(
+            f"{to} has a path of other data or parameters, or other files of its names: {taken[0].name}",
+            "give another --to, or replace them with --overwrite",
+        )
+    for file in taken:
+        disk.clear(file)
+    write_atomic(claim, json.dumps(asked).encode())
+
+
+def publish(
+    evaluations: Sequence[str | Path], to: str | Path, by: str, if_exists: IfExists = IfExists.REFUSE
+) -> dict[str, Any]:
     """Give the best of evaluated models a name of its own; see :func:`bigmc.api.publish`."""
     if by not in FIGURES:
         raise BigmcError(f"models cannot be compared by {by!r}", f"choose {' or '.join(FIGURES)}")
@@ -130,11 +173,17 @@ def publish(evaluations: Sequence[str | Path], to: str | Path, by: str) -> dict[
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
     with local_file(best["model"]) as model:
         content = model.read_bytes()
-    if hashlib.sha256(content).hexdigest() != best["model_sha256"]:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != best["model_sha256"]:
         raise ModelError(f"{best['model']} is not the model that was evaluated", "evaluate it again")
-    if read_file(to) != content:
-        with delivered(to) as target:
-            write_atomic(target, content)
+    output = Output.at(to, [*evaluations, *(row["model"] for row in table)])
+    there = output.digest()
+    if there != digest or not output.is_own():
+        if there not in (None, digest) and not output.is_own():
+            output.refuse_existing(if_exists)
+        output.write_receipt(Receipt({"command": "publish"}, digest, replaces_sha256=there))
+    if there != digest:
+        output.write(content)
     return {"published": str(to), "best": best, "table": table}
 
 
@@ -153,19 +202,14 @@ def _evaluation(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path} is no evaluation", "make it with bigmc evaluate --to") from None
 
 
-def _spaced(
-    samples: Dataset, n_alphas: int, ratio: float, limit: int, engine: Engine, options: Mapping[str, Any]
-) -> list[float]:
+def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> list[float]:
     """Return penalties evenly spaced in their logarithm, from the largest that leaves a weight."""
-    if n_alphas < 1 or not 0 < ratio < 1:
-        raise BigmcError(
-            f"a path of {n_alphas} alphas over a ratio of {ratio}", "give 1 or more, and a ratio below 1"
-        )
-    passed_on = {name: options[name] for name in _OBJECTIVE if name in options}
+    passed_on = {name: options.parameters[name] for name in _OBJECTIVE if name in options.parameters}
     if "random_state" in passed_on:
         passed_on["seed"] = passed_on.pop("random_state")
+    limit, engine = resources.memory_limit, resources.engine
     top = _LARGEST * largest_alpha(samples, memory_limit=limit, engine=engine, **passed_on)
-    return np.geomspace(top, top * ratio, n_alphas).tolist()  # type: ignore[no-any-return]
+    return np.geomspace(top, top * options.alpha_ratio, options.n_alphas).tolist()  # type: ignore[no-any-return]
 
 
 def _draw(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], by: str, target: Path) -> None:

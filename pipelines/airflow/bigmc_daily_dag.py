@@ -65,10 +65,10 @@ def daily() -> None:
     def append(params: Any = None, **context: Any) -> str:
         day = folder_of_day(params, context)
         day.mkdir(parents=True, exist_ok=True)
-        source = params["source"].format(day=day.name)
-        return command(
-            "ingest", source, "--to", f"{day.parent}/data.bigmc", "--append", "--memory", params["memory"]
-        )
+        dataset, source = day.parent / "data.bigmc", params["source"].format(day=day.name)
+        more = ("--append",) if (dataset / "manifest.json").exists() else ()
+        options = (*shlex.split(params["ingest"]), "--memory", params["memory"])
+        return command("ingest", source, "--to", str(dataset), *options, *more)
 
     @task.bash
     def train(params: Any = None, **context: Any) -> str:

@@ -5,12 +5,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigmc.budget import MemoryLimitError
-from bigmc.engine import ThreadEngine
-from bigmc.inference.predict import Predictor
+from bigmc.engine import Resources, ThreadEngine
+from bigmc.inference.options import PredictOptions
+from bigmc.inference.predict import PredictionJob
+from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, divide
 from bigmc.model.memory import FIXED_COST, SMALLEST_ROOM
-from bigmc.progress import silent
 from bigmc.store.dataset import Dataset
+from bigmc.store.outputs import IfExists, Output
 
 N_CLASSES = 40
 
@@ -26,11 +28,9 @@ def data():
 
 
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
-    predictor = Predictor(model, to, scores, ThreadEngine(workers), limit, silent)
-    if isinstance(source, Dataset):
-        predictor.predict_dataset(source)
-    else:
-        predictor.predict_raw(source, None, "fail")
+    options, resources = PredictOptions(scores=scores), Resources(ThreadEngine(workers), limit)
+    job = PredictionJob(model, None, Output.at(to), options, resources)
+    job.run(source if isinstance(source, Dataset) else expand_sources(source), IfExists.REPLACE)
     return pq.read_table(to)
 
 
@@ -59,14 +59,6 @@ def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):
     needed = int(str(refused.value).rpartition("--memory ")[2].partition("MB")[0]) * 10**6
     assert predict(model, tmp_path / "p", dataset, limit=needed).num_rows == 20_000
     assert predict(model, tmp_path / "q", dataset, limit=46_000_000, scores=False).num_rows == 20_000
-
-
-def test_rejects_of_an_earlier_run_do_not_stay(data, tmp_path):
-    X, model = data
-    stale = tmp_path / "p.rejects.parquet"
-    stale.write_bytes(b"of an earlier run")
-    predict(model, tmp_path / "p", X)
-    assert not stale.exists()
 
 
 def test_the_limit_is_shared_among_workers(data):

@@ -163,7 +163,7 @@ def test_run_again_does_nothing(said, here):
     second = said["runs"][1]
     assert second["state"] == "success"
     assert {number for *_, number in second["tasks"]} == {1}
-    before, after = (run["files"] for run in said["runs"])
+    before, after = (run["files"] for run in said["runs"][:2])
     assert {name for name in before if before[name] != after[name]} <= {"1e-2.json", "1e-3.json", "best.json"}
     assert before.keys() == after.keys() > {"best.model", "data.bigmc/manifest.json"}
     assert json.loads((here / "out" / "best.json").read_text())["accuracy"] > 0.7

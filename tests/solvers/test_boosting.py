@@ -14,10 +14,10 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers.boosting import solve
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
-from bigmc.solvers.boosting.pricing import CutSearch
+from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.solvers.boosting.tree_growth import TreeGrower
-from bigmc.solvers.boosting.trees import TreeSearch
+from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.store.dataset import Dataset
 
 LIMIT = 10**9
@@ -227,7 +227,7 @@ def test_search_finds_the_best_cut_of_every_class(rays, missing):
     scores = columns.T @ u[:, :4]
     for ranges in ([(0, 7)], [(0, 3), (3, 4), (4, 7)]):
         source = BinnedSource(dataset, ranges, False, 255, np.ones(250, bool), engine)
-        found = CutSearch(source, responses, 4, rays, engine).run(u, 0.5, 10)
+        found = CutOracle(LocalScan(source, 250, rays, engine), responses, 4, engine).price(Duals(u, 0.5), 10)
         assert found.sigma == pytest.approx(0.5 * np.abs(scores).max(), rel=1e-12)
         for c in range(4):
             places, signs = found.places[found.classes == c], found.signs[found.classes == c]
@@ -262,8 +262,8 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
     # With the histograms of all trees kept, those of a few at a time, and none.
     for ranges, room in (([(0, 7)], 10**7), ([(0, 2), (2, 7)], 20_000), ([(0, 7)], 0)):
         source = BinnedSource(dataset, ranges, True, 255, np.ones(250, bool), engine)
-        search = TreeSearch(TreeGrower(source, 250, 2, room, engine), responses, 4, 2, engine)
-        found = search.run(u, 1.0, 5)
+        search = TreeOracle(TreeGrower(source, 250, 2, room, engine), responses, 4, 2, engine)
+        found = search.price(Duals(u, 1.0), 5)
         answers[room] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
         again = search.answers(found.learners)
         for one, other in zip(again, found.answers, strict=True):
@@ -293,8 +293,8 @@ def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
     found = []
     for room in (10**8, 10**5, 0):
         source = BinnedSource(dataset, [(0, 7)], True, 255, np.ones(600, bool), engine)
-        search = TreeSearch(TreeGrower(source, 600, 4, room, engine), responses, 4, 4, engine)
-        found.append(search.run(u, 1.0, 12))
+        search = TreeOracle(TreeGrower(source, 600, 4, room, engine), responses, 4, 4, engine)
+        found.append(search.price(Duals(u, 1.0), 12))
     for other in found[1:]:
         assert other.learners.keys() == found[0].learners.keys()
         assert other.sigma == found[0].sigma

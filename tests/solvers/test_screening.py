@@ -9,6 +9,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import penalties
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers import solve
+from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse import rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
@@ -73,7 +74,7 @@ def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
         widest=n, itemsize=8, limit=LIMIT, tol=1e-9,
     )  # fmt: skip
     sweeper = Sweeper(problem, True, 0, fit_intercept, 10**6, 0)
-    found = Rounds(problem, BlockSource(dataset, [(0, d)], True), plan, sweeper, 1e-9)
+    found = Rounds(problem, BlockSource(dataset, [(0, d)], True), plan, sweeper, Limits(1e-9, 100, LIMIT))
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef
     used = np.flatnonzero(rows.any(axis=1))

@@ -1,15 +1,19 @@
 """The regularisation path: every point is the optimum of its penalty, and nothing is done twice."""
 
 import json
+import os
 
 import numpy as np
 import pytest
+from killing import child
 from sklearn.datasets import load_digits
 
 import bigmc
 from bigmc import SparseClassifier, api
+from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, ModelError
 from bigmc.solvers import largest_alpha
+from bigmc.store import disk
 
 TOL = 1e-4
 
@@ -26,6 +30,12 @@ def dataset(tmp_path_factory):
 def made(dataset):
     to = dataset.parent / "path"
     return to, api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL)
+
+
+def untimed(result: dict) -> dict:
+    """Return the result of a path as a run that trains nothing gives it."""
+    table = [{**row, "seconds": None} for row in result["table"]]
+    return {**result, "table": table, "best": {**result["best"], "seconds": None}}
 
 
 def test_largest_alpha_is_where_the_weights_vanish(dataset):
@@ -56,30 +66,59 @@ def test_the_best_point_is_chosen_and_saved(dataset, made):
     assert result["best"]["accuracy"] == best
     assert api.evaluate(result["best_model"], dataset)["accuracy"] == best
     assert (to / "best.model").read_bytes() == (to / result["best"]["model"]).read_bytes()
-    assert json.loads((to / "path.json").read_text())["table"] == result["table"]
+    table = json.loads((to / "path.json").read_text())["table"]
+    assert [{**row, "seconds": None} for row in table] == untimed(result)["table"]
 
 
 def test_a_path_that_is_there_is_not_made_again(dataset, made):
     to, result = made
     before = {file.name: file.stat().st_mtime_ns for file in to.iterdir()}
-    assert api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL) == result
+    again = api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL)
+    assert again == untimed(result)
     assert {file.name: file.stat().st_mtime_ns for file in to.iterdir()} == before
     with pytest.raises(ModelError, match="other data or parameters"):
         api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=2 * TOL)
 
 
-def test_a_path_that_was_stopped_goes_on(dataset, tmp_path):
-    options = {"alphas": [0.5, 0.1, 0.02], "tol": TOL}
-    whole = api.sparse_path(dataset, tmp_path / "whole", **options)
-    api.sparse_path(dataset, tmp_path / "cut", **options)
-    for name in ("path.json", "best.model", "002.model", "002.json", "001.json"):
-        (tmp_path / "cut" / name).unlink()
-    again = api.sparse_path(dataset, tmp_path / "cut", **options)
-    for row, other in zip(whole["table"], again["table"], strict=True):
-        assert {**row, "seconds": 0} == {**other, "seconds": 0}
-    for k in range(3):
-        file = f"{k:03d}.model"
-        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+PATH = {"alphas": [0.5, 0.1, 0.02], "tol": TOL, "memory_limit": "64MB"}
+
+
+def files_of(folder) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_a_path_killed_anywhere_ends_with_the_same_bytes(dataset, tmp_path):
+    api.sparse_path(dataset, tmp_path / "whole", engine=ThreadEngine(1), **PATH)
+    expected = files_of(tmp_path / "whole")
+
+    def make(name):
+        return lambda: api.sparse_path(dataset, tmp_path / name, engine=ThreadEngine(1), **PATH)
+
+    watch = [(disk, "rename"), (disk, "unlink")]
+    _, counts = child(make("counted"), watch)
+    assert files_of(tmp_path / "counted") == expected
+    points = [("rename", k, when) for k in range(1, counts["rename"] + 1, 4) for when in ("before", "after")]
+    assert len(points) >= 8
+    for number, point in enumerate(points):
+        status, _ = child(make(str(number)), watch, point)
+        assert os.WIFSIGNALED(status), point
+        make(str(number))()
+        assert files_of(tmp_path / str(number)) == expected, point
+
+
+def test_a_path_spares_the_files_of_others(dataset, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    api.sparse_path(dataset, tmp_path, alphas=[0.5], tol=0.1)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    for name in ("best.model", "001.model", "path.json"):
+        folder = tmp_path / f"with {name}"
+        folder.mkdir()
+        (folder / name).write_text("mine")
+        with pytest.raises(ModelError, match=f"other files of its names: {name}"):
+            api.sparse_path(dataset, folder, alphas=[0.5, 0.4], tol=0.1)
+        assert (folder / name).read_text() == "mine"
+        result = api.sparse_path(dataset, folder, alphas=[0.5, 0.4], tol=0.1, overwrite=True)
+        assert len(result["table"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -127,14 +166,33 @@ def evaluated(dataset, made, tmp_path):
 def test_the_best_of_evaluated_models_is_published(by, evaluated, made, tmp_path):
     files, said = evaluated
     to = tmp_path / "best.model"
-    to.write_bytes(b"the model of yesterday")
-    result = api.publish(files, to, by=by)
+    to.write_bytes(b"a file that was not published")
+    with pytest.raises(BigmcError, match="not the result of this very command"):
+        api.publish(files, to, by=by)
+    result = api.publish(files, to, by=by, overwrite=True)
     best = max(range(3), key=lambda k: said[k][by])
     assert result["best"][by] == said[best][by]
     assert to.read_bytes() == (made[0] / f"00{files[best].stem}.model").read_bytes()
     before = to.stat().st_mtime_ns
     assert api.publish(files, to, by=by) == result
     assert to.stat().st_mtime_ns == before
+
+
+def test_a_published_model_is_replaced_by_a_better_one(evaluated, tmp_path):
+    files, _ = evaluated
+    to = tmp_path / "best.model"
+    api.publish(files[:1], to)
+    first = to.read_bytes()
+    status, _ = child(lambda: api.publish(files[1:], to), [(disk, "rename")], ("rename", 2, "before"))
+    assert os.WIFSIGNALED(status)
+    assert to.read_bytes() == first
+    api.publish(files[2:], to)
+    assert to.read_bytes() != first
+    to.write_bytes(first + b"changed by hand")
+    with pytest.raises(BigmcError, match="not the result of this very command"):
+        api.publish(files[:1], to)
+    with pytest.raises(BigmcError, match="is an input"):
+        api.publish(files[:1], json.loads(files[0].read_text())["model"], overwrite=True)
 
 
 def test_of_equals_the_smaller_model_is_published(evaluated, tmp_path):

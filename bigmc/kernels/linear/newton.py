@@ -46,7 +46,6 @@ def place_entries(columns, first, indptr, indices, data, free, slots, values):
 def move_rows(first, last, indptr, slots, values, scores, row_scale, constant, direction, part):
     """Add the scores of the step ``part * direction`` to those of rows `first` to `last`."""
     width = np.uint64(scores.shape[1])
-    size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // np.uint64(LANES)
     move = np.empty(scores.shape[1], scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
@@ -55,10 +54,7 @@ def move_rows(first, last, indptr, slots, values, scores, row_scale, constant, d
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue
-        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
-        if constant:
-            for r in range(width):
-                move[r] += direction[size, r]
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
         for u in range(used):
             lanes_add(scores, i * width + groups[u], part, move, groups[u])
 

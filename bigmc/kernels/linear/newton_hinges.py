@@ -19,6 +19,7 @@ from numba import njit
 from bigmc.kernels.linear.products import (
     EVERY_GROUP,
     LAST_BIT,
+    add_groups,
     groups_of,
     row_outer,
     row_outer_square,
@@ -116,10 +117,8 @@ def gradient_rows(
         row_outer_square(slots, values, start, stop, square, positive, groups, used, width, curvature)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
-            for u in range(used):
-                for r in range(groups[u], groups[u] + _EIGHT):
-                    out[size, r] += weight * margins[r]
-                    curvature[size, r] += weight * positive[r]
+            add_groups(weight, margins, groups, used, out[size])
+            add_groups(weight, positive, groups, used, curvature[size])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -146,11 +145,7 @@ def hessian_rows(
         c = np.uint64(labels[i, 0])
         behind = number(1) - scores[i, c]
         shift = number(1) if tasks else behind
-        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
-        if constant:
-            for u in range(used):
-                for r in range(groups[u], groups[u] + _EIGHT):
-                    move[r] += direction[size, r]
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
         own = move[c]
         base = number(0) if tasks else own
         total = number(0)
@@ -163,9 +158,7 @@ def hessian_rows(
         row_outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
-            for u in range(used):
-                for r in range(groups[u], groups[u] + _EIGHT):
-                    out[size, r] += weight * move[r]
+            add_groups(weight, move, groups, used, out[size])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -175,7 +168,6 @@ def losses_along(
 ):  # fmt: skip
     """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
     width = np.uint64(scores.shape[1])
-    size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     number = scores.dtype.type
     move = np.empty(scores.shape[1], scores.dtype)
@@ -189,9 +181,8 @@ def losses_along(
             continue
         c = np.uint64(labels[i, 0])
         shift = number(1) if tasks else number(1) - scores[i, c]
-        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
-        for r in range(width):
-            wide[r] = move[r] + direction[size, r] if constant else move[r]
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        wide[:] = move
         own = wide[c]
         total = 0.0
         if tasks:

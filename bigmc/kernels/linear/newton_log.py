@@ -17,7 +17,14 @@ from numba import njit
 
 from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_bend, lanes_dot, lanes_growth
 from bigmc.kernels.linear.losses import sample_odds
-from bigmc.kernels.linear.products import EVERY_GROUP, groups_of, row_outer, row_outer_square, row_product
+from bigmc.kernels.linear.products import (
+    EVERY_GROUP,
+    add_groups,
+    groups_of,
+    row_outer,
+    row_outer_square,
+    row_product,
+)
 from bigmc.kernels.linear.simd import LANES
 
 _EIGHT = np.uint64(LANES)
@@ -68,9 +75,8 @@ def gradient_rows(
         )
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
-            for r in range(width):
-                out[size, r] += weight * slope[r]
-                curvature[size, r] += weight * bend[r]
+            add_groups(weight, slope, groups, used, out[size])
+            add_groups(weight, bend, groups, used, curvature[size])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -95,10 +101,7 @@ def hessian_rows(
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue
-        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
-        if constant:
-            for r in range(width):
-                move[r] += direction[size, r]
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
         mean = number(0)
         for q in range(n_groups):
             mean += lanes_dot(probabilities, i * width + q * _EIGHT, move, q * _EIGHT)
@@ -107,8 +110,7 @@ def hessian_rows(
         row_outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
-            for r in range(width):
-                out[size, r] += weight * move[r]
+            add_groups(weight, move, groups, used, out[size])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -121,7 +123,6 @@ def losses_along(
     its digits.
     """
     width = np.uint64(scores.shape[1])
-    size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     odds, move = np.empty((2, width), scores.dtype)
     wide = np.empty(width, np.float64)
@@ -132,9 +133,8 @@ def losses_along(
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if not constant and (start == stop or row_scale[i] == 0):
             continue
-        row_product(slots, values, start, stop, row_scale[i], direction, groups, used, width, move)
-        for r in range(width):
-            wide[r] = move[r] + direction[size, r] if constant else move[r]
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        wide[:] = move
         c = np.uint64(labels[i, 0])
         own, others, _ = sample_odds(scores, i, c, odds)
         total = 0.0

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """Gradients, products with the Hessian and line searches over samples in row order, for sets of labels.
 
-What `newton` does for one label per sample, and with the same arguments but for the labels:
-rows of codes, increasing, -1 after the last. Equation numbers are those of Blondel et al. (2013); the ranking
-loss is that of section 4.7.
+What `bigmc.kernels.linear.newton_hinges` does for one label per sample, with the same arguments but for the
+labels: rows of codes, increasing, -1 after the last. Equation numbers are those of Blondel et al. (2013); the
+ranking loss is that of section 4.7.
 """
 
 from __future__ import annotations
@@ -11,47 +11,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigmc.kernels.linear.simd import lanes_active, lanes_change, lanes_margins
+from bigmc.kernels.linear.losses import hide_labels
+from bigmc.kernels.linear.products import (
+    EVERY_GROUP,
+    add_groups,
+    groups_of,
+    row_outer,
+    row_outer_square,
+    row_product,
+)
+from bigmc.kernels.linear.simd import LANES, lanes_active, lanes_change, lanes_margins
 
-_EIGHT = np.uint64(8)
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def _hide_labels(scores, i, labels, others):
-    """Fill `others` with the scores of a sample, minus infinity at its labels: they have no margins."""
-    for r in range(others.shape[0]):
-        others[r] = scores[i, r]
-    for t in range(labels.shape[1]):
-        if labels[i, t] < 0:
-            break
-        others[labels[i, t]] = -np.inf
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def _product(slots, values, start, stop, scale, direction, constant, move):
-    """Fill `move` with the change of a sample's scores along a direction."""
-    for r in range(move.shape[0]):
-        move[r] = 0
-    for k in range(start, stop):
-        row = direction[slots[k]]
-        value = move.dtype.type(values[k]) * scale
-        for r in range(move.shape[0]):
-            move[r] += value * row[r]
-    if constant:
-        row = direction[direction.shape[0] - 1]
-        for r in range(move.shape[0]):
-            move[r] += row[r]
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def _outer(slots, values, start, stop, scale, slope, square, out):
-    """Add the outer product of a sample, squared or not, and a slope."""
-    for k in range(start, stop):
-        row = out[slots[k]]
-        value = out.dtype.type(values[k])
-        value = value * value * scale if square else value * scale
-        for r in range(slope.shape[0]):
-            row[r] += value * slope[r]
+_EIGHT = np.uint64(LANES)
+_ONE = np.uint64(1)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -69,15 +41,18 @@ def gradient_rows(
     active : uint64 array of shape (n_samples,)
         Filled: 1 if any margin is positive, else 0.
     first, last, indptr, slots, values, scores, weights, row_scale, gain, constant, out, curvature
-        As in `bigmc.kernels.linear.newton.gradient_rows`.
+        As in `bigmc.kernels.linear.newton_hinges.gradient_rows`.
     """
     width = np.uint64(scores.shape[1])
+    size = out.shape[0] - 1  # row of the intercept
+    groups = np.empty(width // _EIGHT + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, width // _EIGHT, groups)
     number = scores.dtype.type
     zero, one = number(0), number(1)
     others, margins, slope, positive = np.empty((4, width), scores.dtype)
     for i in range(np.uint64(first), np.uint64(last)):
-        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
-        _hide_labels(scores, i, labels, others)
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        hide_labels(scores, i, labels, others)
         slope[:] = zero
         positive[:] = zero
         found = False
@@ -112,13 +87,13 @@ def gradient_rows(
         active[i] = found
         if not found:
             continue
-        _outer(slots, values, start, stop, gain[i], slope, False, out)
-        _outer(slots, values, start, stop, gain[i] * row_scale[i], positive, True, curvature)
+        row_outer(slots, values, start, stop, gain[i], slope, groups, used, width, out)
+        square = gain[i] * row_scale[i]
+        row_outer_square(slots, values, start, stop, square, positive, groups, used, width, curvature)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else one
-            for r in range(width):
-                out[out.shape[0] - 1, r] += weight * slope[r]
-                curvature[out.shape[0] - 1, r] += weight * positive[r]
+            add_groups(weight, slope, groups, used, out[size])
+            add_groups(weight, positive, groups, used, curvature[size])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -132,15 +107,18 @@ def hessian_rows(
     (n_slots, width).
     """
     width = np.uint64(scores.shape[1])
+    size = out.shape[0] - 1  # row of the intercept
+    groups = np.empty(width // _EIGHT + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, width // _EIGHT, groups)
     number = scores.dtype.type
     zero, one = number(0), number(1)
     others, move, turn, change = np.empty((4, width), scores.dtype)
     for i in range(np.uint64(first), np.uint64(last)):
-        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if (start == stop and not constant) or active[i] == 0:
             continue
-        _hide_labels(scores, i, labels, others)
-        _product(slots, values, start, stop, row_scale[i], direction, constant, move)
+        hide_labels(scores, i, labels, others)
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
         turn[:] = zero
         if tasks:
             turn[:] = move
@@ -161,11 +139,10 @@ def hessian_rows(
             for r in range(width):
                 turn[r] += change[r]
             turn[c] -= total
-        _outer(slots, values, start, stop, gain[i], turn, False, out)
+        row_outer(slots, values, start, stop, gain[i], turn, groups, used, width, out)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else one
-            for r in range(width):
-                out[out.shape[0] - 1, r] += weight * turn[r]
+            add_groups(weight, turn, groups, used, out[size])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -175,17 +152,19 @@ def losses_along(
 ):  # fmt: skip
     """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
     width = np.uint64(scores.shape[1])
+    groups = np.empty(width // _EIGHT + _ONE, np.uint64)
+    used = groups_of(EVERY_GROUP, width // _EIGHT, groups)
     number = scores.dtype.type
     one = number(1)
     others, move = np.empty((2, width), scores.dtype)
     wide = np.empty(width, np.float64)
     change = 0.0
     for i in range(np.uint64(first), np.uint64(last)):
-        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if not constant and (start == stop or row_scale[i] == 0):
             continue
-        _hide_labels(scores, i, labels, others)
-        _product(slots, values, start, stop, row_scale[i], direction, constant, move)
+        hide_labels(scores, i, labels, others)
+        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
         wide[:] = move
         total = 0.0
         if tasks:

@@ -1,8 +1,9 @@
 # mypy: ignore-errors
 """A sample in row order times a matrix, and its outer product with a row, for some groups of classes.
 
-Up to four groups of lanes go through the entries at once. Kernels of several files call these functions: as
-with those of `bigmc.kernels.linear.simd`, after a change here touch those files too.
+Where there is an intercept (`constant`) it is one more feature, that of the last row of the matrix, and 1 in
+every sample. Up to four groups of lanes go through the entries at once. Kernels of several files call these
+functions: as with those of `bigmc.kernels.linear.simd`, after a change here touch those files too.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def groups_of(mask, n_groups, groups):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_product(slots, values, start, stop, scale, matrix, groups, used, width, into):
-    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]``."""
+def row_product(slots, values, start, stop, scale, matrix, constant, groups, used, width, into):
+    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]`` and the intercept."""
     u = np.uint64(0)
     while u + _FOUR <= used:
         _product4(slots, values, start, stop, scale, matrix, groups, u, width, into)
@@ -46,6 +47,16 @@ def row_product(slots, values, start, stop, scale, matrix, groups, used, width, 
         u += _TWO
     if u < used:
         _product1(slots, values, start, stop, scale, matrix, groups, u, width, into)
+    if constant:
+        add_groups(matrix.dtype.type(1), matrix[matrix.shape[0] - 1], groups, used, into)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_groups(factor, row, groups, used, into):
+    """Add ``factor * row`` to the listed groups of `into`."""
+    for u in range(used):
+        for r in range(groups[u], groups[u] + _EIGHT):
+            into[r] += factor * row[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)

@@ -28,31 +28,24 @@ few entries (short words: 13.5 M rows, 1.3 GB of weights a round) threads on one
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
-from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock, equal_parts
-from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
-from bigmc.solvers.boosting.pricing import (
-    Best,
-    ExactSearch,
-    Place,
-    code_range,
-    cut_learners,
-    kind_of,
-    scan_cuts,
-)  # fmt: skip
+from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
+from bigmc.solvers.boosting.pricing import Best, Place, answers_in, scan_cuts
 from bigmc.store import disk
 from bigmc.store.dataset import Dataset
+
+T = TypeVar("T")
 
 #: Parts for each part that runs at once, so that none waits long for the last.
 _PARTS_EACH = 4
@@ -103,10 +96,6 @@ class Columns:
         """Return the part that has a feature."""
         return int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
 
-    def blocks(self, part: int) -> Iterator[CodedBlock]:
-        """Yield the columns of a part as codes."""
-        yield from _sources(self.folder, part, self).stream()
-
 
 def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: int) -> list[tuple[int, int]]:
     """Return the ranges of features cut into parts of about equal work, several for each worker."""
@@ -141,18 +130,14 @@ def columns_of(
         disk.try_clear(Path(folder))
 
 
-class SpreadCutSearch(ExactSearch):
-    """All cuts of all columns, priced part by part on workers; the same bits as `CutSearch`.
+class WorkerScan:
+    """Reads the columns part by part on workers; the same bits as `bigmc.solvers.boosting.pricing.LocalScan`.
 
     Parameters
     ----------
     columns : Columns
-    responses : Responses
-    n_classes : int
     engine : Engine
         Runs the parts.
-    local : Engine
-        Threads of this process.
 
     Attributes
     ----------
@@ -160,58 +145,39 @@ class SpreadCutSearch(ExactSearch):
         Decoded bytes that workers read from the shards so far.
     """
 
-    def __init__(
-        self, columns: Columns, responses: Responses, n_classes: int, engine: Engine, local: Engine
-    ) -> None:
-        super().__init__(responses, n_classes, local)
+    def __init__(self, columns: Columns, engine: Engine) -> None:
         self._columns, self._workers = columns, engine
         self._edges: dict[int, NDArray[np.float64]] = {}
         self._round = 0
         self.bytes_read = 0
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of a feature."""
+        """Return the edges of the bins of a feature."""
         if feature not in self._edges:  # that of a learner which had weight before this run was resumed
-            self._fetch([(feature, 0, 0)])
+            self.answers([(feature, 0, 0)])
         return self._edges[feature]
 
-    def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of learners found before: one pass over their columns."""
-        places = [
-            (int(feature), int(learners.cut[k, 0]), kind_of(learners.take(k)))
-            for k, feature in enumerate(learners.feature[:, 0])
-        ]
-        found = self._fetch([place for place in places if place[0] >= 0])
-        everywhere = self._responses.everywhere()
-        return [found.get(place, everywhere) for place in places]
-
-    def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+    def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+        """Merge the best cuts of all columns into `best`; their answers are asked for afterwards."""
         self._round += 1
-        name, shape = f"duals-{self._round}", best.values.shape
+        name = f"duals-{self._round}"
         self._columns.write(name, u)
         parts = range(len(self._columns.ranges))
-        for _, (found, n_bytes) in self._workers.map(_price_part, parts, self._columns, name, totals, shape):
+        shared = (self._columns, name, totals, best.shape)
+        for _, (found, n_bytes) in self._workers.map(_price_part, parts, *shared):
             best.merge(found)
             self.bytes_read += n_bytes
         self._columns.remove(name)
-        everywhere = self._responses.everywhere()
-        wanted = best.wanted()
-        answers = {place: everywhere for place in wanted if place[0] < 0}
-        cuts = [place for place in wanted if place[0] >= 0]
-        answers |= dict.fromkeys(cuts, everywhere[:0])  # nobody asks for one that is kept already
-        keys = cut_learners(cuts).keys()
-        missing = [cut for cut, key in zip(cuts, keys, strict=True) if self._responses.find(key) is None]
-        return answers | self._fetch(missing)
+        return {}
 
-    def _fetch(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
-        """Return the answers of some cuts; note the edges of their columns."""
+    def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
+        """Return the answers of cuts; note the edges of their columns."""
         by_part: dict[int, list[Place]] = {}
         for place in sorted(places):
             by_part.setdefault(self._columns.part_of(place[0]), []).append(place)
         answers: dict[Place, NDArray[Any]] = {}
-        for (_, asked), found in self._workers.map(_answer_part, by_part.items(), self._columns):
-            own, edges, n_bytes = found
-            answers |= dict(zip(asked, own, strict=True))
+        for _, (found, edges, n_bytes) in self._workers.map(_answer_part, by_part.items(), self._columns):
+            answers |= found
             self._edges |= edges
             self.bytes_read += n_bytes
         return answers
@@ -221,55 +187,66 @@ def _price_part(
     part: int, columns: Columns, name: str, totals: NDArray[np.float64], shape: tuple[int, int]
 ) -> tuple[Best, int]:
     """Return the best cuts of the columns of a part, and the bytes read."""
-    before = _sources(columns.folder, part, columns).bytes_read
-    best = Best.none(*shape)
-    u = columns.array(name)
-    for block in columns.blocks(part):
+    source = _source(columns, part)
+    before, best, u = source.bytes_read, Best.none(*shape), columns.array(name)
+    for block in source.stream():
         best.merge(scan_cuts(block, u, totals, shape, ThreadEngine(1), rays=columns.rays))
-    return best, _sources(columns.folder, part, columns).bytes_read - before
+    return best, source.bytes_read - before
 
 
 def _answer_part(
     asked: tuple[int, list[Place]], columns: Columns
-) -> tuple[list[NDArray[Any]], dict[int, NDArray[np.float64]], int]:
+) -> tuple[dict[Place, NDArray[Any]], dict[int, NDArray[np.float64]], int]:
     """Return the answers of some cuts of a part, the edges of their columns, and the bytes read."""
     part, places = asked
-    source = _sources(columns.folder, part, columns)
+    source = _source(columns, part)
     before = source.bytes_read
-    answers: list[NDArray[Any]] = []
-    edges: dict[int, NDArray[np.float64]] = {}
-    by_feature: dict[int, list[Place]] = {}
-    for place in places:
-        by_feature.setdefault(place[0], []).append(place)
-    codes = np.empty(0 if columns.rays else columns.dataset.n_samples, np.uint8)
-    for block in columns.blocks(part):
-        for feature, own in by_feature.items():
-            if not block.lo <= feature < block.hi:
-                continue
-            column = feature - block.lo
-            edges[feature] = source.edges_of(feature).copy()
-            ranges = [code_range(cut, kind, len(edges[feature])) for _, cut, kind in own]
-            if columns.rays:
-                answers += rows_of_ranges(block, column, ranges)
-            else:
-                answers += bits_of_ranges(block, column, ranges, codes)
+    answers: dict[Place, NDArray[Any]] = {}
+    scratch = None if columns.rays else np.empty(columns.dataset.n_samples, np.uint8)
+    for block in source.stream():
+        here = [place for place in places if block.lo <= place[0] < block.hi]
+        answers |= answers_in(block, here, scratch)
+    edges = {feature: source.edges_of(feature).copy() for feature, _, _ in places}
     return answers, edges, source.bytes_read - before
 
 
-def _sources(run: str, part: int, columns: Columns) -> BinnedSource:
-    """Return a part's columns, with the edges and codes that this process has met; of one run only."""
-    known = _known(run)
-    if part not in known:
-        counted = columns.array("counted")
-        engine = ThreadEngine(1)
-        ranges = [columns.ranges[part]]
-        known[part] = BinnedSource(columns.dataset, ranges, columns.keep, columns.max_bins, counted, engine)
-    return known[part]
+def _source(columns: Columns, part: int) -> BinnedSource:
+    """Return a part's columns, with the edges and codes that this worker has met."""
+
+    def make() -> BinnedSource:
+        counted, ranges = columns.array("counted"), [columns.ranges[part]]
+        return BinnedSource(columns.dataset, ranges, columns.keep, columns.max_bins, counted, ThreadEngine(1))
+
+    return _SOURCES.get(columns.folder, part, make)
 
 
-@lru_cache(maxsize=1)
-def _known(run: str) -> dict[int, BinnedSource]:
-    return {}
+class RunCache(Generic[T]):
+    """What a worker's process keeps of one run: made when it is first asked for, dropped by the next run."""
+
+    def __init__(self) -> None:
+        self._lock, self._run = threading.Lock(), ""
+        self._kept: dict[int, T] = {}
+
+    def get(self, run: str, key: int, make: Callable[[], T]) -> T:
+        """Return what is kept of a run under a key.
+
+        Parameters
+        ----------
+        run : str
+            Unlike that of any other run.
+        key : int
+        make : callable
+            Makes it.
+        """
+        with self._lock:
+            if run != self._run:
+                self._run, self._kept = run, {}
+            if key not in self._kept:
+                self._kept[key] = make()
+            return self._kept[key]
+
+
+_SOURCES: RunCache[BinnedSource] = RunCache()
 
 
 @lru_cache(maxsize=3)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.cluster_pricing import Columns
+from bigmc.solvers.boosting.cluster_pricing import Columns, RunCache
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.tree_growth import Grown, Roots, TreeGrower
 
@@ -52,18 +51,18 @@ class TreePlan:
     ----------
     depth : int
         Levels.
-    room : int
+    histogram_bytes : int
         Bytes that histograms may take.
     n_threads : int
         Threads of one worker.
     """
 
     depth: int
-    room: int
+    histogram_bytes: int
     n_threads: int
 
 
-class SpreadTreeGrower:
+class WorkerGrower:
     """Grows trees on workers; the same bits as `bigmc.solvers.boosting.tree_growth.TreeGrower`.
 
     Parameters
@@ -182,17 +181,15 @@ def _edges_part(feature: int, columns: Columns, grower: TreeGrower) -> tuple[Non
 
 
 def _grower(columns: Columns, plan: TreePlan) -> TreeGrower:
-    """Return what this process grows trees with, and the edges and codes it has met; of one run only."""
-    known = _known(columns.folder)
-    if not known:
+    """Return what this worker grows trees with, and the edges and codes that it has met."""
+
+    def make() -> TreeGrower:
         engine, counted = ThreadEngine(plan.n_threads), columns.array("counted")
-        source = BinnedSource(
-            columns.dataset, columns.ranges, columns.keep, columns.max_bins, counted, engine
-        )  # fmt: skip
-        known.append(TreeGrower(source, columns.dataset.n_samples, plan.depth, plan.room, engine))
-    return known[0]
+        dataset, ranges = columns.dataset, columns.ranges
+        source = BinnedSource(dataset, ranges, columns.keep, columns.max_bins, counted, engine)
+        return TreeGrower(source, dataset.n_samples, plan.depth, plan.histogram_bytes, engine)
+
+    return _GROWERS.get(columns.folder, 0, make)
 
 
-@lru_cache(maxsize=1)
-def _known(run: str) -> list[TreeGrower]:
-    return []
+_GROWERS: RunCache[TreeGrower] = RunCache()

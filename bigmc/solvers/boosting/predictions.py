@@ -118,10 +118,6 @@ class Responses(ABC):
         """Return the answer of the learner that is 1 on every sample."""
 
     @abstractmethod
-    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
-        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-
-    @abstractmethod
     def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
 
@@ -143,7 +139,6 @@ class BitResponses(Responses):
         super().__init__(labels, n_classes)
         n_slots = min(_SLOTS, room // (8 * self.n_words))
         self._words = np.empty((n_slots, self.n_words), np.uint64)
-        self._codes = np.empty(self.n_samples, np.uint8)
         self._own = np.empty((n_classes, self.n_words), np.uint64)
         leaf = np.zeros(256, np.int8)
         leaf[1] = 1
@@ -162,10 +157,6 @@ class BitResponses(Responses):
     def everywhere(self) -> NDArray[Any]:
         """Return the answer of the learner that is 1 on every sample."""
         return np.full(self.n_words, ~np.uint64(0))
-
-    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
-        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-        return bits_of_ranges(block, column, ranges, self._codes)
 
     def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
@@ -225,10 +216,6 @@ class RowResponses(Responses):
         """Return the answer of the learner that is 1 on every sample."""
         return np.arange(self.n_samples, dtype=np.int32)
 
-    def of_ranges(self, block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[Any]]:
-        """Return the answers that are 1 where the code of a column is in a range, both ends included."""
-        return rows_of_ranges(block, column, ranges)
-
     def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
         out = np.empty(len(own.slots))
@@ -252,7 +239,7 @@ class RowResponses(Responses):
 def bits_of_ranges(
     block: CodedBlock, column: int, ranges: Sequence[Range], codes: NDArray[np.uint8]
 ) -> list[NDArray[np.uint64]]:
-    """Return bits, set where the code of a column is in a range; `codes` is room for one of every sample."""
+    """Return bits, set where the code of a column is in a range; `codes` is space for one of every sample."""
     spread_codes(column, block.entries, block.bins.zero[column], codes)
     answers = []
     for low, high in ranges:

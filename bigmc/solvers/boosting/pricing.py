@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +22,7 @@ from bigmc.kernels.boosting.cuts import (
 )
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.predictions import Responses
+from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
 
 #: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
 Place = tuple[int, int, int]
@@ -81,20 +80,50 @@ class Found(NamedTuple):
         )
 
 
-class Search(Protocol):
-    """Finds learners for all classes, given the dual weights."""
+class Duals(NamedTuple):
+    """Dual weights ``λ = r u``.
 
-    #: Passes over the data that one search takes.
+    Attributes
+    ----------
+    u : array of shape (n_samples, width)
+        See `bigmc.solvers.boosting.restricted_master.Master`.
+    r : float
+        ``C / p``.
+    """
+
+    u: NDArray[Any]
+    r: float
+
+
+class Oracle(Protocol):
+    """Finds the learners whose constraints the dual weights violate most (Lin et al. 2012, equation 4).
+
+    Attributes
+    ----------
+    n_passes : int
+        Passes over the data that one search takes.
+    exact : bool
+        No learner of the family has a larger score than the one reported.
+    """
+
     n_passes: int
-    #: No learner of the family has a larger score than the one reported.
     exact: bool
 
-    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
-        """Return so many of the best learners of each class under the dual weights ``r u``."""
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        ...
+
+    def price(self, duals: Duals, n_best: int) -> Found:
+        """Return so many of the best learners of each class."""
         ...
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of learners found before."""
+        """Return the answers of learners that were found before."""
+        ...
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a learner asks."""
         ...
 
 
@@ -118,6 +147,11 @@ class Best(NamedTuple):
         """Return no cuts."""
         shape = (n_classes, n_best)
         return cls(np.zeros(shape), np.zeros(shape), np.full((*shape, 3), -1, np.int64))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Classes and cuts of each."""
+        return self.values.shape[0], self.values.shape[1]
 
     def wanted(self) -> list[Place]:
         """Return the different places, in order."""
@@ -158,8 +192,8 @@ def scan_cuts(
     ----------
     block : CodedBlock
     u : array of shape (n_samples, width)
-    totals : float64 array of shape (2, width)
-        See `sums_of`.
+    totals : float64 array of shape (width,)
+        Column sums of u.
     shape : (n_classes, n_best)
     engine : Engine
     rays : bool
@@ -184,7 +218,7 @@ def scan_cuts(
             if rays:
                 find_rays(chosen, hist, best)
             else:
-                find_cuts(chosen, totals[0], hist, best)
+                find_cuts(chosen, totals, hist, best)
             done = int(here[-1])
             lo = hi
         return best
@@ -222,11 +256,107 @@ def kind_of(learner: Learners) -> int:
     return MISSING_BELOW if learner.missing_below[0] else MISSING_ABOVE
 
 
-class ExactSearch(ABC):
+def answers_in(
+    block: CodedBlock, places: Sequence[Place], scratch: NDArray[np.uint8] | None
+) -> dict[Place, NDArray[Any]]:
+    """Return the answers of cuts of a block's columns.
+
+    Parameters
+    ----------
+    block : CodedBlock
+    places : sequence of Place
+        Cuts of this block.
+    scratch : uint8 array of shape (n_samples,) or None
+        Space for the codes of a column, for answers as bits; None makes lists of rows.
+    """
+    by_column: dict[int, list[Place]] = {}
+    for place in places:
+        by_column.setdefault(place[0] - block.lo, []).append(place)
+    answers: dict[Place, NDArray[Any]] = {}
+    for column, own in by_column.items():
+        edges = int(block.bins.n_edges[column])
+        ranges = [code_range(cut, kind, edges) for _, cut, kind in own]
+        made: Sequence[NDArray[Any]] = (
+            rows_of_ranges(block, column, ranges)
+            if scratch is None
+            else bits_of_ranges(block, column, ranges, scratch)
+        )
+        answers |= dict(zip(own, made, strict=True))
+    return answers
+
+
+class Scan(Protocol):
+    """Reads all columns, in this process or on workers."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        ...
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that was read."""
+        ...
+
+    def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+        """Merge the best cuts of all columns into `best`; return answers of these, where they are at hand."""
+        ...
+
+    def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
+        """Return the answers of cuts: one pass over their columns."""
+        ...
+
+
+class LocalScan:
+    """Reads the columns in this process, whose threads share one block after the other.
+
+    Parameters
+    ----------
+    source : BinnedSource
+    n_samples : int
+    rays : bool
+        Learners speak on one side of the cut only.
+    engine : Engine
+    """
+
+    def __init__(self, source: BinnedSource, n_samples: int, rays: bool, engine: Engine) -> None:
+        self._source, self._rays, self._engine = source, rays, engine
+        self._scratch = None if rays else np.empty(n_samples, np.uint8)
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self._source.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that was read."""
+        return self._source.edges_of(feature)
+
+    def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
+        """Merge the best cuts of all columns into `best`; return their answers, made in the same pass."""
+        answers: dict[Place, NDArray[Any]] = {}
+        for block in self._source.stream():
+            best.merge(scan_cuts(block, u, totals, best.shape, self._engine, rays=self._rays))
+            wanted = best.wanted()
+            answers = {place: answers[place] for place in wanted if place in answers}
+            new = [place for place in wanted if place[0] >= 0 and place not in answers]
+            answers |= answers_in(block, new, self._scratch)
+        return answers
+
+    def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
+        """Return the answers of cuts: one pass over all columns."""
+        answers: dict[Place, NDArray[Any]] = {}
+        for block in self._source.stream():
+            here = sorted(place for place in places if block.lo <= place[0] < block.hi)
+            answers |= answers_in(block, here, self._scratch)
+        return answers
+
+
+class CutOracle:
     """All cuts of all columns: exact, so that its largest score certifies.
 
     Parameters
     ----------
+    scan : Scan
     responses : Responses
     n_classes : int
     engine : Engine
@@ -236,35 +366,54 @@ class ExactSearch(ABC):
     n_passes = 1
     exact = True
 
-    def __init__(self, responses: Responses, n_classes: int, engine: Engine) -> None:
-        self._responses, self._engine = responses, engine
+    def __init__(self, scan: Scan, responses: Responses, n_classes: int, engine: Engine) -> None:
+        self._scan, self._responses, self._engine = scan, responses, engine
         self._n_classes = n_classes
 
-    @abstractmethod
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self._scan.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a learner asks."""
+        return self._scan.edges_of(feature)
+
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of learners found before: one pass."""
+        """Return the answers of learners that were found before: one pass."""
+        features, cuts = learners.feature[:, 0].tolist(), learners.cut[:, 0].tolist()
+        kinds = [kind_of(learners.take(k)) for k in range(len(features))]
+        places = list(zip(features, cuts, kinds, strict=True))
+        found = self._scan.answers([place for place in places if place[0] >= 0])
+        everywhere = self._responses.everywhere()
+        return [found.get(place, everywhere) for place in places]
 
-    @abstractmethod
-    def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        """Take in the best cuts of all columns; return the answers of the best in the end, in their order."""
-
-    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
-        """Return the best learners under the dual weights ``r u``."""
-        labels, shape = self._responses.labels, (self._n_classes, n_best)
-        totals = sums_of(u, labels, self._engine)
-        best = Best.none(*shape)
+    def price(self, duals: Duals, n_best: int) -> Found:
+        """Return the best learners of each class: one pass."""
+        totals = sums_of(duals.u, self._responses.labels, self._engine)
+        best = Best.none(self._n_classes, n_best)
         for c in range(self._n_classes):
             best.values[c, 0], best.scores[c, 0] = abs(totals[0, c]), totals[0, c]
-        answers = self._price(u, totals, best)
-        return self._found(best, answers, totals, r, u.dtype)
+        answers = self._scan.find(duals.u, totals[0], best)
+        cuts = [place for place in best.wanted() if place[0] >= 0]
+        # Nobody asks for the answer of a learner that is in use already.
+        unused = self._responses.everywhere()[:0]
+        missing = [place for place in cuts if place not in answers and not self._in_use(place)]
+        answers |= self._scan.answers(missing) if missing else {}
+        everywhere = {place: self._responses.everywhere() for place in best.wanted() if place[0] < 0}
+        return self._found(
+            best, everywhere | {place: answers.get(place, unused) for place in cuts}, totals, duals
+        )
+
+    def _in_use(self, place: Place) -> bool:
+        return self._responses.find(cut_learners([place]).keys()[0]) is not None
 
     def _found(
         self,
         best: Best,
         answers: dict[Place, NDArray[Any]],
         totals: NDArray[np.float64],
-        r: float,
-        dtype: np.dtype[Any],
+        duals: Duals,
     ) -> Found:
         order = {place: k for k, place in enumerate(answers)}
         classes, ranks = np.nonzero(best.values > 0)
@@ -272,68 +421,14 @@ class ExactSearch(ABC):
         scores = best.scores[classes, ranks]
         # Scores are sums over u as it is stored: what its rounding may hide counts as violation.
         largest = float((2.0 * totals[1] - totals[0]).max())
-        rounding = 0.5 * float(np.finfo(dtype).eps) * largest
-        sigma = r * (float(best.values.max(initial=0.0)) + rounding)
+        rounding = 0.5 * float(np.finfo(duals.u.dtype).eps) * largest
+        sigma = duals.r * (float(best.values.max(initial=0.0)) + rounding)
         return Found(
-            cut_learners(list(answers)), list(answers.values()), classes,
-            np.array(places, np.int64), np.where(scores < 0, -1, 1).astype(np.int8), r * np.abs(scores),
-            sigma,
-        )  # fmt: skip
-
-
-class CutSearch(ExactSearch):
-    """The search on threads of this process, which share one block after the other.
-
-    Parameters
-    ----------
-    source : BinnedSource
-    responses : Responses
-    n_classes : int
-    rays : bool
-        Learners speak on one side of the cut only.
-    engine : Engine
-    """
-
-    def __init__(
-        self, source: BinnedSource, responses: Responses, n_classes: int, rays: bool, engine: Engine
-    ) -> None:
-        super().__init__(responses, n_classes, engine)
-        self._source, self._rays = source, rays
-
-    def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of learners found before: one pass."""
-        answers = [self._responses.everywhere()] * len(learners.feature)
-        features = learners.feature[:, 0]
-        for block in self._source.stream():
-            here = np.flatnonzero((features >= block.lo) & (features < block.hi))
-            for k in here[np.argsort(features[here], kind="stable")].tolist():
-                column = int(features[k]) - block.lo
-                codes = code_range(
-                    int(learners.cut[k, 0]), kind_of(learners.take(k)), int(block.bins.n_edges[column])
-                )
-                answers[k] = self._responses.of_ranges(block, column, [codes])[0]
-        return answers
-
-    def _price(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        shape = best.values.shape
-        answers: dict[Place, NDArray[Any]] = {(-1, -1, -1): self._responses.everywhere()}
-        for block in self._source.stream():
-            best.merge(scan_cuts(block, u, totals, shape, self._engine, rays=self._rays))
-            answers = self._answers(block, best, answers)
-        return answers
-
-    def _answers(
-        self, block: CodedBlock, best: Best, known: dict[Place, NDArray[Any]]
-    ) -> dict[Place, NDArray[Any]]:
-        """Return the answers of the best cuts so far; those new among them are of this block."""
-        wanted = best.wanted()
-        answers = {place: known[place] for place in wanted if place in known}
-        by_column: dict[int, list[Place]] = {}
-        for place in wanted:
-            if place not in answers:
-                by_column.setdefault(place[0] - block.lo, []).append(place)
-        for column, places in by_column.items():
-            edges = int(block.bins.n_edges[column])
-            ranges = [code_range(cut, kind, edges) for _, cut, kind in places]
-            answers |= dict(zip(places, self._responses.of_ranges(block, column, ranges), strict=True))
-        return answers
+            learners=cut_learners(list(answers)),
+            answers=list(answers.values()),
+            classes=classes,
+            places=np.array(places, np.int64),
+            signs=np.where(scores < 0, -1, 1).astype(np.int8),
+            scores=duals.r * np.abs(scores),
+            sigma=sigma,
+        )

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.memory_plan import BoostingPlan
-from bigmc.solvers.boosting.pricing import Found, Search
+from bigmc.solvers.boosting.pricing import Duals, Found, Oracle
 from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.certificate import Certificate
@@ -40,27 +40,12 @@ class Stop:
         return not math.isnan(error) and len(errors) - 1 - int(np.argmin(errors)) >= self.patience
 
 
-class Source(Protocol):
-    """What the rounds ask of the columns."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        ...
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of a feature."""
-        ...
-
-
 class Rounds:
     """Passes and descents in turn.
 
     Parameters
     ----------
-    source : Source
-    search : Search
-        Reads the source.
+    oracle : Oracle
     master : Master
     plan : BoostingPlan
     engine : Engine
@@ -80,15 +65,14 @@ class Rounds:
 
     def __init__(
         self,
-        source: Source,
-        search: Search,
+        oracle: Oracle,
         master: Master,
         plan: BoostingPlan,
         engine: Engine,
         depth: int,
         shared: bool,
     ) -> None:
-        self._source, self._search, self._master = source, search, master
+        self._oracle, self._master = oracle, master
         self._plan, self._engine, self._shared = plan, engine, shared
         self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
@@ -103,12 +87,12 @@ class Rounds:
         stages = state.stages
         members, weights = stages.stage(len(stages) - 1)
         learners = stages.learners.take(members)
-        slots = self._slots(learners, self._search.answers(learners))
+        slots = self._slots(learners, self._oracle.answers(learners))
         for c, own in enumerate(self._master.classes):
             mine = stages.classes[members] == c
             own.add(slots[mine], stages.signs[members][mine], weights[mine])
         self._master.n_sweeps = state.n_sweeps
-        self._read_before = state.bytes_read - self._source.bytes_read
+        self._read_before = state.bytes_read - self._oracle.bytes_read
 
     def run(
         self,
@@ -134,14 +118,14 @@ class Rounds:
             over = over or stop.before_search(state.history[:n_done], point.held_error)
             n_best = self._plan.pool(pool, master.n_classes, master.responses.nbytes)
             self.memory_is_full = not over and n_best == 0
-            if n_best == 0 or (over and not self._search.exact):
+            if n_best == 0 or (over and not self._oracle.exact):
                 return self._record(point, None, stop, progress)
-            found = self._search.run(master.u, master.r, n_best)
-            state.n_passes += self._search.n_passes
-            state.bytes_read = self._read_before + self._source.bytes_read
+            found = self._oracle.price(Duals(master.u, master.r), n_best)
+            state.n_passes += self._oracle.n_passes
+            state.bytes_read = self._read_before + self._oracle.bytes_read
             certificate = self._record(point, found, stop, progress)
             # Of what a greedy search finds there is no gap: it is enough that nothing found is worth more.
-            done = certificate.gap <= stop.tol if self._search.exact else found.sigma <= 1.0 + stop.tol
+            done = certificate.gap <= stop.tol if self._oracle.exact else found.sigma <= 1.0 + stop.tol
             if over or done:
                 return certificate
             self._take(found.shared(master.n_classes, n_best) if self._shared else found)
@@ -158,7 +142,7 @@ class Rounds:
         learners = self.state.stages.learners
         values = np.zeros(learners.feature.shape)
         for place in np.argwhere(learners.feature >= 0):
-            edges = self._source.edges_of(int(learners.feature[tuple(place)]))
+            edges = self._oracle.edges_of(int(learners.feature[tuple(place)]))
             cut = int(learners.cut[tuple(place)])
             values[tuple(place)] = edges[cut] if cut < len(edges) else np.inf
         return values
@@ -168,7 +152,7 @@ class Rounds:
     ) -> Certificate:
         """Note the figures of a round."""
         state = self.state
-        if self._search.exact:
+        if self._oracle.exact:
             if found is not None:
                 state.lower = max(state.lower, point.lower_bound(found.sigma))
             certificate = Certificate.of(state.lower, point.objective)
@@ -186,7 +170,7 @@ class Rounds:
             "held_loss": point.held_loss,
             "held_error": point.held_error,
         }
-        if not self._search.exact:
+        if not self._oracle.exact:
             restricted = Certificate.of(
                 point.lower_bound(self._master.largest_score()), point.objective
             )  # fmt: skip

@@ -21,16 +21,16 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.cluster_pricing import SpreadCutSearch, columns_of, cut_ranges
-from bigmc.solvers.boosting.cluster_tree_growth import SpreadTreeGrower, TreePlan
+from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
+from bigmc.solvers.boosting.cluster_tree_growth import TreePlan, WorkerGrower
 from bigmc.solvers.boosting.memory_plan import BoostingPlan, plan_memory
 from bigmc.solvers.boosting.predictions import BitResponses, Responses, RowResponses
-from bigmc.solvers.boosting.pricing import CutSearch, Search
+from bigmc.solvers.boosting.pricing import CutOracle, LocalScan, Oracle
 from bigmc.solvers.boosting.restricted_master import Master
-from bigmc.solvers.boosting.rounds import Rounds, Source, Stop
+from bigmc.solvers.boosting.rounds import Rounds, Stop
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.boosting.tree_growth import TreeGrower
-from bigmc.solvers.boosting.trees import TreeSearch
+from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.store import row_hash
@@ -202,8 +202,8 @@ def solve(
     stop = Stop(n_rounds, tol, patience, time_limit)
     with _searching(
         dataset, plan, responses, weight > 0, rays, max_depth, max_bins, engine, local, scratch
-    ) as (source, search):
-        rounds = Rounds(source, search, master, plan, local, max_depth, learners == "shared")
+    ) as oracle:
+        rounds = Rounds(oracle, master, plan, local, max_depth, learners == "shared")
         if checkpoint is not None:
             rounds.resume(State.load(checkpoint, run, max_depth))
 
@@ -259,8 +259,8 @@ def _searching(
     engine: Engine,
     local: Engine,
     scratch: Path | None,
-) -> Iterator[tuple[Source, Search]]:
-    """Yield the columns and the search over them: here, or where the engine's workers are."""
+) -> Iterator[Oracle]:
+    """Yield the search over the columns, which reads them in this process or on the engine's workers."""
     n_classes, keep, trees = dataset.n_classes, plan.keep_blocks, max_depth > 1
     room, n_threads = plan.histogram_bytes, min(engine.n_threads, plan.n_threads)
     if not engine.shares_memory:
@@ -268,15 +268,14 @@ def _searching(
         ranges = plan.ranges if trees else cut_ranges(dataset, plan.ranges, workers.n_workers)
         with columns_of(dataset, ranges, keep, max_bins, counted, rays, scratch) as columns:
             if trees:
-                far = SpreadTreeGrower(columns, TreePlan(max_depth, room, n_threads), workers)
-                yield far, TreeSearch(far, responses, n_classes, max_depth, local)
+                grower = WorkerGrower(columns, TreePlan(max_depth, room, n_threads), workers)
+                yield TreeOracle(grower, responses, n_classes, max_depth, local)
             else:
-                spread = SpreadCutSearch(columns, responses, n_classes, workers, local)
-                yield spread, spread
+                yield CutOracle(WorkerScan(columns, workers), responses, n_classes, local)
         return
     source = BinnedSource(dataset, plan.ranges, keep, max_bins, counted, local)
     if trees:
-        grower = TreeGrower(source, dataset.n_samples, max_depth, room, local)
-        yield source, TreeSearch(grower, responses, n_classes, max_depth, local)
+        own = TreeGrower(source, dataset.n_samples, max_depth, room, local)
+        yield TreeOracle(own, responses, n_classes, max_depth, local)
     else:
-        yield source, CutSearch(source, responses, n_classes, rays, local)
+        yield CutOracle(LocalScan(source, dataset.n_samples, rays, local), responses, n_classes, local)

@@ -116,6 +116,15 @@ class Grower(Protocol):
         """Return the answers of trees found before."""
         ...
 
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        ...
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a tree asks."""
+        ...
+
 
 class Forest:
     """Trees that grow side by side.
@@ -209,17 +218,28 @@ class TreeGrower:
     n_samples : int
     depth : int
         Levels, at least 2.
-    room : int
+    histogram_bytes : int
         Bytes that histograms may take.
     engine : Engine
         Threads of this process.
     """
 
-    def __init__(self, source: BinnedSource, n_samples: int, depth: int, room: int, engine: Engine) -> None:
-        self.source, self._engine, self._room = source, engine, room
+    def __init__(
+        self, source: BinnedSource, n_samples: int, depth: int, histogram_bytes: int, engine: Engine
+    ) -> None:
+        self.source, self._engine, self._histogram_bytes = source, engine, histogram_bytes
         self._n_samples, self._depth = n_samples, depth
         self._codes = np.empty(0, np.uint8)
         self._weights = np.empty((0, n_samples), np.int64)
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self.source.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a tree asks."""
+        return self.source.edges_of(feature)
 
     def begin(self, weights: NDArray[np.int64]) -> None:
         """Take the weights, shape (n_classes, n_samples), for what follows."""
@@ -244,7 +264,7 @@ class TreeGrower:
         if self.source.keeps:
             found = (block.bins for block in self.source.stream())
             n_cells = sum(int(bins.n_bins[bins.columns].sum()) for bins in found)
-            step = self._room // (8 * n_cells << (self._depth - 1)) if n_cells else 0
+            step = self._histogram_bytes // (8 * n_cells << (self._depth - 1)) if n_cells else 0
         if not step:
             n_cells, step = 0, max(n_trees, 1)
         return Grown.joined(

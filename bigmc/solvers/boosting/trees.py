@@ -11,11 +11,11 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.trees import UNIT, pack_weights
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.predictions import Responses
-from bigmc.solvers.boosting.pricing import Found, sums_of
+from bigmc.solvers.boosting.pricing import Duals, Found, sums_of
 from bigmc.solvers.boosting.tree_growth import Grower, Grown
 
 
-class TreeSearch:
+class TreeOracle:
     """Greedy trees from the best roots of each class; no bound follows from them.
 
     Parameters
@@ -38,9 +38,18 @@ class TreeSearch:
         self._grower, self._responses, self._engine = grower, responses, engine
         self._n_classes, self._depth = n_classes, depth
 
-    def run(self, u: NDArray[Any], r: float, n_best: int) -> Found:
-        """Return good trees under the dual weights ``r u``."""
-        labels = self._responses.labels
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self._grower.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that a tree asks."""
+        return self._grower.edges_of(feature)
+
+    def price(self, duals: Duals, n_best: int) -> Found:
+        """Return good trees of each class: a pass for every level."""
+        labels, (u, r) = self._responses.labels, duals
         total, own = sums_of(u, labels, self._engine)[:, : self._n_classes]
         masses = 2.0 * own - total  # of |u|: it is positive at the own class only
         weights = np.empty((self._n_classes, len(labels)), np.int64)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import Figures, Limits, Packed
 from bigmc.solvers.sparse.bounds import lower_bound
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
@@ -60,57 +59,107 @@ _INTERCEPT_STEPS = 20
 
 
 class Rounds:
-    """Passes and sweeps in turn; `state` is what a checkpoint holds."""
+    """Passes and sweeps in turn: a `bigmc.solvers.loop.Method`.
+
+    Parameters
+    ----------
+    problem : Problem
+    source : BlockSource
+    plan : SolverPlan
+    sweeper : Sweeper
+    limits : Limits
+    progress : callable, optional
+        Called after Newton steps too, between two passes.
+    start : State, optional
+        Where a new run starts; by default from no weights.
+
+    Attributes
+    ----------
+    state : State
+    """
 
     def __init__(
-        self, problem: Problem, source: BlockSource, plan: SolverPlan, sweeper: Sweeper, tol: float
+        self,
+        problem: Problem,
+        source: BlockSource,
+        plan: SolverPlan,
+        sweeper: Sweeper,
+        limits: Limits,
+        progress: ProgressCallback = silent,
+        start: State | None = None,
     ) -> None:
-        self._tol = tol
+        self._limits = limits
         self._problem = problem
         self._source = source
         self._plan = plan
         self._sweeper = sweeper
+        self._progress = progress
+        self._start = start
         self._total_nnz = max(source.dataset.nnz, 1)
         self._gradual = source.keeps and source.dataset.nnz >= _FEW_ENTRIES
         self._held: list[Columns] = []
         self._share = 1.0
-        self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
-        self._screening = Screening(source.dataset.column_nnz(), self.state.coef.features)
+        self._set_state(State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes)))
 
-    def run(
-        self,
-        state: State | None,
-        max_passes: float,
-        checkpoint: Checkpoint | None,
-        run: dict[str, Any],
-        progress: ProgressCallback,
-    ) -> Certificate:
-        """Go on from `state`, or start, until the gap or the number of passes is reached."""
-        if state is not None:
-            self.state = state
-            self._screening = Screening(self._source.dataset.column_nnz(), state.coef.features)
-            if state.screened is not None:
-                self._screening.restore(state.screened)
+    @property
+    def history(self) -> list[Figures]:
+        """Figures of every certificate."""
+        return self.state.history
+
+    def start(self) -> None:
+        """Start from the weights there are, or with a pass that updates them as it goes."""
+        if self._start is not None:
+            self._set_state(self._start)
         elif not self._gradual:
             self._first_pass()
-            self._save(checkpoint, run)
-        read_before = self.state.bytes_read - self._source.bytes_read
         if self.state.norms is not None:
             self._rebuild()
-            self._improve(self._expected(self.state.norms), max_passes, progress, None)
-            self._save(checkpoint, run)
-        while True:
-            self._rebuild()
-            found, certificate = self._evaluate()
-            self.state.bytes_read = read_before + self._source.bytes_read
-            self._record(found, certificate, max_passes, progress)
-            passes = self.state.nnz_read / self._total_nnz
-            if certificate.gap <= self._tol or passes >= max_passes:
-                self.state.norms = self._screening.norms
-                return certificate
-            self._improve(found, max_passes, progress, _INNER_STEPS if self._gradual else None)
-            self.state.bytes_read = read_before + self._source.bytes_read
-            self._save(checkpoint, run)
+            self._improve(self._expected(self.state.norms), None)
+
+    def resume(self, saved: Packed) -> None:
+        """Go on from a saved state."""
+        self._set_state(State.unpack(saved, self._problem.width))
+
+    def _set_state(self, state: State) -> None:
+        self.state = state
+        self._read_before = state.bytes_read - self._source.bytes_read
+        self._screening = Screening(self._source.dataset.column_nnz(), state.coef.features)
+        if state.screened is not None:
+            self._screening.restore(state.screened)
+
+    def pack(self) -> Packed:
+        """Return the state, and which features are left out."""
+        self.state.screened = self._screening.saved()
+        return self.state.pack()
+
+    def certify(self) -> tuple[Certificate, Figures]:
+        """Make a pass over all features that are left."""
+        self._rebuild()
+        self._found, certificate = self._evaluate()
+        self._count_bytes()
+        return certificate, self._figures(self._found, certificate)
+
+    def message(self, figures: Figures) -> Progress:
+        """Return the passes made so far, and the figures."""
+        most = self._limits.max_passes
+        total = int(most) if np.isfinite(most) else 0
+        return Progress("train", int(figures["n_passes"]), total, "passes", figures)
+
+    def reason_to_stop(self, certificate: Certificate) -> str | None:
+        """Stop at the tolerance, or after the number of passes."""
+        passes = self.state.nnz_read / self._total_nnz
+        if certificate.gap > self._limits.tol and passes < self._limits.max_passes:
+            return None
+        self.state.norms = self._screening.norms
+        return "tol" if certificate.gap <= self._limits.tol else "max_passes"
+
+    def improve(self) -> None:
+        """Sweep over what the last pass found, and take Newton steps."""
+        self._improve(self._found, _INNER_STEPS if self._gradual else None)
+        self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        self.state.bytes_read = self._read_before + self._source.bytes_read
 
     def _expected(self, norms: NDArray[np.float32]) -> GradientPass:
         """Return what a pass would find, from the norms at the optimum of a larger penalty.
@@ -131,12 +180,7 @@ class Rounds:
             columns = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
         state.norms = None
         # so small that the sweeps end at the tolerance
-        return GradientPass(before, 0.0, self._tol * alpha, features, violations, columns, 0)
-
-    def _save(self, checkpoint: Checkpoint | None, run: dict[str, Any]) -> None:
-        if checkpoint is not None:
-            self.state.screened = self._screening.saved()
-            self.state.save(checkpoint, run)
+        return GradientPass(before, 0.0, self._limits.tol * alpha, features, violations, columns, 0)
 
     def _set_coef(self, coef: Coefficients) -> None:
         """Take new weights, unless they break the promise on memory."""
@@ -185,7 +229,7 @@ class Rounds:
         state.n_iter += n_sweeps
         self._set_coef(state.coef.updated(changes))
         state.in_memory = source.keeps
-        state.bytes_read = source.bytes_read
+        self._count_bytes()
 
     def _rebuild(self) -> None:
         """Compute the scores afresh from the weights."""
@@ -244,11 +288,9 @@ class Rounds:
         )  # fmt: skip
         return found, Certificate.of(state.lower, upper)
 
-    def _record(
-        self, found: GradientPass, certificate: Certificate, max_passes: float, progress: ProgressCallback
-    ) -> None:
+    def _figures(self, found: GradientPass, certificate: Certificate) -> Figures:
         state = self.state
-        entry = {
+        return {
             "n_passes": state.nnz_read / self._total_nnz,
             "n_iter": float(state.n_iter),
             "objective": certificate.upper,
@@ -260,16 +302,12 @@ class Rounds:
             "n_screened": float(self._screening.n_screened),
             "bytes_read": float(state.bytes_read),
         }
-        state.history.append(entry)
-        progress(_message(entry, max_passes))
 
-    def _improve(
-        self, found: GradientPass, max_passes: float, progress: ProgressCallback, most_steps: int | None
-    ) -> None:
+    def _improve(self, found: GradientPass, most_steps: int | None) -> None:
         """Sweep over the working set: in memory if it fits, else as it streams by."""
         state, source = self.state, self._source
         alpha = self._problem.alpha
-        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._tol * alpha / self._share)
+        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._limits.tol * alpha / self._share)
         target = max(_SMALLEST_FRACTION * found.violation, target)
         if self._total_nnz < _FEW_ENTRIES:
             target = _LARGEST_FRACTION * found.violation
@@ -280,7 +318,7 @@ class Rounds:
             self._stream(source.holding(found.features), _STREAMED_SWEEPS)
             return
         if self._gradual:
-            alpha = self._next_alpha(found.largest_norm, max_passes)
+            alpha = self._next_alpha(found.largest_norm)
             if alpha > self._problem.alpha:
                 target = _STAGE_FRACTION * alpha
             held = self._above(found, held, alpha)
@@ -288,13 +326,13 @@ class Rounds:
         def watch(n_sweeps: int, objective: float, n_nonzero: int) -> None:
             seen = {"n_iter": state.n_iter + n_sweeps, "objective": objective, "n_nonzero": n_nonzero}
             seen["gap"] = Certificate.of(state.lower, objective).gap
-            progress(_message(state.history[-1] | seen, max_passes))
+            self._progress(self.message(state.history[-1] | seen))
 
         changes, n_sweeps = self._sweeper.sweep_until(
             held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter,
             most_steps=most_steps,
             damping=state.damping,
-            watch=watch if progress is not silent and state.history else None,
+            watch=watch if self._progress is not silent and state.history else None,
         )  # fmt: skip
         state.n_iter += n_sweeps
         if self._problem.objective.penalty.flat_on_support:
@@ -304,9 +342,9 @@ class Rounds:
         state.in_memory = True
         self._held = held
 
-    def _next_alpha(self, largest_norm: float, max_passes: float) -> float:
+    def _next_alpha(self, largest_norm: float) -> float:
         """Return the weight of the penalty of this round: it falls evenly to the one asked for."""
-        state, alpha = self.state, self._problem.alpha
+        state, alpha, max_passes = self.state, self._problem.alpha, self._limits.max_passes
         if alpha == 0.0:
             return alpha
         state.top = state.top or max(largest_norm, alpha)
@@ -352,8 +390,3 @@ class Rounds:
             state.nnz_read += block.nnz
             held.append(Columns.of(number, block, positions[number]).gathered())
         return held
-
-
-def _message(entry: dict[str, float], max_passes: float) -> Progress:
-    total = int(max_passes) if np.isfinite(max_passes) else 0
-    return Progress("train", int(entry["n_passes"]), total, "passes", entry)

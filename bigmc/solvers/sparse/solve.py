@@ -11,7 +11,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import Objective, objective
 from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import Fingerprint, Limits, Packed, RunContext, load
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import (
     SINGLE_PRECISION_TOL,
@@ -173,88 +175,96 @@ def solve(
     """
     minimised = objective(loss, penalty, l1_ratio, ridge, sets=dataset.has_sets)
     _check(dataset, alpha, ridge, tol, step)
-    lanes = minimised.loss.lanes
-    column_nnz = dataset.column_nnz()
-    size: dict[str, Any] = {
-        "n_samples": dataset.n_samples, "n_features": dataset.n_features,
-        "width": -(-dataset.n_classes // lanes) * lanes, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
-        "n_shards": dataset.n_shards, "widest": int(column_nnz.max(initial=0)),
-        "itemsize": dataset.dtype.itemsize, "tol": tol, "weighted": sample_weight is not None,
-        "column_scaled": dataset.weighting.idf, "most_labels": dataset.most_labels(),
-    }  # fmt: skip
-    plan = plan_memory(limit=memory_limit, block_bytes=block_bytes, **size)
-    options: dict[str, Any] = {
+    task = Task(dataset, sample_weight, minimised, alpha)
+    fingerprint = {
         "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-        "fit_intercept": fit_intercept, "seed": seed, "step": step,
-    }  # fmt: skip
-    record = options | {
-        "memory_limit": memory_limit, "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features, "n_classes": dataset.n_classes, "nnz": dataset.nnz,
-        "weight_sum": float(dataset.n_samples if sample_weight is None else sample_weight.sum()),
+        "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit,
+        "n_samples": dataset.n_samples, "n_features": dataset.n_features, "n_classes": dataset.n_classes,
+        "nnz": dataset.nnz, "weight_sum": task.weight_sum,
     }  # fmt: skip
     run = _Run(
-        dataset, sample_weight, minimised, alpha, tol, max_passes, step == "line_search", fit_intercept, seed,
-        engine or ThreadEngine(), scratch, checkpoint, record, progress,
-    )  # fmt: skip
-    sampled = None
-    if block_bytes is None and not plan.keep_blocks:
-        n_used = int(np.count_nonzero(column_nnz))
-        shard_rows = max(shard.n_rows for shard in dataset.shards)
-        sampled = plan_sample(memory_limit, run.engine.n_threads, n_used, shard_rows, **size)
-    elif block_bytes is None and dataset.nnz >= _MANY_ENTRIES:
-        sampled = plan_start(plan.memory.free, **size)
-    state = State.load(checkpoint, record, size["width"]) if checkpoint else None
-    sample = None
-    if sampled and (state.corrected if state else not (plan.keep_blocks and start)):
-        sample = Sample.draw(run, sampled.share)
-    if state is None:
-        if start is not None:
-            state = State.at(start, size["width"], alpha)
-        elif sampled and sample:
-            # another seed: a sample of the sample by the same hash would be all of it
-            options |= {"memory_limit": sampled.memory_limit, "seed": seed + 1, "tol": _SAMPLE_TOL}
-            if plan.keep_blocks:  # passes are cheap: a rough start will do
-                options |= {"alpha": alpha / math.sqrt(sampled.share), "tol": _ROUGH_TOL}
-            with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
-                state = _start_on_sample(run, sample, options, size["width"])
-        if state and sample and not plan.keep_blocks:
-            enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
-            state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)
-    if sampled and sample and state and state.corrected:
-        state, certificate, column_scale = _correct(run, sampled, sample, state)
-    else:
-        sample = None
-        state, certificate, column_scale = _go_round(run, plan, state)
-    return Solution(
-        state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
-        certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
-        state.bytes_read, certificate.gap <= tol, state.norms, column_scale, plan,
-    )  # fmt: skip
+        task,
+        Limits(tol, max_passes, memory_limit),
+        Descent(step, fit_intercept, seed),
+        RunContext(engine or ThreadEngine(), checkpoint, progress, scratch),
+        fingerprint,
+    )
+    return _train(run, start, block_bytes)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is minimised: the objective over weighted samples.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    sample_weight : float64 array of shape (n_samples,) or None
+    objective : Objective
+    alpha : float
+        Weight of the penalty.
+    """
+
+    dataset: Dataset
+    sample_weight: NDArray[np.float64] | None
+    objective: Objective
+    alpha: float
+
+    @property
+    def weight_sum(self) -> float:
+        """N of the objective."""
+        return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())
+
+    @property
+    def width(self) -> int:
+        """Classes, padded to whole vectors of the loss's kernels."""
+        lanes = self.objective.loss.lanes
+        return -(-self.dataset.n_classes // lanes) * lanes
+
+    def size(self, tol: float) -> dict[str, Any]:
+        """Return what a plan of memory must know of it."""
+        dataset = self.dataset
+        return {
+            "n_samples": dataset.n_samples, "n_features": dataset.n_features, "width": self.width,
+            "n_classes": dataset.n_classes, "nnz": dataset.nnz, "n_shards": dataset.n_shards,
+            "widest": int(dataset.column_nnz().max(initial=0)), "itemsize": dataset.dtype.itemsize,
+            "tol": tol, "weighted": self.sample_weight is not None,
+            "column_scaled": dataset.weighting.idf, "most_labels": dataset.most_labels(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How steps are taken.
+
+    Attributes
+    ----------
+    step : str
+        One of `STEPS`.
+    fit_intercept : bool
+    seed : int
+        Of the order of blocks and columns.
+    """
+
+    step: str
+    fit_intercept: bool
+    seed: int
+
+    @property
+    def line_search(self) -> bool:
+        """Steps go to the minimum of a local model and are checked by a line search."""
+        return self.step == STEPS[0]
 
 
 @dataclass(frozen=True)
 class _Run:
     """What `solve` was asked for."""
 
-    dataset: Dataset
-    sample_weight: NDArray[np.float64] | None
-    objective: Objective
-    alpha: float
-    tol: float
-    max_passes: float
-    line_search: bool
-    fit_intercept: bool
-    seed: int
-    engine: Engine
-    scratch: Path | None
-    checkpoint: Checkpoint | None
-    record: dict[str, Any]
-    progress: ProgressCallback
-
-    @property
-    def local_engine(self) -> Engine:
-        """Threads of this process, for what is in its memory."""
-        return self.engine if isinstance(self.engine, ThreadEngine) else ThreadEngine()
+    task: Task
+    limits: Limits
+    descent: Descent
+    context: RunContext
+    fingerprint: Fingerprint
 
     @property
     def correctable(self) -> bool:
@@ -263,93 +273,135 @@ class _Run:
         One pass alone is asked for the gradients at the best intercept, which only the scores of all samples
         tell (`largest_alpha`).
         """
-        best_intercept = self.fit_intercept and self.max_passes <= 1
-        return self.objective.correctable and self.line_search and not best_intercept
+        best_intercept = self.descent.fit_intercept and self.limits.max_passes <= 1
+        return self.task.objective.correctable and self.descent.line_search and not best_intercept
 
-    def problem(
-        self,
-        dataset: Dataset,
-        weights: NDArray[np.float64] | None,
-        dtype: np.dtype[Any],
-        on_disk: bool = False,
-    ) -> Problem:
-        """Return the problem of some samples."""
+    def scores(self, task: Task, dtype: np.dtype[Any], *, on_disk: bool = False) -> Problem:
+        """Return the samples of a task and their scores."""
         return Problem(
-            dataset, self.objective, self.alpha, weights, dtype, self.local_engine,
-            on_disk=on_disk, scratch=self.scratch,
+            task.dataset, task.objective, task.alpha, task.sample_weight, dtype, self.context.local_engine,
+            on_disk=on_disk, scratch=self.context.scratch,
         )  # fmt: skip
 
-    def sweeper(self, problem: Problem, most_visits: int, newton_bytes: int) -> Sweeper:
-        """Return what sweeps over it."""
-        return Sweeper(problem, self.line_search, self.seed, self.fit_intercept, most_visits, newton_bytes)
+    def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
+        """Return what sweeps over samples with so many entries."""
+        descent, most_visits = self.descent, max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
+        return Sweeper(
+            problem, descent.line_search, descent.seed, descent.fit_intercept, most_visits, newton_bytes
+        )
+
+    def draw(self, share: float) -> Task | None:
+        """Return the task of a share of the samples, in memory; None if all of them have no weight."""
+        task = self.task
+        drawn, positions = draw_rows(task.dataset, share, self.descent.seed, self.context.local_engine)
+        weights = None if task.sample_weight is None else task.sample_weight[positions]
+        if weights is not None and not weights.any():
+            return None
+        return replace(task, dataset=drawn, sample_weight=weights)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Some of the samples, in memory, and their weights."""
+class _Trained(NamedTuple):
+    """Where the rounds of a run ended, and the scale of the columns its weights belong to."""
 
-    dataset: Dataset
-    weights: NDArray[np.float64] | None
-
-    @classmethod
-    def draw(cls, run: _Run, share: float) -> Sample | None:
-        """Draw a share of the samples; None if all of them have no weight."""
-        drawn, positions = draw_rows(run.dataset, share, run.seed, run.local_engine)
-        weights = None if run.sample_weight is None else run.sample_weight[positions]
-        return None if weights is not None and not weights.any() else cls(drawn, weights)
+    state: State
+    certificate: Certificate
+    column_scale: NDArray[np.float32] | None
 
 
-def _go_round(
-    run: _Run, plan: SolverPlan, state: State | None
-) -> tuple[State, Certificate, NDArray[np.float32] | None]:
+def _train(run: _Run, start: Start | None, block_bytes: int | None) -> Solution:
+    """Plan the memory, find where to start, and go round until the limits are reached."""
+    task, limits = run.task, run.limits
+    dataset, size = task.dataset, task.size(limits.tol)
+    plan = plan_memory(limit=limits.memory, block_bytes=block_bytes, **size)
+    sampled = _plan_sample(run, plan, size) if block_bytes is None else None
+    saved = load(run.context, run.fingerprint)
+    state = State.unpack(saved, task.width) if saved else None
+    sample = None
+    if sampled and (state.corrected if state else not (plan.keep_blocks and start)):
+        sample = run.draw(sampled.share)
+    if state is None:
+        if start is not None:
+            state = State.at(start, task.width, task.alpha)
+        elif sampled and sample:
+            with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
+                state = _start_on_sample(run, sample, sampled, rough=plan.keep_blocks)
+        if state and sample and not plan.keep_blocks:
+            enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
+            state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)
+    if sampled and sample and state and state.corrected:
+        state, certificate, column_scale = _correct(run, sampled, sample, state)
+    else:
+        sample = None  # its memory is needed
+        state, certificate, column_scale = _go_round(run, plan, state, saved)
+    return Solution(
+        state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
+        certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
+        state.bytes_read, certificate.gap <= limits.tol, state.norms, column_scale, plan,
+    )  # fmt: skip
+
+
+def _plan_sample(run: _Run, plan: SolverPlan, size: dict[str, Any]) -> SamplePlan | None:
+    """Return how to train on a sample first, if that is worth it."""
+    dataset = run.task.dataset
+    if not plan.keep_blocks:
+        n_used = int(np.count_nonzero(dataset.column_nnz()))
+        shard_rows = max(shard.n_rows for shard in dataset.shards)
+        return plan_sample(run.limits.memory, run.context.engine.n_threads, n_used, shard_rows, **size)
+    return plan_start(plan.memory.free, **size) if dataset.nnz >= _MANY_ENTRIES else None
+
+
+def _go_round(run: _Run, plan: SolverPlan, start: State | None, saved: Packed | None) -> _Trained:
     """Train on all samples, their scores in memory or in a file."""
-    dataset = run.dataset
-    problem = run.problem(dataset, run.sample_weight, plan.score_dtype, plan.scores_on_disk)
-    source = BlockSource(
-        dataset, cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns), plan.keep_blocks
-    )
+    dataset = run.task.dataset
+    problem = run.scores(run.task, plan.score_dtype, on_disk=plan.scores_on_disk)
+    ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
+    source = BlockSource(dataset, ranges, plan.keep_blocks)
     try:
-        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * dataset.nnz)
-        sweeper = run.sweeper(problem, most_visits, plan.newton_bytes)
-        rounds = Rounds(problem, source, plan, sweeper, run.tol)
-        certificate = rounds.run(state, run.max_passes, run.checkpoint, run.record, run.progress)
+        sweeper = run.sweeper(problem, dataset.nnz, plan.newton_bytes)
+        rounds = Rounds(problem, source, plan, sweeper, run.limits, run.context.progress, start)
+        outcome = loop.run(rounds, run.context, run.fingerprint, saved)
     finally:
         problem.close()
-    return rounds.state, certificate, problem.column_scale
+    return _Trained(rounds.state, outcome.certificate, problem.column_scale)
 
 
-def _correct(
-    run: _Run, plan: SamplePlan, sample: Sample, state: State
-) -> tuple[State, Certificate, NDArray[np.float32] | None]:
+def _correct(run: _Run, plan: SamplePlan, sample: Task, state: State) -> _Trained:
     """Train on a sample, corrected by passes over all samples."""
-    dtype = np.dtype(np.float32 if run.tol >= SINGLE_PRECISION_TOL else np.float64)
-    problem = run.problem(sample.dataset, sample.weights, dtype)
+    task, limits, context = run.task, run.limits, run.context
+    dtype = np.dtype(np.float32 if limits.tol >= SINGLE_PRECISION_TOL else np.float64)
+    problem = run.scores(sample, dtype)
     everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
     source = BlockSource(sample.dataset, everything, keep=True)
-    sweeper = run.sweeper(
-        problem, max(_SMALL_VISITS, _VISITS_PER_PASS * sample.dataset.nnz), plan.newton_bytes
-    )
-    engine = run.engine.at_most(plan.n_workers)
+    sweeper = run.sweeper(problem, sample.dataset.nnz, plan.newton_bytes)
     rounds = CorrectedRounds(
-        run.dataset, run.sample_weight, problem, source, sweeper, run.tol, engine, plan.block_bytes,
-        plan.block_columns,
+        task.dataset, task.sample_weight, problem, source, sweeper, limits.tol,
+        context.engine.at_most(plan.n_workers), plan.block_bytes, plan.block_columns,
     )  # fmt: skip
-    certificate = rounds.run(state, run.max_passes, run.checkpoint, run.record, run.progress)
-    return rounds.state, certificate, run.dataset.column_scale()
+    certificate = rounds.run(
+        state, limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
+    )
+    return _Trained(rounds.state, certificate, task.dataset.column_scale())
 
 
-def _start_on_sample(run: _Run, sample: Sample, options: dict[str, Any], width: int) -> State:
-    """Return the weights of a sample as the start for all samples."""
+def _start_on_sample(run: _Run, sample: Task, plan: SamplePlan, *, rough: bool) -> State:
+    """Return the weights of a sample as the start for all samples; where passes are cheap a rough one."""
 
     def show(seen: Progress) -> None:
-        run.progress(replace(seen, stage="train on a sample"))
+        run.context.progress(replace(seen, stage="train on a sample"))
 
-    found = solve(
-        sample.dataset, sample_weight=sample.weights, max_passes=run.max_passes, engine=run.local_engine,
-        progress=show, **options,
-    )  # fmt: skip
-    state = State.at(Start(found.features, found.coef, found.intercept), width, run.alpha)
-    state.n_iter, state.nnz_read = found.n_iter, run.dataset.nnz
+    if rough:
+        sample = replace(sample, alpha=run.task.alpha / math.sqrt(plan.share))
+    smaller = replace(
+        run,
+        task=sample,
+        limits=replace(run.limits, tol=_ROUGH_TOL if rough else _SAMPLE_TOL, memory=plan.memory_limit),
+        # another seed: a sample of the sample by the same hash would be all of it
+        descent=replace(run.descent, seed=run.descent.seed + 1),
+        context=RunContext(run.context.local_engine, progress=show),
+    )
+    found = _train(smaller, None, None)
+    state = State.at(Start(found.features, found.coef, found.intercept), run.task.width, run.task.alpha)
+    state.n_iter, state.nnz_read = found.n_iter, run.task.dataset.nnz
     return state
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
+from bigmc.solvers.loop import Figures, Fingerprint, Packed
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.screening import Screened
 
@@ -106,7 +107,7 @@ class State:
     in_memory: bool = False
     stage: int = 0
     top: float = 0.0
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[Figures] = field(default_factory=list)
     screened: Screened | None = None
     norms: NDArray[np.float32] | None = None
     damping: float = 0.0
@@ -122,8 +123,8 @@ class State:
         coef = Coefficients(np.asarray(start.features[used], np.int64), rows)
         return cls(coef, np.array(start.intercept, np.float64), top=alpha, norms=start.norms)
 
-    def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
-        """Save the state of the run described by `run`."""
+    def pack(self) -> Packed:
+        """Return what a checkpoint must hold."""
         meta = {
             "lower": self.lower,
             "n_iter": self.n_iter,
@@ -154,10 +155,14 @@ class State:
                 "anchor_curvature": self.anchor.curvature,
                 "anchor_slope": self.anchor.slope,
             }
-        save_run(checkpoint, run, meta, arrays)
+        return Packed(meta, arrays)
+
+    def save(self, checkpoint: Checkpoint, run: Fingerprint) -> None:
+        """Save the state of the run described by `run`."""
+        save_run(checkpoint, run, *self.pack())
 
     @classmethod
-    def load(cls, checkpoint: Checkpoint, run: dict[str, Any], width: int) -> State | None:
+    def load(cls, checkpoint: Checkpoint, run: Fingerprint, width: int) -> State | None:
         """Return the saved state, or None.
 
         Raises
@@ -166,9 +171,12 @@ class State:
             If it belongs to a run with other data or parameters.
         """
         saved = load_run(checkpoint, run)
-        if saved is None:
-            return None
-        meta, arrays = saved
+        return None if saved is None else cls.unpack(Packed(*saved), width)
+
+    @classmethod
+    def unpack(cls, saved: Packed, width: int) -> State:
+        """Return the state that `pack` described, its rows of weights padded to `width`."""
+        meta, arrays = dict(saved.meta), saved.arrays
 
         def weights(features: NDArray[np.int64], coef: NDArray[np.float64]) -> Coefficients:
             rows = np.zeros((len(features), width))

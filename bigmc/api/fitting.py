@@ -1,0 +1,139 @@
+"""A model without choices, from raw data."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigmc import budget
+from bigmc.api.data import ingest
+from bigmc.api.resolve import Columns, Size, dataset_of, is_dataset, local_folder
+from bigmc.engine import EngineLike, opened
+from bigmc.errors import DataError
+from bigmc.progress import ProgressCallback, silent
+
+if TYPE_CHECKING:
+    from bigmc.training.pilot import Pilot
+
+SPLITS = {"train": 0.9, "test": 0.1}
+"""Of raw data, where none are asked for."""
+
+
+def fit(
+    source: Any,
+    to: str | Path,
+    *,
+    text: Columns = None,
+    label: Any = None,
+    dataset: str | Path | None = None,
+    split: Mapping[str, float] | str | None = None,
+    time_limit: float | None = None,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    format: str | None = None,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> dict[str, Any]:
+    """Find the best model of labelled data, and say how good it is: no choices to make.
+
+    Raw data becomes a dataset beside the model, its texts cut into words or characters as a few thousand
+    rows advise. Weighting, loss, ridge and penalty are searched on held-out rows of a sample; the best
+    settings are trained on the split ``train``, calibrated, and measured on the split ``test``. Where the
+    splits were made here, the model is then trained on all rows. Dense columns are also given to
+    boosting, and the better of the two wins. Killed at any moment, the same call continues to the same
+    model; after success it does nothing.
+
+    Parameters
+    ----------
+    source : path, glob, folder, array, table, Dataset, or a list of these
+        Raw data as for :func:`ingest`, or a dataset, whose splits hold.
+    to : path
+        Model to make; ``TO.fit/`` keeps the search.
+    text, label
+        Columns, as for :func:`ingest`.
+    dataset : path, optional
+        Where raw data is kept as a dataset; by default ``TO.dataset``.
+    split : mapping or str, optional
+        Splits of raw data, ``train`` and maybe ``test``; then the model is trained on ``train`` alone. By
+        default 0.9 and 0.1, and in the end all rows.
+    time_limit : float, optional
+        Seconds after which no other settings are tried.
+    memory_limit, engine, format, progress
+        As for :func:`ingest`.
+    **options
+        Other options of :func:`ingest`, such as ``dense`` or ``ngrams``.
+
+    Returns
+    -------
+    dict
+        ``learner`` and ``settings`` that won, ``trials``, ``test`` with the figures of :func:`evaluate` and
+        the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
+        ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
+    """
+    from bigmc.ingestion import prepare_process
+    from bigmc.training.fit import Fit, Splits
+    from bigmc.training.search import Limits
+
+    started = time.monotonic()
+    budget.reset_peak()
+    local_folder(to, "a fit")
+    with opened(engine, prepare_process) as workers:
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        if is_dataset(source):
+            data, refit = dataset_of(source), False
+        else:
+            place = Path(f"{to}.dataset") if dataset is None else dataset
+            if not is_dataset(place) and text is not None and isinstance(label, str):
+                options = _with_hashing(Path(f"{to}.fit"), source, text, label, format, limit, options)
+            elif not is_dataset(place) and label is None:
+                raise DataError("no label column is named", "name it with --label")
+            if is_dataset(place):
+                data = dataset_of(place)
+            else:
+                data = ingest(
+                    source, place, text=text, label=label, split=split or SPLITS, memory_limit=limit,
+                    engine=engine, format=format, progress=progress, **options,
+                )  # fmt: skip
+            refit = split is None
+        seconds = math.inf if time_limit is None else time_limit
+        splits = Splits("train", "test", refit and "test" in data.splits)
+        result = Fit(data, Path(to), splits, Limits(limit, seconds), workers, progress).run()
+    return result | {
+        "seconds": time.monotonic() - started, "peak_memory_bytes": budget.peak_memory(),
+    }  # fmt: skip
+
+
+def _with_hashing(
+    folder: Path,
+    source: Any,
+    text: Columns,
+    label: str,
+    format: str | None,
+    limit: int,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
+    from bigmc.store import disk
+    from bigmc.store.atomic import write_atomic
+    from bigmc.training.pilot import choose_hashing
+
+    if any(options.get(name) is not None for name in ("analyzer", "ngrams", "label_separator")):
+        return options
+    file = folder / "hashing.json"
+    if not file.exists():
+        columns = (text,) if isinstance(text, str) else tuple(text or ())
+        pilot = choose_hashing(source, columns, label, format, limit, options.get("hash_bits"))
+        disk.make_folder(folder)
+        write_atomic(file, json.dumps(_advice(pilot)).encode())
+    advised = json.loads(file.read_text())
+    if "ngrams" in advised:
+        advised["ngrams"] = tuple(advised["ngrams"])
+    return {**advised, **{name: value for name, value in options.items() if value is not None}}
+
+
+def _advice(pilot: Pilot | None) -> dict[str, Any]:
+    return {} if pilot is None else {**pilot.hashing._asdict(), "hash_bits": pilot.hash_bits}

@@ -1,0 +1,79 @@
+"""Probabilities of a classifier: of its model, or fitted to rows that were not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bigmc.model import Model
+from bigmc.model.calibration import fit_sigmoid, fit_temperature
+from bigmc.store.dataset import Dataset
+
+
+class ProbabilityMixin:
+    """`predict_proba` and `calibrate` of a classifier whose ``model_`` gives scores."""
+
+    model_: Any
+    classes_: Any
+    _scores: Any
+    _take: Any
+
+    def _can_tell_probabilities(self) -> bool:
+        """Tell scikit-learn whether there is `predict_proba`: the error says how to get it."""
+        model: Model | None = getattr(self, "model_", None)
+        if model is None:
+            return True  # not fitted: the method says so
+        model.check_probabilities()
+        return True
+
+    @available_if(_can_tell_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every class, shape (n_samples, n_classes).
+
+        Of models that were calibrated, of the logistic loss, and of the minimax learner's rule. Where labels
+        are sets, the probability that the class is among them.
+
+        Parameters
+        ----------
+        X : as for `predict`
+        """
+        found: NDArray[np.float64] = self.model_.probabilities(self._scores(X))
+        return found
+
+    def calibrate(self, X: Any, y: Any = None) -> Self:
+        """Fit probabilities to rows that were not trained on: arrays or texts and labels, or a dataset.
+
+        Raises
+        ------
+        DataError
+            If no label is one of the model's.
+        """
+        check_is_fitted(self)
+        scores = self._scores(X)
+        code = {label: c for c, label in enumerate(self.classes_.tolist())}
+        if self.model_.label_threshold is not None:
+            calibration = fit_sigmoid(scores, self._label_indicator(X, y, code))
+        else:
+            labels = X.classes[X.labels()] if isinstance(X, Dataset) else np.asarray(y)
+            codes = np.array([code.get(label, -1) for label in labels.tolist()], np.int64)
+            calibration = fit_temperature(scores[codes >= 0], codes[codes >= 0])
+        self._take(replace(self.model_, calibration=calibration))
+        return self
+
+    def _label_indicator(self, X: Any, y: Any, code: Mapping[Any, int]) -> NDArray[np.bool_]:
+        """Return which classes are among the labels of each row, shape (n_samples, n_classes)."""
+        if not isinstance(X, Dataset):
+            return np.asarray(y.toarray() if hasattr(y, "toarray") else y, bool)
+        sets = X.label_sets()
+        own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
+        rows, places = np.nonzero(sets >= 0)
+        codes = own[sets[rows, places]]
+        found = np.zeros((len(sets), len(self.classes_)), bool)
+        found[rows[codes >= 0], codes[codes >= 0]] = True
+        return found

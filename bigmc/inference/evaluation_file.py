@@ -1,0 +1,75 @@
+"""Figures of an evaluation in a JSON file, with what was measured: made once, and read by `bigmc publish`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bigmc.inference.options import EvaluateOptions
+from bigmc.store.outputs import Output
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was measured.
+
+    Attributes
+    ----------
+    model : str
+        Absolute path or address of the model.
+    model_sha256 : str
+    dataset : str
+        Digest of the dataset.
+    split : str
+    n_nonzero_features : int
+        Of the model; of models that are equally good the smaller one is published.
+    """
+
+    model: str
+    model_sha256: str
+    dataset: str
+    split: str
+    n_nonzero_features: int
+
+
+def write_figures(output: Output, subject: Subject, figures: Mapping[str, Any]) -> None:
+    """Write the figures with what they are of."""
+    output.write(json.dumps({**asdict(subject), **figures}, indent=1).encode())
+
+
+def stored_figures(
+    output: Output, subject: Subject, options: EvaluateOptions, labels: Iterable[Any]
+) -> dict[str, Any] | None:
+    """Return the figures that an earlier run of the same evaluation wrote; None if it did not.
+
+    Parameters
+    ----------
+    output : Output
+    subject : Subject
+    options : EvaluateOptions
+    labels : iterable
+        Of model and dataset: JSON has made texts of those that are keys.
+    """
+    try:
+        found = json.loads(output.content() or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    own = asdict(subject)
+    details = {"per_class": options.per_class, "confusion": options.confusion}
+    if any(found.get(name) != value for name, value in own.items()):
+        return None
+    if any((name in found) != asked for name, asked in details.items()):
+        return None
+    figures = {name: value for name, value in found.items() if name not in own}
+    if options.per_class:
+        known = {_json_key(label): label for label in labels}
+        figures["per_class"] = {known.get(key, key): row for key, row in figures["per_class"].items()}
+    return figures
+
+
+def _json_key(label: Any) -> str:
+    return str(next(iter(json.loads(json.dumps({label: 0})))))

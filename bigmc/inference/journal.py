@@ -1,0 +1,91 @@
+"""Finished parts of a prediction, in order, in one file: what an interrupted run does not do again."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from bigmc.store import disk
+from bigmc.store.atomic import write_atomic
+
+PARTS, POSITION = "parts.arrow", "position.json"
+
+SECONDS_BETWEEN_COMMITS = 2.0
+"""At most so much work is done again after a kill: committing waits for the disk."""
+
+Tables = tuple[pa.Table, pa.Table]
+"""Predictions of a part, and its rows that were set aside."""
+
+
+class Journal:
+    """Keeps the tables of finished parts in a folder.
+
+    The file of parts holds two Arrow streams a part. What another file says of it, the number of parts and
+    bytes, is replaced only after those bytes are on disk; what lies behind is cut off.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run; exists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._parts, self._position = folder / PARTS, folder / POSITION
+        self.n_parts, self._bytes = self._committed()
+        self._raw = disk.extend_file(self._parts, self._bytes)
+        self._file = io.BufferedWriter(self._raw)
+        self._last_commit = time.monotonic()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def clear(self) -> None:
+        """Forget all parts."""
+        disk.unlink(self._position)
+        self._file.seek(0)
+        self._file.truncate(0)
+        self.n_parts = self._bytes = 0
+
+    def replay(self) -> Iterator[Tables]:
+        """Yield the tables of every part that was committed."""
+        with open(self._parts, "rb") as file:
+            for _ in range(self.n_parts):
+                yield _read_table(file), _read_table(file)
+
+    def append(self, tables: Sequence[pa.Table]) -> None:
+        """Add a part; from time to time all parts so far are made to survive a kill and a power cut."""
+        for table in tables:
+            with pa.ipc.new_stream(self._file, table.schema) as stream:
+                stream.write_table(table)
+        self.n_parts += 1
+        if time.monotonic() - self._last_commit >= SECONDS_BETWEEN_COMMITS:
+            self.commit()
+
+    def commit(self) -> None:
+        """Make all parts so far survive."""
+        self._file.flush()
+        self._raw.sync()
+        self._bytes = self._file.tell()
+        write_atomic(self._position, json.dumps({"parts": self.n_parts, "bytes": self._bytes}).encode())
+        self._last_commit = time.monotonic()
+
+    def _committed(self) -> tuple[int, int]:
+        try:
+            found = json.loads(self._position.read_bytes())
+        except FileNotFoundError:
+            return 0, 0
+        whole = self._parts.exists() and self._parts.stat().st_size >= found["bytes"]
+        return (int(found["parts"]), int(found["bytes"])) if whole else (0, 0)
+
+
+def _read_table(file: object) -> pa.Table:
+    with pa.ipc.open_stream(file) as stream:
+        return stream.read_all()

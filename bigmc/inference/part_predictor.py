@@ -1,0 +1,128 @@
+"""Predictions of one part of a source, for whichever worker has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.inference.options import PredictOptions
+from bigmc.inference.samples import feature_spec_of, rows_of
+from bigmc.ingestion.memory import BATCH_COST
+from bigmc.ingestion.part import set_aside
+from bigmc.ingestion.rejects import Reject
+from bigmc.ingestion.sources import Part, ReadRequest, Source, read
+from bigmc.model import Model
+from bigmc.store.csr import Rows
+from bigmc.store.dataset import Dataset
+
+Predicted = tuple[pa.Table, list[Reject]]
+Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
+
+
+@dataclass(frozen=True)
+class PartPredictor:
+    """Predicts the samples of a part, for whichever worker has it.
+
+    Attributes
+    ----------
+    model : Model
+    options : PredictOptions
+    scratch_bytes : int
+        Bytes it may take beside the model.
+    kept : pyarrow.Schema
+        The columns of the source that are copied, with their types.
+    """
+
+    model: Model
+    options: PredictOptions
+    scratch_bytes: int
+    kept: pa.Schema
+
+    def shard(self, shard: int, dataset: Dataset) -> pa.Table:
+        """Return the predictions of a shard of a dataset."""
+        rows = dataset.shards[shard].table(["row_id", *self.kept.names])
+        ids, kept = rows.column("row_id").to_numpy(), rows.select(self.kept.names).cast(self.kept)
+        if self.options.per_class:
+            scores = self.model.shard_scores(dataset, shard, self.scratch_bytes)
+            return self._table(ids, self._predicted(scores), scores, kept)
+        if self.model.label_threshold is not None:
+            predicted = self.model.shard_sets(dataset, shard, self.scratch_bytes)
+        else:
+            predicted = pa.array(self.model.shard_codes(dataset, shard, self.scratch_bytes))
+        return self._table(ids, predicted, self._no_scores, kept)
+
+    def raw(self, part: Part, sources: list[Source], base: str) -> Predicted:
+        """Return the predictions of a part of raw files or arrays, and the rows set aside.
+
+        Relative paths of the sources start from the folder `base`.
+        """
+        # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
+        done: list[Scored] = [(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)]
+        rejects: list[Reject] = []
+        kept = [self.kept.empty_table()]
+        spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
+        columns = tuple(dict.fromkeys((*spec.columns, *self.kept.names)))
+        size = int(np.clip(self.scratch_bytes // (4 * BATCH_COST), 1 << 15, 4 << 20))
+        request = ReadRequest(columns=columns or None, batch_bytes=size, on_bad_row=on_bad_row)
+        for batch in read(part, request, sources=sources, base=base):
+            bad = {} if batch.table is None else spec.find_bad(batch.table)
+            good, found = set_aside(batch, bad, part, on_bad_row)
+            rejects += [*batch.rejects, *found]
+            if good.n_rows:
+                if self.kept.names:
+                    kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
+                samples = spec.transform(good.table) if good.matrix is None else spec.mapped(good.matrix)
+                done += self._predict_rows(good.row, rows_of(samples, self.model.n_features))
+        ids, predicted, scores = zip(*done, strict=True)
+        values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
+        return self._table(*values, pa.concat_tables(kept)), rejects
+
+    def empty(self) -> pa.Table:
+        """Return the predictions of no samples."""
+        none = self._no_scores
+        return self._table(np.empty(0, np.int64), self._predicted(none), none, self.kept.empty_table())
+
+    def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
+        """Predict some rows at a time, so that scores of many classes fit as well."""
+        step = max(1, self.scratch_bytes // 8 // (8 * self.model.n_classes))
+        for lo in range(0, len(ids), step):
+            indptr = rows.indptr[lo : lo + step + 1]
+            here = slice(int(indptr[0]), int(indptr[-1]))
+            some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
+            scores = self.model.scores(some)
+            predicted = self._predicted(scores)
+            yield ids[lo : lo + step], predicted, scores if self.options.per_class else self._no_scores
+
+    def _predicted(self, scores: NDArray[np.float64]) -> pa.Array:
+        """Return the code of the largest score of each row, or the set of codes above the threshold."""
+        if self.model.label_threshold is not None:
+            return self.model.sets(scores)
+        return pa.array(np.argmax(scores, axis=1).astype(np.int32))
+
+    @property
+    def _no_scores(self) -> NDArray[np.float64]:
+        return np.empty((0, self.model.n_classes))
+
+    def _table(
+        self, ids: NDArray[np.int64], predicted: pa.Array, scores: NDArray[np.float64], kept: pa.Table
+    ) -> pa.Table:
+        labels = self.model.classes.tolist()
+        table = {"row_id": pa.array(ids, pa.int64())}
+        table |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
+        if self.model.label_threshold is None:
+            # Codes until it is in the file, which has a dictionary too: small, and nothing is looked up.
+            small = predicted.cast(pa.from_numpy_dtype(np.min_scalar_type(-max(len(labels), 1))))
+            table["predicted_label"] = pa.DictionaryArray.from_arrays(small, pa.array(labels))
+        else:
+            of_sets = pa.array(labels).take(predicted.flatten())
+            starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)
+            table["predicted_labels"] = pa.ListArray.from_arrays(pa.array(starts), of_sets)
+        if self.options.per_class:
+            name = "probability" if self.options.proba else "score"
+            values = self.model.probabilities(scores) if self.options.proba else scores
+            table |= {f"{name}_{label}": pa.array(values[:, c]) for c, label in enumerate(labels)}
+        return pa.table(table)

@@ -1,0 +1,184 @@
+"""How the prediction of a source is cut into parts that fit the memory limit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError
+from bigmc.inference.options import PredictOptions
+from bigmc.inference.part_predictor import PartPredictor, Predicted
+from bigmc.inference.samples import feature_spec_of
+from bigmc.ingestion.prepare import MATRICES
+from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan, schema
+from bigmc.ingestion.workers import at_the_data
+from bigmc.model import Model, divide
+from bigmc.store.dataset import Dataset
+
+ROW_COST = 64
+"""Bytes of a row beside its scores: id, label, place of the best score, their copies as a table."""
+
+LABEL_COST, MOST_LABELS = 32, 4
+"""Bytes of a label of a set: as a pair, sorted, as a code, as a text; and how many a row has on average, if
+the classes are as many."""
+
+KEPT_COST = 64
+"""Bytes of a column that is copied, a row, beside the bytes it has in the source."""
+
+SMALLEST_PART, LARGEST_PART = 1 << 16, 16 << 20
+"""Bounds on the source bytes of a part."""
+
+
+@dataclass(frozen=True)
+class PredictionPlan:
+    """The parts of a source, and who predicts them.
+
+    Attributes
+    ----------
+    engine : Engine
+        With as many workers as the memory limit allows.
+    task : PartPredictor
+    source : Dataset or list of Source
+    parts : sequence
+        Numbers of shards, or parts of raw sources.
+    n_rows : int
+        Rows of all parts.
+    part_bytes : int
+        About the source bytes of a part; 0 for datasets, whose parts do not depend on the memory limit.
+    """
+
+    engine: Engine
+    task: PartPredictor
+    source: Dataset | list[Source]
+    parts: Sequence[Any]
+    n_rows: int
+    part_bytes: int = 0
+
+    def results(self, first: int) -> Iterator[Predicted]:
+        """Yield the predictions of the parts from number `first` on, in their order."""
+        if isinstance(self.source, Dataset):
+            found = self.engine.map(_predict_shard, self.parts[first:], self.task, self.source)
+        else:
+            found = self.engine.map(_predict_part, self.parts[first:], self.task, self.source, os.getcwd())
+        return (result for _, result in found)
+
+
+def plan_dataset(
+    model: Model, dataset: Dataset, options: PredictOptions, resources: Resources
+) -> PredictionPlan:
+    """Return the plan to predict every sample of a dataset, a shard at a time.
+
+    Raises
+    ------
+    ModelError
+        If the features of the dataset are not those of the model.
+    MemoryLimitError
+        If the results of a shard do not fit.
+    """
+    model.check_features(dataset)
+    rows = max((shard.n_rows for shard in dataset.shards), default=0)
+    engine, scratch = _divide(model, resources, rows * row_cost(model, options))
+    kept = pa.schema([])
+    if options.keep and dataset.n_shards:
+        kept = dataset.shards[0].table(list(options.keep)).schema.remove_metadata()
+    task = PartPredictor(model, options, scratch, kept)
+    return PredictionPlan(engine, task, dataset, range(dataset.n_shards), dataset.n_samples)
+
+
+def plan_sources(
+    model: Model, sources: list[Source], options: PredictOptions, resources: Resources, part_bytes: int | None
+) -> PredictionPlan:
+    """Return the plan to predict every row of raw files or arrays.
+
+    Parameters
+    ----------
+    part_bytes : int or None
+        Size of the parts of an interrupted run, which is kept where the memory limit allows.
+
+    Raises
+    ------
+    DataError
+        If the rows lack a column that the model needs, or one that shall be copied.
+    MemoryLimitError
+        If the memory limit does not allow one worker.
+    """
+    spec = feature_spec_of(model)
+    types = {name: pa.string() for name in spec.text}
+    kept = _check_sources(model, sources, options, types)
+    resources = replace(resources, engine=at_the_data(resources.engine, sources))
+    engine, scratch = _divide(model, resources, 0)
+    row_bytes = bytes_per_row(sources[0])
+    cost = row_cost(model, options) + (3 * row_bytes if options.keep else 0)
+    most = int(np.clip(scratch / 8 / cost * row_bytes, SMALLEST_PART, LARGEST_PART))
+    part_bytes = most if part_bytes is None or part_bytes > most else part_bytes
+    hints = ReadHints(
+        types=types,
+        zero_based=None if spec.first_index is None else spec.first_index == 0,
+        n_features=model.n_features if sources[0].format == "svmlight" else None,
+        missing=spec.missing,
+        columns=_columns(model, options) or None,
+    )
+    parts = scan(sources, part_bytes, hints)
+    task = PartPredictor(model, options, scratch, kept)
+    return PredictionPlan(engine, task, sources, parts, sum(part.n_rows for part in parts), part_bytes)
+
+
+def row_cost(model: Model, options: PredictOptions) -> int:
+    """Return the bytes of the result of a row."""
+    labels = 0 if model.label_threshold is None else LABEL_COST * min(model.n_classes, MOST_LABELS)
+    # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
+    scores = 3 * 8 * model.n_classes if options.per_class else 0
+    return ROW_COST + labels + scores + KEPT_COST * len(options.keep)
+
+
+def _check_sources(
+    model: Model, sources: Sequence[Source], options: PredictOptions, types: dict[str, Any]
+) -> pa.Schema:
+    """Return the columns to copy; refuse sources that lack columns, before anything is read."""
+    spec = feature_spec_of(model)
+    format, path = sources[0].format, sources[0].path
+    if format in MATRICES:
+        missing = spec.columns or options.keep
+        if missing:
+            raise DataError(
+                f"{path}: {format} data has no named columns, and prediction needs {', '.join(missing)}",
+                "give data in the form the model was trained on",
+            )
+        return pa.schema([])
+    if not spec.columns:
+        raise DataError(
+            f"{path}: the model was trained on a matrix of {model.n_features} features, "
+            f"not on columns of {format} files",
+            "give svmlight files or arrays",
+        )
+    found = schema(sources, _columns(model, options), ReadHints(types=types))
+    spec.check_types(found)
+    return pa.schema([found.field(name).remove_metadata() for name in options.keep])
+
+
+def _columns(model: Model, options: PredictOptions) -> tuple[str, ...]:
+    """Return the columns to read, without repetition."""
+    return tuple(dict.fromkeys((*feature_spec_of(model).columns, *options.keep)))
+
+
+def _divide(model: Model, resources: Resources, result: int) -> tuple[Engine, int]:
+    """Return the engine the limit allows, if one result has so many bytes, and the bytes for each part."""
+    # A process of its own keeps the model as it came beside the model.
+    engine = resources.engine
+    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
+    n_threads, scratch = divide(model, limit, engine.n_threads, result, "prediction")
+    return engine.at_most(n_threads), scratch
+
+
+def _predict_shard(shard: int, task: PartPredictor, dataset: Dataset) -> Predicted:
+    return task.shard(shard, dataset), []
+
+
+def _predict_part(part: Part, task: PartPredictor, sources: list[Source], base: str) -> Predicted:
+    return task.raw(part, sources, base)

@@ -1,0 +1,116 @@
+"""Tables of predictions written one after the other, as Parquet, CSV or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from pathlib import PurePath
+from typing import IO, Any, Self
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from bigmc.store.outputs import Output, OutputKind
+
+ROWS_AT_ONCE = 4096
+"""Rows turned into JSON at once."""
+
+
+class TableWriter(ABC):
+    """Writes tables of one schema to a file that is open.
+
+    Parameters
+    ----------
+    file : binary file
+    schema : pyarrow.Schema
+    """
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._file = file
+
+    @abstractmethod
+    def write(self, table: pa.Table) -> None:
+        """Append a table."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.flush()
+
+
+class ParquetWriter(TableWriter):
+    """Parquet; a row group for each table."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        super().__init__(file, schema)
+        self._writer = pq.ParquetWriter(file, schema, store_schema=False)
+
+    def write(self, table: pa.Table) -> None:
+        """Append a table."""
+        self._writer.write_table(table)
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._file.flush()
+
+
+class CsvWriter(TableWriter):
+    """CSV with a header; sets of labels as JSON arrays."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        super().__init__(file, schema)
+        self.write(schema.empty_table(), header=True)
+
+    def write(self, table: pa.Table, *, header: bool = False) -> None:
+        """Append a table."""
+        plain = pa.table({name: _csv_column(table.column(name)) for name in table.column_names})
+        pc.write_csv(plain, self._file, pc.WriteOptions(include_header=header))
+
+
+class JsonLinesWriter(TableWriter):
+    """A JSON object a row and line; what is written is passed on at once, for a reader of a pipe."""
+
+    def write(self, table: pa.Table) -> None:
+        """Append a table."""
+        names = table.column_names
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            columns = [table.column(name).slice(start, ROWS_AT_ONCE).to_pylist() for name in names]
+            rows = (dict(zip(names, map(_finite, row), strict=True)) for row in zip(*columns, strict=True))
+            lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+            self._file.write("".join(lines).encode("utf-8", "backslashreplace"))
+        self._file.flush()
+
+
+_WRITERS: dict[str, type[TableWriter]] = {
+    ".parquet": ParquetWriter,
+    ".csv": CsvWriter,
+    ".jsonl": JsonLinesWriter,
+    ".ndjson": JsonLinesWriter,
+}
+
+
+def open_writer(output: Output, file: IO[bytes], schema: pa.Schema) -> TableWriter:
+    """Return the writer that the name of an output asks for.
+
+    Without a known ending a pipe or a device gets JSON lines, a file Parquet.
+    """
+    default: type[TableWriter] = JsonLinesWriter if output.kind is OutputKind.STREAM else ParquetWriter
+    return _WRITERS.get(PurePath(output.name).suffix.lower(), default)(file, schema)
+
+
+def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in a type that CSV can hold."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    if pa.types.is_nested(column.type):
+        values = column.to_pylist()
+        texts = [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in values]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    return column
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,173 @@
+"""The loop that every learner runs: certify, record, stop or improve, save; and again.
+
+A learner is a `Method`: how to begin, what proves how good a state is, how to get a better one, and what of
+it a checkpoint must hold. Histories, progress, checkpoints and their order are written once, in `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
+
+#: What a certificate and the state it belongs to come to in numbers: one entry of a history.
+Figures = dict[str, float]
+#: All that decides the result or the way to it: parameters and the shape of the data.
+Fingerprint = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When training ends, and what it may use.
+
+    Attributes
+    ----------
+    tol : float
+        Gap of the certificate to reach.
+    max_passes : float
+        Passes over the data at most; checked after every certificate.
+    memory : int
+        Bytes the run may add to the process.
+    """
+
+    tol: float
+    max_passes: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where a run works, and who watches it; nothing of this changes its result.
+
+    Attributes
+    ----------
+    engine : Engine
+        Any number of workers gives the same bits.
+    checkpoint : Checkpoint or None
+        Where the state is saved, and read from at the start.
+    progress : callable
+        Called with a `Progress` at every certificate.
+    scratch : Path or None
+        Folder for what does not fit into memory; by default the system's for temporary files.
+    """
+
+    engine: Engine
+    checkpoint: Checkpoint | None = None
+    progress: ProgressCallback = silent
+    scratch: Path | None = None
+
+    @property
+    def local_engine(self) -> Engine:
+        """Threads of this process, for what is in its memory."""
+        return self.engine if isinstance(self.engine, ThreadEngine) else ThreadEngine()
+
+
+class Packed(NamedTuple):
+    """A state as a checkpoint holds it.
+
+    Attributes
+    ----------
+    meta : dict
+        What JSON can hold, without the keys ``run`` and ``version``.
+    arrays : dict of str to array
+    """
+
+    meta: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+class Method(Protocol):
+    """A learner, as the loop sees it; it holds its state."""
+
+    @property
+    def history(self) -> list[Figures]:
+        """Figures of every certificate so far; part of the state."""
+        ...
+
+    def start(self) -> None:
+        """Begin: set the state of a new run."""
+        ...
+
+    def resume(self, saved: Packed) -> None:
+        """Set the state that `pack` returned."""
+        ...
+
+    def certify(self) -> tuple[Certificate, Figures]:
+        """Prove how good the state is; `improve` may use what this found."""
+        ...
+
+    def message(self, figures: Figures) -> Progress:
+        """Return what to tell about a certificate."""
+        ...
+
+    def reason_to_stop(self, certificate: Certificate) -> str | None:
+        """Return why the run ends with the certified state, or None if it does not."""
+        ...
+
+    def improve(self) -> None:
+        """Replace the certified state by a better one."""
+        ...
+
+    def pack(self) -> Packed:
+        """Return what a checkpoint must hold, so that a resumed run gives the same bits."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """How a run ended: the certificate of its last state, and why it is the last."""
+
+    certificate: Certificate
+    stopped: str
+
+
+def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Packed | None) -> Outcome:
+    """Improve the state of a method until it says that the run ends.
+
+    Parameters
+    ----------
+    method : Method
+    context : RunContext
+    fingerprint : mapping
+        Describes the run; saved with every state.
+    saved : Packed or None
+        Where to resume, see `load`; None for a new run.
+    """
+    if saved is not None:
+        method.resume(saved)
+    else:
+        method.start()
+        _save(method, context, fingerprint)
+    while True:
+        certificate, figures = method.certify()
+        method.history.append(figures)
+        context.progress(method.message(figures))
+        reason = method.reason_to_stop(certificate)
+        if reason is not None:
+            return Outcome(certificate, reason)
+        method.improve()
+        _save(method, context, fingerprint)
+
+
+def load(context: RunContext, fingerprint: Fingerprint) -> Packed | None:
+    """Return the saved state of a run, or None if there is none.
+
+    Raises
+    ------
+    ModelError
+        If the checkpoint belongs to a run with other data or parameters.
+    """
+    saved = load_run(context.checkpoint, fingerprint) if context.checkpoint else None
+    return None if saved is None else Packed(*saved)
+
+
+def _save(method: Method, context: RunContext, fingerprint: Fingerprint) -> None:
+    if context.checkpoint is not None:
+        save_run(context.checkpoint, fingerprint, *method.pack())

@@ -1,0 +1,269 @@
+"""A model without choices: search the settings, train, calibrate, measure, and train on everything.
+
+``MODEL.fit/`` holds what was asked for, every trial, and every training's checkpoint, until the model is
+there; killed at any moment, the same call goes through the same steps to the same model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError, ModelError
+from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
+from bigmc.inference.evaluate import evaluate
+from bigmc.inference.options import EvaluateOptions
+from bigmc.model import Model, load_model
+from bigmc.model.calibration import Calibration
+from bigmc.progress import ProgressCallback, silent
+from bigmc.store import disk
+from bigmc.store.atomic import exclusive, write_atomic
+from bigmc.store.checkpoint import FileCheckpoint
+from bigmc.store.dataset import Dataset
+from bigmc.training.run import feature_names, identity
+from bigmc.training.search import WEIGHTINGS, Candidate, Course, Limits, Search, Trial
+
+ASKED, RESULT = "asked.json", "result.json"
+INTERVAL_Z = 1.959964
+"""Of intervals that hold in 95 of 100 cases."""
+
+
+class Splits(NamedTuple):
+    """Which rows do what.
+
+    Attributes
+    ----------
+    train, test : str
+        Splits of the dataset; without rows in `test` nothing is measured.
+    refit : bool
+        Whether the model is trained on the rows of `test` too, once these have measured it.
+    """
+
+    train: str
+    test: str
+    refit: bool
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The learner that won: its settings for so many rows, and its calibration.
+
+    Attributes
+    ----------
+    kind : str
+    candidate : Candidate or None
+        Settings of a linear model; None for boosting, which has its own.
+    calibration : Calibration
+    """
+
+    kind: str
+    candidate: Candidate | None
+    calibration: Calibration
+
+    def samples(self, dataset: Dataset) -> Dataset:
+        """Return samples as the learner weights them."""
+        weighting = None if self.candidate is None else self.candidate.weighting
+        return dataset if weighting is None else dataset.with_weighting(WEIGHTINGS[weighting])
+
+    def learner(self, n_rows: int, memory: int, engine: Engine) -> Classifier:
+        """Return the learner with its settings for so many rows."""
+        if self.candidate is None:
+            return MultiBoostClassifier(memory_limit=memory, engine=engine)
+        return SparseClassifier(**self.candidate.options(n_rows), memory_limit=memory, engine=engine)
+
+
+class Fit:
+    """One run of `bigmc fit` on a dataset.
+
+    Parameters
+    ----------
+    data : Dataset
+        On disk.
+    target : Path
+        The model to make.
+    splits : Splits
+    limits : Limits
+    engine : Engine
+    progress : callable
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        target: Path,
+        splits: Splits,
+        limits: Limits,
+        engine: Engine,
+        progress: ProgressCallback = silent,
+    ) -> None:
+        self._data, self._target, self._splits = data, target, splits
+        self._limits, self._engine, self._progress = limits, engine, progress
+        self._folder = folder_of(target)
+        self._train = data[splits.train]
+        self._test = data[splits.test] if data.splits.get(splits.test) else None
+
+    def run(self) -> dict[str, Any]:
+        """Make the model; return what is known of it."""
+        if not self._target.parent.is_dir():
+            raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
+        disk.make_folder(self._folder)
+        with exclusive(self._folder / "lock"):
+            self._claim()
+            done = self._folder / RESULT
+            if done.exists() and self._target.exists():
+                found: dict[str, Any] = json.loads(done.read_text())
+                return found
+            course = Search(self._train, self._engine, self._limits, self._folder, self._progress).run()
+            winner, rivals = self._choose(course)
+            measured = self._measured(winner, course)
+            model = self._model(winner, course)
+            self._save(model, course, winner)
+            result = {**self._result(model, course, winner), **measured, "rivals": rivals}
+            write_atomic(done, json.dumps(result, indent=1).encode())
+            for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
+                disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
+        return result
+
+    def _claim(self) -> None:
+        """Write down what is being made; refuse to go on with something else."""
+        asked = {"dataset": identity(self._data), **self._splits._asdict(), "memory": self._limits.memory}
+        file = self._folder / ASKED
+        if file.exists() and json.loads(file.read_text()) != asked:
+            raise ModelError(
+                f"{self._folder} belongs to a fit of other data or with another memory limit",
+                f"delete {self._folder}, or give another --to",
+            )
+        write_atomic(file, json.dumps(asked).encode())
+
+    def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
+        """Return the linear model of the search, or boosting if the data is dense and that is better."""
+        linear = Winner("sparse", course.best.candidate, course.best.calibration)
+        if not _is_dense(self._data):
+            return linear, {}
+        boosted = self._boosted_trial()
+        rivals = {"sparse": course.best.quality, "boost": boosted.quality}
+        if boosted.quality <= course.best.quality:
+            return linear, rivals
+        return Winner("boost", None, boosted.calibration), rivals
+
+    def _boosted_trial(self) -> Trial:
+        """Return what boosting reaches on the rows that validate the linear models too."""
+        file = self._folder / "boosting.json"
+        if file.exists():
+            return Trial.from_dict(json.loads(file.read_text()))
+        search = Search(self._train, self._engine, self._limits)
+        learner = MultiBoostClassifier(memory_limit=self._limits.memory, engine=self._engine)
+        trial = search.judge(learner, Candidate(None, "boosting", 0.0))
+        write_atomic(file, json.dumps(asdict(trial)).encode())
+        return trial
+
+    def _measured(self, winner: Winner, course: Course) -> dict[str, Any]:
+        """Return figures of the test rows, of models that have not seen them."""
+        if self._test is None:
+            return {"test": None}
+        figures = self._figures(self._trained("measured", winner, self._train), winner)
+        plain = Winner("sparse", course.trials[0].candidate, course.trials[0].calibration)
+        same = plain.candidate == winner.candidate
+        by = "micro_f1" if self._data.has_sets else "accuracy"
+        ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
+        shares = {"plain_ridge": ridge[by]}
+        if not self._data.has_sets:
+            largest = np.bincount(self._train.labels(), minlength=self._data.n_classes).argmax()
+            shares["largest_class"] = float(np.mean(self._test.labels() == largest))
+        interval = wilson(figures[by], self._test.n_samples)
+        return {"test": {"by": by, by: figures[by], "interval": interval, **figures}, "baselines": shares}
+
+    def _figures(self, model: Model, winner: Winner) -> dict[str, Any]:
+        assert self._test is not None
+        test = winner.samples(self._test)
+        calibrated = replace(model, calibration=winner.calibration)
+        resources = Resources(self._engine, self._limits.memory, self._progress)
+        return evaluate(calibrated, test, EvaluateOptions(), resources)  # fmt: skip
+
+    def _model(self, winner: Winner, course: Course) -> Model:
+        """Return the model of all rows that it may learn from."""
+        if self._test is None:
+            return self._trained("measured", winner, self._train)
+        if not self._splits.refit:
+            return load_model(self._folder / "measured.model")
+        start = load_model(self._folder / "measured.model") if winner.kind == "sparse" else None
+        return self._trained("whole", winner, self._data, start)
+
+    def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
+        """Train, or go on training, or find the model in the folder."""
+        file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
+        if not file.exists():
+            learner = winner.learner(samples.n_samples, self._limits.memory, self._engine)
+            disk.make_folder(work)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                learner.fit_dataset(
+                    winner.samples(samples), checkpoint=FileCheckpoint(work), progress=self._progress,
+                    scratch=work, start=start,
+                )  # fmt: skip
+            learner.model_.save(file)
+            disk.try_clear(work)
+        return load_model(file)
+
+    def _save(self, model: Model, course: Course, winner: Winner) -> None:
+        names = feature_names(self._data, model.used_features, self._limits.memory // 16)
+        params = {
+            **model.params, "learner": winner.kind, "dataset": identity(self._data),
+            "split": "all" if self._splits.refit else self._splits.train,
+            "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
+        }  # fmt: skip
+        if winner.candidate is not None and winner.candidate.weighting is not None:
+            params["weighting"] = winner.candidate.weighting
+        replace(model, params=params, names=names, calibration=winner.calibration).save(self._target)
+
+    def _result(self, model: Model, course: Course, winner: Winner) -> dict[str, Any]:
+        bounds = dict(model.certificate)
+        return {
+            "model": str(self._target),
+            "learner": winner.kind,
+            "settings": str(winner.candidate or "defaults"),
+            "trials": [
+                {
+                    "settings": str(trial.candidate), "quality": trial.quality, "log_loss": trial.log_loss,
+                    "n_nonzero_features": trial.n_features, "seconds": trial.seconds,
+                }
+                for trial in course.trials
+            ],
+            "ended": course.ended,
+            "n_search_rows": course.n_rows,
+            "n_held_out": course.n_held_out,
+            "objective": model.objective if math.isfinite(model.objective) else None,
+            "certificate": {k: v if math.isfinite(v) else None for k, v in bounds.items()},
+            "n_nonzero_features": len(model.used_features),
+            "n_classes": model.n_classes,
+        }  # fmt: skip
+
+
+def folder_of(target: Path) -> Path:
+    """Return where a fit keeps what it has done."""
+    return target.with_name(target.name + ".fit")
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Return the interval of a share of `n` rows that holds in 95 of 100 cases (Wilson, 1927)."""
+    if n <= 0:
+        raise DataError("there are no rows to measure on", "give a larger test split")
+    z2 = INTERVAL_Z**2 / n
+    middle = (share + z2 / 2) / (1 + z2)
+    half = INTERVAL_Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n)) / (1 + z2)
+    return middle - half, middle + half
+
+
+def _is_dense(data: Dataset) -> bool:
+    """Return whether the features are columns of numbers, which boosting is for."""
+    features: Mapping[str, Any] = data.features
+    return not features.get("hasher") and bool(features.get("dense") or features.get("n_own"))

@@ -1,0 +1,65 @@
+"""What the training commands may be asked for beside the parameters of their learner, checked once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bigmc.errors import BigmcError
+from bigmc.estimators import LEARNERS
+from bigmc.store.outputs import IfExists
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """What `bigmc path` trains and chooses by.
+
+    Attributes
+    ----------
+    n_alphas : int
+        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight.
+    alpha_ratio : float
+        The smallest penalty relative to the largest.
+    alphas : tuple of float, optional
+        The penalties themselves, instead.
+    split, validation : str
+        Splits to train on and to choose by.
+    parameters : mapping
+        Parameters of the sparse classifier other than ``alpha``.
+    if_exists : IfExists
+        What becomes of another path in the same folder.
+    """
+
+    n_alphas: int = 10
+    alpha_ratio: float = 1e-2
+    alphas: tuple[float, ...] | None = None
+    split: str = "train"
+    validation: str = "test"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    if_exists: IfExists = IfExists.REFUSE
+
+    def __post_init__(self) -> None:
+        if "alpha" in self.parameters:
+            raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
+        LEARNERS["sparse"](**self.parameters).check_params()
+        if self.alphas is None:
+            if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
+                raise BigmcError(
+                    f"a path of {self.n_alphas} alphas over a ratio of {self.alpha_ratio}",
+                    "give 1 or more, and a ratio below 1",
+                )
+        elif not self.alphas or not all(0 < alpha < math.inf for alpha in self.alphas):
+            raise BigmcError(f"the alphas are {list(self.alphas)}", "give numbers above 0")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what decides which models come out, as JSON data."""
+        return {
+            "split": self.split,
+            "validation": self.validation,
+            "n_alphas": self.n_alphas,
+            "alpha_ratio": self.alpha_ratio,
+            "alphas": self.alphas,
+            **self.parameters,
+        }

@@ -1,0 +1,96 @@
+"""Probabilities: temperature scaling against a search over the scale, and what models say of them."""
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+import bigmc
+from bigmc.errors import ModelError
+from bigmc.model import load_model
+from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
+
+RNG = np.random.default_rng(3)
+
+
+def drawn(scale, n=4000, n_classes=5):
+    """Return scores and labels drawn with the probabilities of the scaled scores."""
+    scores = RNG.normal(size=(n, n_classes))
+    chances = softmax(scale * scores, axis=1)
+    return scores, np.array([RNG.choice(n_classes, p=p) for p in chances])
+
+
+@pytest.mark.parametrize("scale", [0.3, 2.5])
+def test_the_scale_has_the_least_log_loss(scale):
+    scores, codes = drawn(scale)
+    found = fit_temperature(scores, codes)
+    grid = np.geomspace(0.05, 20, 2001)
+    losses = [log_loss(codes, softmax(s * scores, axis=1)) for s in grid]
+    assert found.scale == pytest.approx(grid[np.argmin(losses)], rel=0.01)
+    assert found.scale == pytest.approx(scale, rel=0.15)
+
+
+def test_the_sigmoid_is_logistic_regression_of_the_scores():
+    scores, _codes = drawn(1.0)
+    is_label = RNG.random(scores.shape) < 1 / (1 + np.exp(-(3 * scores - 1)))
+    found = fit_sigmoid(scores, is_label)
+    peer = LogisticRegression(C=np.inf, tol=1e-8).fit(scores.reshape(-1, 1), is_label.ravel())
+    assert found.scale == pytest.approx(peer.coef_[0, 0], rel=1e-3)
+    assert found.offset == pytest.approx(peer.intercept_[0], rel=1e-3)
+
+
+def blobs(n=600):
+    codes = RNG.integers(0, 3, n)
+    return RNG.normal(size=(n, 6)) + 1.5 * np.eye(3, 6)[codes], np.array(["a", "b", "c"])[codes]
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        bigmc.SparseClassifier(alpha=1e-3, tol=1e-2),
+        bigmc.MultiBoostClassifier(C=100.0, n_rounds=10),
+    ],
+)  # fmt: skip
+def test_a_calibrated_model_keeps_its_probabilities(learner, tmp_path):
+    X, y = blobs()
+    model = learner.fit(X[:300], y[:300])
+    assert not hasattr(model, "predict_proba")
+    model.calibrate(X[300:450], y[300:450])
+    chances = model.predict_proba(X[450:])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[chances.argmax(axis=1)], model.predict(X[450:]))
+    peer = LogisticRegression().fit(X[:450], y[:450]).predict_proba(X[450:])
+    assert log_loss(y[450:], chances) < log_loss(y[450:], peer) + 0.15
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(bigmc.load_model(tmp_path / "m").predict_proba(X[450:]), chances)
+    assert load_model(tmp_path / "m").info()["calibration"]["scale"] > 0
+
+
+def test_logistic_regression_has_its_own_probabilities():
+    X, y = blobs()
+    model = bigmc.SparseClassifier(alpha=1e-6, ridge=1e-2, loss="log_loss", fit_intercept=True, tol=1e-6)
+    peer = LogisticRegression(C=1 / (1e-2 * len(X)), tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(model.fit(X, y).predict_proba(X), peer.predict_proba(X), atol=2e-3)
+
+
+def test_scores_that_are_no_probabilities_are_refused(tmp_path):
+    X, y = blobs()
+    model = bigmc.SparseClassifier(alpha=1e-3).fit(X, y)
+    with pytest.raises(AttributeError) as error:
+        model.predict_proba(X)
+    assert "not calibrated" in str(error.value.__cause__)
+    model.save(tmp_path / "m")
+    with pytest.raises(ModelError, match="not calibrated"):
+        bigmc.predict(tmp_path / "m", X, tmp_path / "p.parquet", proba=True)
+
+
+def test_the_minimax_rule_is_a_probability():
+    X, y = blobs(100)
+    model = bigmc.MinimaxRiskClassifier(lambda0=0.1, tol=1e-2).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_a_broken_calibration_is_refused():
+    with pytest.raises(ModelError):
+        Calibration(scale=-1.0)

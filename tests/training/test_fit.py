@@ -1,0 +1,165 @@
+"""`bigmc fit`: the search against an exhaustive one, honest figures, resuming, and all kinds of data."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+from sklearn.datasets import load_digits
+
+import bigmc
+from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError, ModelError
+from bigmc.store.dataset import Dataset
+from bigmc.training.fit import wilson
+from bigmc.training.search import Candidate, Limits, Search
+
+RNG = np.random.default_rng(5)
+TOPICS = {"fish": "river sea boat scales net", "bird": "sky wing nest feather egg", "tree": "leaf root bark"}
+
+
+def documents(n=700):
+    every = " ".join(TOPICS.values()).split()
+    labels = RNG.choice(list(TOPICS), n)
+    texts = [" ".join([RNG.choice(TOPICS[x].split()), *RNG.choice(every, 4)]) for x in labels]
+    return pd.DataFrame({"text": texts, "label": labels})
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fit")
+    table = documents()
+    table.to_csv(folder / "docs.csv", index=False)
+    result = bigmc.fit(folder / "docs.csv", folder / "m", text="text", label="label", memory_limit="1GB")
+    return result, folder, table
+
+
+def test_the_model_is_good_and_says_how_good(fitted):
+    result, folder, _ = fitted
+    test = result["test"]
+    assert test["accuracy"] > 0.5
+    assert test["interval"][0] < test["accuracy"] <= test["interval"][1]
+    assert result["baselines"]["largest_class"] < 0.5 < result["baselines"]["plain_ridge"]
+    assert test["n_samples"] == bigmc.open_dataset(folder / "m.dataset").splits["test"]
+    fresh = documents()
+    model = bigmc.load_model(folder / "m")
+    assert np.mean(model.predict(fresh["text"]) == fresh["label"]) == pytest.approx(
+        test["accuracy"], abs=0.12
+    )
+    chances = model.predict_proba(fresh["text"])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert result["certificate"]["lower"] <= result["certificate"]["upper"]
+
+
+def test_the_chosen_settings_are_the_best_trial(fitted):
+    result, _, _ = fitted
+    chosen = [t for t in result["trials"] if t["settings"] == result["settings"]]
+    assert len(chosen) == 1
+    se = np.sqrt(0.25 / result["n_held_out"])
+    assert chosen[0]["quality"] >= max(t["quality"] for t in result["trials"]) - se
+    assert len({t["settings"] for t in result["trials"]}) == len(result["trials"]) > 5
+
+
+def test_words_are_kept_and_the_dataset_can_be_evaluated(fitted):
+    _, folder, _ = fitted
+    model = bigmc.load_model(folder / "m")
+    words = {w for entry in model.explain("river wing leaf").classes for w, _ in entry.words}
+    assert words
+    assert bigmc.evaluate(folder / "m", folder / "m.dataset", split="test")["n_samples"] > 0
+
+
+def test_a_finished_fit_is_not_done_again(fitted):
+    result, folder, _ = fitted
+    before = (folder / "m").read_bytes()
+    again = bigmc.fit(folder / "docs.csv", folder / "m", text="text", label="label", memory_limit="1GB")
+    assert again["trials"] == result["trials"]
+    assert (folder / "m").read_bytes() == before
+
+
+@pytest.mark.parametrize("lost", ["all trainings", "some trials"])
+def test_an_interrupted_fit_ends_with_the_same_bytes(fitted, lost, tmp_path):
+    _, folder, _ = fitted
+    for name in ("docs.csv", "m.dataset"):
+        (tmp_path / name).symlink_to(folder / name)
+    work = tmp_path / "m.fit"
+    work.mkdir()
+    kept = sorted((folder / "m.fit").glob("trial-*.json"))
+    for file in kept if lost == "all trainings" else kept[:3]:
+        (work / file.name).write_bytes(file.read_bytes())
+    bigmc.fit(tmp_path / "docs.csv", tmp_path / "m", text="text", label="label", memory_limit="1GB")
+    assert (tmp_path / "m").read_bytes() == (folder / "m").read_bytes()
+
+
+def test_another_dataset_is_refused(fitted, tmp_path):
+    _, folder, table = fitted
+    data = bigmc.ingest(table[:300], tmp_path / "d", text="text", label="label")
+    with pytest.raises(ModelError, match="other data"):
+        bigmc.fit(data, folder / "m", memory_limit="1GB")
+
+
+def test_the_search_finds_what_trying_everything_finds(fitted):
+    _, folder, _ = fitted
+    data = bigmc.open_dataset(folder / "m.dataset")["train"]
+    found = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
+    exhaustive = Search(data, ThreadEngine(1), Limits(1 << 30))
+    every = [
+        exhaustive._try(Candidate(weighting, loss, ridge))
+        for weighting in ("tfidf", "binary tfidf")
+        for loss in ("multitask_squared_hinge", "log_loss")
+        for ridge in (0.1, 1.0, 10.0)
+    ]
+    assert found.best.quality >= max(t.quality for t in every) - 0.03
+
+
+def test_held_out_rows_are_not_learned_from():
+    """With labels drawn at random nothing can be right more often than by chance."""
+    X, y = RNG.normal(size=(2000, 300)), RNG.integers(0, 2, 2000)
+    course = Search(Dataset.from_arrays(X, y), ThreadEngine(1), Limits(1 << 30)).run()
+    assert abs(course.best.quality - 0.5) < 0.1
+
+
+def test_dense_columns_are_boosted_too(tmp_path):
+    X, y = load_digits(return_X_y=True)
+    result = bigmc.fit(X[:600], tmp_path / "m", label=y[:600], memory_limit="1GB")
+    assert set(result["rivals"]) == {"sparse", "boost"}
+    assert result["learner"] == max(result["rivals"], key=lambda k: result["rivals"][k])
+    model = bigmc.load_model(tmp_path / "m")
+    assert np.mean(model.predict(X[600:]) == y[600:]) > 0.85
+    assert model.predict_proba(X[600:]).shape == (len(X) - 600, 10)
+
+
+def test_sets_of_labels(tmp_path):
+    table = documents()
+    table["label"] = [[label] + (["short"] if len(text) < 24 else []) for text, label in table.values]
+    table.to_parquet(tmp_path / "t.parquet")
+    result = bigmc.fit(tmp_path / "t.parquet", tmp_path / "m", text="text", label="label", memory_limit="1GB")
+    assert result["test"]["by"] == "micro_f1"
+    assert result["test"]["micro_f1"] > 0.6
+    chances = bigmc.load_model(tmp_path / "m").predict_proba(["river sea", "leaf"])
+    assert ((chances >= 0) & (chances <= 1)).all()
+
+
+def test_a_time_limit_ends_the_search(tmp_path):
+    result = bigmc.fit(
+        documents(), tmp_path / "m", text="text", label="label", time_limit=0.0, memory_limit="1GB"
+    )
+    assert len(result["trials"]) == 1
+    assert "time" in result["ended"]
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 10), (37, 50), (50, 50)])
+def test_the_interval_is_wilsons(right, n):
+    peer = binomtest(right, n).proportion_ci(method="wilson")
+    np.testing.assert_allclose(wilson(right / n, n), (peer.low, peer.high), atol=1e-6)
+
+
+def test_a_label_is_needed(tmp_path):
+    with pytest.raises(DataError, match="label"):
+        bigmc.fit(documents(), tmp_path / "m", text="text")
+
+
+def test_trials_are_written_down(fitted):
+    _, folder, _ = fitted
+    first = json.loads((folder / "m.fit" / "trial-000.json").read_text())
+    assert Candidate(**first["candidate"]) == Candidate("tfidf")
