@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from faults.damage import dataset_digest, model_digest
-from faults.recorder import contents
-from faults.trials import EXPECTED, Outcome
-
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.model.registry import verify_model
 from bigmc.store.verify import verify
+from faults.damage import dataset_digest, model_digest
+from faults.recorder import contents
+from faults.trials import EXPECTED, Outcome
 
 VALUES: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 7, 2**31, 2**63, 2**64, 10**400, 1.5, -0.0, 1e308, "", "x", "7", "..", "../x",
