@@ -39,6 +39,7 @@ class _Change:
     other: str
     file: _File | None
     sure: bool = False
+    moved: dict[str, _File | None] = field(default_factory=dict)
 
     def folders(self) -> set[str]:
         return {str(PurePosixPath(path).parent) for path in (self.path, self.other) if path}
@@ -102,6 +103,8 @@ class Replay:
 
     def _change(self, change: _Change) -> None:
         self._changes.append(change)
+        if change.name == "rename":
+            change.moved = _under(self._now, change.path)
         _carry_out(self._now, change)
 
     def killed(self) -> Image:
@@ -142,11 +145,19 @@ def _carry_out(files: dict[str, _File | None], change: _Change) -> None:
         change.name == "rmdir" and not any(path.startswith(f"{change.path}/") for path in files)
     ):
         files.pop(change.path, None)
-    elif change.name == "rename" and change.path in files and parent in files:
-        for path in [p for p in files if p == change.other or p.startswith(f"{change.other}/")]:
-            del files[path]
-        for path in [p for p in files if p == change.path or p.startswith(f"{change.path}/")]:
-            files[change.other + path.removeprefix(change.path)] = files.pop(path)
+    elif change.name == "rename" and parent in files and (change.sure or change.path in files):
+        # Where a synced folder has it, it is there, even if the folder it came from was lost.
+        moved = _under(files, change.path) or change.moved
+        for path in _under(files, change.other):
+            del files[change.other + path]
+        for path in _under(files, change.path):
+            del files[change.path + path]
+        files |= {change.other + path: file for path, file in moved.items()}
+
+
+def _under(files: dict[str, _File | None], path: str) -> dict[str, _File | None]:
+    """Return a file, or a folder with all in it, by the rest of the paths."""
+    return {p.removeprefix(path): file for p, file in files.items() if p == path or p.startswith(f"{path}/")}
 
 
 def states(before: Image, log: Sequence[Call], rng: random.Random, cuts: int) -> Iterator[Image]:

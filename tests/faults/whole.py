@@ -1,7 +1,7 @@
 """The whole fault suite: ``python -m faults.whole [--seed N] [KIND …]``; see docs/faults.md.
 
-Kinds are crash, error, read, damage and hostile; by default all. It prints a table and ends with 1 if
-anything went wrong.
+Kinds are crash, error, read, damage, hostile and together; by default all. It prints a table and ends with 1
+if anything went wrong.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from faults import damage, hostile, trials
+from faults import damage, hostile, together, trials
 from faults.commands import COMMANDS, make_inputs, small_parts
 
-KINDS = ("crash", "error", "read", "damage", "hostile")
+KINDS = ("crash", "error", "read", "damage", "hostile", "together")
 
 
 def outcomes(kinds: list[str], only: str, seed: int, work: Path) -> Iterator[trials.Outcome]:
@@ -38,6 +38,8 @@ def outcomes(kinds: list[str], only: str, seed: int, work: Path) -> Iterator[tri
         yield from damage.all_outcomes(inputs, work, seed)
     if "hostile" in kinds:
         yield from hostile.all_outcomes(inputs, work, seed, 200)
+    if "together" in kinds:
+        yield from together.all_outcomes(inputs, work)
 
 
 def main() -> int:
