@@ -24,11 +24,14 @@ if TYPE_CHECKING:
         train,
     )
     from bigmc.estimators import MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
+    from bigmc.text import HashingVectorizer, TextClassifier
 
 __all__ = [
+    "HashingVectorizer",
     "MinimaxRiskClassifier",
     "MultiBoostClassifier",
     "SparseClassifier",
+    "TextClassifier",
     "__version__",
     "evaluate",
     "fit",
@@ -46,7 +49,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "bigmc.estimators" if name.endswith("Classifier") else "bigmc.api"
+    of_texts = name in ("HashingVectorizer", "TextClassifier")
+    home = "bigmc.text" if of_texts else "bigmc.estimators" if name.endswith("Classifier") else "bigmc.api"
     return getattr(import_module(home), name)
 
 

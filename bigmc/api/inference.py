@@ -21,7 +21,6 @@ from bigmc.api.resolve import (
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
-from bigmc.store.object_store import is_remote
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
@@ -57,6 +56,7 @@ def evaluate(
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.options import EvaluateOptions
+    from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
     from bigmc.training.run import identity
 
@@ -122,7 +122,7 @@ def predict(
     model : path, Model or fitted classifier
         Model.
     source : path, glob, array, or Dataset
-        Raw data or a dataset.
+        Raw data or a dataset; ``"-"`` is standard input, whose JSON lines are answered as they come.
     to : path
         File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are sets,
         and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split
@@ -152,6 +152,7 @@ def predict(
     """
     from bigmc.inference.options import PredictOptions
     from bigmc.inference.predict import PredictionJob
+    from bigmc.inference.stdin import STDIN, StreamPredictor
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
     from bigmc.store.dataset import Dataset
@@ -160,6 +161,16 @@ def predict(
     started = time.monotonic()
     budget.reset_peak()
     options = PredictOptions(split, scores, proba, columns_of(keep) or (), on_bad_row, format)
+    if isinstance(source, str) and source == STDIN:
+        predictor = StreamPredictor(model_of(model), options, Output.at(to, input_paths(model)))
+        n_samples = predictor.run()
+        return {
+            "predictions": str(to),
+            "n_samples": n_samples,
+            "n_quarantined": 0,
+            "seconds": time.monotonic() - started,
+            "peak_memory_bytes": budget.peak_memory(),
+        }
     data = source_of(source, format)
     output = Output.at(to, input_paths(model, source, data))
     if isinstance(data, Dataset):

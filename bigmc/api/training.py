@@ -107,7 +107,7 @@ def sparse_path(
     alpha_ratio: float = 1e-2,
     alphas: Sequence[float] | None = None,
     split: str = "train",
-    validation: str = "test",
+    validation: str = "valid",
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
@@ -126,13 +126,15 @@ def sparse_path(
         Folder for the models, ``path.json`` with the table, ``path.png`` with the plot where matplotlib is
         installed, and ``best.model``.
     n_alphas : int, default=10
-        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight.
+        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight. More follow as
+        long as the last one is the best.
     alpha_ratio : float, default=0.01
         The smallest penalty relative to the largest.
     alphas : sequence of float, optional
         The penalties themselves, instead.
     split, validation : str
-        Splits to train on and to choose by.
+        Splits to train on and to choose by. Without a split ``valid`` a fifth of the rows to train on, up to
+        20,000, chooses.
     overwrite : bool, default=False
         Replace another path in the same folder; by default it is refused.
     memory_limit, engine, progress
@@ -145,8 +147,8 @@ def sparse_path(
     dict
         ``table``: for each penalty ``alpha``, ``n_nonzero_features``, ``objective``, ``gap``, ``accuracy``,
         ``macro_f1``, ``n_passes``, ``model`` and, of trainings of this call, ``seconds``; ``best``: the row
-        with the highest accuracy on
-        the validation split, of equals the one with the fewest features; ``best_model``: its file.
+        with the highest accuracy on the validation rows, of equals the one with the fewest features;
+        ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
     from bigmc.store.outputs import IfExists
     from bigmc.training import selection

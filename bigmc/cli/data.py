@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
-from bigmc.cli.terminal import Screen, show
+from bigmc.cli.screen import Screen
+from bigmc.cli.terminal import show
 
 
 def ingest(

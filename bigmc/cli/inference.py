@@ -17,7 +17,8 @@ from bigmc.cli.options import (
     Threads,
     workers,
 )
-from bigmc.cli.terminal import Screen, show, show_features
+from bigmc.cli.screen import Screen
+from bigmc.cli.terminal import show, show_features
 
 
 def evaluate(
@@ -74,7 +75,9 @@ def publish(
 
 def predict(
     model: Annotated[str, typer.Argument(help="Model.")],
-    source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.")],
+    source: Annotated[
+        list[str], typer.Argument(help="Raw files, one dataset, or - for JSON lines from standard input.")
+    ],
     to: Annotated[
         str,
         typer.Option(

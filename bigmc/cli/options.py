@@ -13,20 +13,34 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", help="Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"),
+    typer.Option(
+        "--memory",
+        envvar="BIGMC_MEMORY",
+        help="Memory limit above the bare process, like 512MB or 2GB.",
+        metavar="SIZE",
+    ),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; by default all processors.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", envvar="BIGMC_THREADS", min=1, help="Threads; by default all processors."),
+]
 Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
+        envvar="BIGMC_SCHEDULER",
         metavar="ADDRESS",
         help="Work on a Dask cluster that sees the same files, not on threads; --memory is for each process.",
     ),
 ]
 SchedulerFile = Annotated[
     Path | None,
-    typer.Option("--scheduler-file", metavar="FILE", help="The same; the file its scheduler wrote."),
+    typer.Option(
+        "--scheduler-file",
+        envvar="BIGMC_SCHEDULER_FILE",
+        metavar="FILE",
+        help="The same; the file its scheduler wrote.",
+    ),
 ]
 Format = Annotated[
     str | None,

@@ -6,13 +6,17 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from bigmc.budget import MemoryLimitError
 from bigmc.cli import data, fitting, inference, training
+from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_signals
+from bigmc.cli.screen import TOLD
+from bigmc.cli.settings import ENVIRONMENT, with_settings
 from bigmc.cli.text import printable
 from bigmc.errors import BigmcError
 from bigmc.version import __version__
@@ -21,7 +25,7 @@ app = typer.Typer(
     name="bigmc",
     help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"auto_envvar_prefix": ENVIRONMENT},
     pretty_exceptions_enable=False,
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
@@ -30,7 +34,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     inference.report, inference.demo,
 )  # fmt: skip
 for command in _COMMANDS:
-    app.command()(command)
+    app.command()(with_settings(command))
 app.add_typer(training.train_app, name="train")
 
 
@@ -42,9 +46,19 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version.", allow_from_autoenv=False
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", envvar="BIGMC_CONFIG", help="TOML file with options."),
+    ] = None,
 ) -> None:
-    pass
+    load_config(context, config)
 
 
 def main() -> NoReturn:
@@ -53,11 +67,11 @@ def main() -> NoReturn:
         with stopped_by_signals():
             app(standalone_mode=True)
     except (BigmcError, MemoryLimitError) as error:
-        _fail(str(error))
-    except MemoryError:
-        _fail("the machine has no memory left; give a smaller --memory")
+        _fail(str(error), error)
+    except MemoryError as error:
+        _fail("the machine has no memory left; give a smaller --memory", error)
     except OSError as error:
-        _fail(_describe(error))
+        _fail(_describe(error), error)
     sys.exit(0)
 
 
@@ -73,6 +87,7 @@ def _describe(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _fail(message: str) -> NoReturn:
-    print(printable(f"bigmc: {' '.join(message.split())}"), file=sys.stderr)
+def _fail(message: str, error: BaseException) -> NoReturn:
+    if TOLD not in getattr(error, "__notes__", ()):
+        print(printable(f"bigmc: {' '.join(message.split())}"), file=sys.stderr)
     sys.exit(1)

@@ -1,108 +1,16 @@
-"""What a person sees: progress on stderr, results on stdout."""
+"""Results as a person or a program reads them."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
-from rich.text import Text
-
-from bigmc import progress as messages
 from bigmc.api.resolve import writes_to_stdout
 from bigmc.budget import format_bytes
 from bigmc.cli.text import printable, printable_json
-
-SECONDS_BETWEEN_LINES = 5.0
-"""How often progress is written where no bar can be drawn, as in a batch job's log."""
-
-
-class Screen:
-    """Draws progress messages: a bar on a terminal, a line now and then in a log."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._bars: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._last_line = 0.0
-        self._started: dict[str, float] = {}
-
-    def __enter__(self) -> Screen:
-        if self._console.is_terminal:
-            self._bars = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TimeRemainingColumn(),
-                _Facts(),
-                console=self._console,
-            )
-            self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
-    def say(self, line: str) -> None:
-        """Write a line for the person at the terminal."""
-        self._console.print(escape(printable(line)), highlight=False, soft_wrap=True)
-
-    def update(self, message: messages.Progress) -> None:
-        """Show a progress message."""
-        if self._bars is not None:
-            self._update_bar(self._bars, message)
-        else:
-            self._write_line(message)
-
-    def _update_bar(self, bars: Progress, message: messages.Progress) -> None:
-        if message.stage not in self._tasks:
-            self._tasks[message.stage] = bars.add_task(message.stage)
-        bars.update(
-            self._tasks[message.stage],
-            completed=message.done,
-            total=message.total or None,
-            facts=describe(message.facts),
-        )
-
-    def _write_line(self, message: messages.Progress) -> None:
-        now = time.monotonic()
-        started = self._started.setdefault(message.stage, now)
-        finished = message.total > 0 and message.done >= message.total
-        if not finished and now - self._last_line < SECONDS_BETWEEN_LINES:
-            return
-        self._last_line = now
-        share = message.done / message.total if message.total else 0.0
-        left = (now - started) * (1 - share) / share if share else 0.0
-        done = f"{message.done:,}/{message.total:,} {message.unit}" if message.total else f"{message.done:,}"
-        remaining = f", {left:.0f} s left" if left >= 1 else ""
-        line = f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip()
-        print(printable(line), file=sys.stderr)
-
-
-class _Facts(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(task.fields.get("facts", ""))
-
-
-def describe(facts: Mapping[str, float]) -> str:
-    """Return figures for a person: ``gap 0.00123  rows/s 1.2e+06``."""
-    return "  ".join(f"{name} {_figure(name, value)}" for name, value in facts.items())
-
-
-def _figure(name: str, value: float) -> str:
-    if "bytes" in name:
-        return format_bytes(value)
-    return f"{value:,.0f}" if abs(value) >= 100 and float(value).is_integer() else f"{value:.4g}"
 
 
 def show(result: Mapping[str, object], as_json: bool, beside: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
@@ -21,12 +20,15 @@ from bigmc.cli.options import (
     TrainSplit,
     workers,
 )  # fmt: skip
-from bigmc.cli.terminal import Screen, show, show_path
+from bigmc.cli.screen import Screen
+from bigmc.cli.settings import with_settings
+from bigmc.cli.terminal import show, show_path
 
 train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 
 
 @train_app.command("sparse")
+@with_settings
 def train_sparse(
     dataset: TrainData,
     to: NewModel,
@@ -100,6 +102,7 @@ def train_sparse(
 
 
 @train_app.command("mrc")
+@with_settings
 def train_mrc(
     dataset: TrainData,
     to: NewModel,
@@ -141,6 +144,7 @@ def train_mrc(
 
 
 @train_app.command("boost")
+@with_settings
 def train_boost(
     dataset: TrainData,
     to: NewModel,
@@ -223,10 +227,9 @@ def _train(
         )
     gap = result["certificate"]["gap"]
     if not result["converged"] and math.isfinite(gap):
-        print(
+        screen.say(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
-            file=sys.stderr,
         )
     show(result | engine.usage(), as_json, beside=to)
 
@@ -242,14 +245,18 @@ def path(
     dataset: TrainData,
     to: Annotated[str, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
     split: TrainSplit = "train",
-    validation: Annotated[str, typer.Option(help="Split to choose the model by.")] = "test",
+    validation: Annotated[
+        str, typer.Option(help="Split to choose by; without valid, a fifth of the training rows.")
+    ] = "valid",
     alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
     alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
-    loss: Annotated[str, typer.Option(help="Loss.")] = "squared_hinge",
+    loss: Annotated[str, typer.Option(help="Loss.")] = "multitask_squared_hinge",
     penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
+    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
+    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 1e-5,
     fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
     class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-3,
+    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-1,
     max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
     overwrite: Overwrite = False,
@@ -276,12 +283,16 @@ def path(
             progress=screen.update,
             loss=loss,
             penalty=penalty,
+            l1_ratio=l1_ratio,
+            ridge=ridge,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
             tol=tol,
             max_passes=max_passes,
             random_state=seed,
         )
+        if result["at_edge"]:
+            screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
     if as_json:
         show(result | engine.usage(), as_json)
     else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -23,17 +24,36 @@ from bigmc.estimators.weights import WeightedClassifier
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.model import BoostedModel, Trees
 from bigmc.model.linear_scoring import Scorer
-from bigmc.solvers.boosting import FAMILIES, LEARNERS, MAX_DEPTH, Trials, choose_C, solve
+from bigmc.solvers.boosting import (
+    FAMILIES,
+    GRID,
+    LEARNERS,
+    MAX_DEPTH,
+    BoostingOptions,
+    Trials,
+    choose_C,
+    solve,
+)
 from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
 
-#: How the descent goes on: to the optimum, which the certificate is for; for trees stage-wise, with shrinkage
-#: (Friedman 2001), because on vowel and satimage that erred less on a fifth of the training samples. Pools
-#: of 20 trees erred there, on pendigits and on optdigits as those of 40 do, at half the cost (on letter more:
-#: 4.9 % against 4.3).
-_OF_STUMPS = {"pool": 40, "max_sweeps": 3, "inner_rounds": 30, "learning_rate": 1.0}
-_OF_TREES = {"pool": 20, "max_sweeps": 1, "inner_rounds": 5, "learning_rate": 0.3}
 
+class _Descent(NamedTuple):
+    """Defaults of the descent that depend on the depth of the learners."""
+
+    pool: int
+    max_sweeps: int
+    inner_rounds: int
+    learning_rate: float
+
+
+#: Learners of one cut are optimised to the end, which the certificate is for; trees stage-wise with shrinkage
+#: (Friedman 2001), because on vowel and satimage that erred less on a fifth of the training samples. Pools of
+#: 20 trees erred there, on pendigits and on optdigits as those of 40 do, at half the cost (on letter more:
+#: 4.9 % against 4.3).
+_OF_STUMPS = _Descent(pool=40, max_sweeps=3, inner_rounds=30, learning_rate=1.0)
+_OF_TREES = _Descent(pool=20, max_sweeps=1, inner_rounds=5, learning_rate=0.3)
 
 #: Share of the samples by which C is chosen.
 _HELD_OUT = 0.2
@@ -102,7 +122,7 @@ class MultiBoostClassifier(WeightedClassifier):
     engine : Engine, distributed.Client, str or None, default=None
         Prices the columns; None is threads, one per processor. A client or the address of a Dask scheduler
         has a cluster do it, on a dataset on disk that its workers see; the memory limit then holds for each
-        process. See `bigmc.solvers.boosting.cluster_pricing` and `spread_trees` beside it for what is moved.
+        process. See `bigmc.solvers.boosting.cluster_pricing` and `cluster_tree_growth` for what is moved.
     class_weight : dict, "balanced" or None, default=None
         Weight of each label, or inversely proportional to how often it occurs.
 
@@ -208,46 +228,18 @@ class MultiBoostClassifier(WeightedClassifier):
         super().check_params()
 
     def _solve(self, dataset: Dataset, run: Run) -> BoostedModel:
-        descent = {
-            name: default if getattr(self, name) is None else getattr(self, name)
-            for name, default in (_OF_STUMPS if self.max_depth == 1 else _OF_TREES).items()
-        }
-        options: dict[str, Any] = {
-            "n_rounds": int(self.n_rounds),
-            "max_depth": int(self.max_depth),
-            "tol": self.tolerance,
-            "family": self.family,
-            "learners": self.learners,
-            "pool": int(descent["pool"]),
-            "max_sweeps": int(descent["max_sweeps"]),
-            "inner_rounds": int(descent["inner_rounds"]),
-            "learning_rate": float(descent["learning_rate"]),
-            "max_bins": int(self.max_bins),
-            "patience": int(self.patience),
-            "seed": run.seed,
-            "sample_weight": run.weights,
-            "memory_limit": run.memory_limit,
-            "engine": run.engine,
-            "scratch": run.scratch,
-        }
-        started, share, C = time.monotonic(), float(self.validation_fraction), self.C
-        checkpoint, left = run.checkpoint, self.time_limit
+        options, C = self._options(run.seed), self.C
+        context = RunContext(run.engine, run.checkpoint, run.progress, run.scratch)
         if C == "auto":
-            trials = Trials(checkpoint)
-            C = choose_C(
-                dataset,
-                trials,
-                share=share or _HELD_OUT,
-                time_limit=left,
-                progress=run.progress,
-                options=options,
-            )
-            checkpoint = trials
-            left = None if left is None else max(left - (time.monotonic() - started), 0.0)
-        solution = solve(
-            dataset, C=float(C), validation_fraction=share, time_limit=left, checkpoint=checkpoint,
-            progress=run.progress, **options,
-        )  # fmt: skip
+            started, context = time.monotonic(), replace(context, checkpoint=Trials(run.checkpoint))
+            share = options.validation_fraction or _HELD_OUT
+            trial = replace(options, validation_fraction=share)
+            C = choose_C(dataset, trial, run.memory_limit, context, run.weights)
+            if options.time_limit is not None:
+                left = max(options.time_limit - (time.monotonic() - started), 0.0)
+                options = replace(options, time_limit=left)
+        options = replace(options, C=float(C))
+        solution = solve(dataset, options, run.memory_limit, context, run.weights)
         stages, bounds = solution.stages, solution.certificate
         if solution.limit_for_more is not None:
             warnings.warn(
@@ -271,7 +263,7 @@ class MultiBoostClassifier(WeightedClassifier):
             members=stages.members.astype(np.int32),
             weights=stages.weights,
             stage=solution.stage,
-            C=float(C),
+            C=options.C,
             column_scale=dataset.column_scale(),
             certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
             objective=solution.objective,
@@ -279,6 +271,27 @@ class MultiBoostClassifier(WeightedClassifier):
             n_passes=solution.n_passes,
             # A resumed run reads the data once more to find its learners again; the model is the same.
             history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
+        )
+
+    def _options(self, seed: int) -> BoostingOptions:
+        """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
+        default = _OF_STUMPS if self.max_depth == 1 else _OF_TREES
+        return BoostingOptions(
+            C=GRID[0] if self.C == "auto" else float(self.C),
+            n_rounds=int(self.n_rounds),
+            max_depth=int(self.max_depth),
+            family=self.family,
+            learners=self.learners,
+            pool=default.pool if self.pool is None else int(self.pool),
+            max_sweeps=default.max_sweeps if self.max_sweeps is None else int(self.max_sweeps),
+            inner_rounds=default.inner_rounds if self.inner_rounds is None else int(self.inner_rounds),
+            learning_rate=default.learning_rate if self.learning_rate is None else float(self.learning_rate),
+            max_bins=int(self.max_bins),
+            tol=self.tolerance,
+            validation_fraction=float(self.validation_fraction),
+            patience=int(self.patience),
+            time_limit=None if self.time_limit is None else float(self.time_limit),
+            seed=seed,
         )
 
     @property

@@ -8,8 +8,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
+from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
 from bigmc.inference.options import EvaluateOptions
 from bigmc.model import Model, divide
@@ -50,7 +52,9 @@ def evaluate(
         scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
         ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
         ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
-        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. Where labels are sets
+        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
+        adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
+        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. Where labels are sets
         there is no confusion; ``accuracy`` is of whole sets, ``n_unknown_labels`` counts labels instead of
         rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` come with them: see
         `bigmc.inference.evaluate_sets.SetCounts.figures`.
@@ -110,6 +114,10 @@ def evaluate(
         "n_samples": dataset.n_samples,
         **_by_label(labels, of_model, right, support, predictions, per_class),
     }
+    if model.has_probabilities:
+        known = np.full(len(labels), -1)
+        known[of_model] = np.arange(model.n_classes)
+        result |= _probability_figures(model, dataset, known[of_truth], resources)
     if options.confusion:
         occurring = np.flatnonzero(support + predictions)
         result["confusion"] = {
@@ -117,6 +125,25 @@ def evaluate(
             "matrix": matrix[occurring][:, occurring].toarray().tolist(),
         }
     return result
+
+
+def _probability_figures(
+    model: Model, dataset: Dataset, of_truth: NDArray[np.int64], resources: Resources
+) -> dict[str, Any]:
+    """Return the figures of the probabilities; a log loss of None where memory does not allow them."""
+    engine = resources.engine
+    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
+    rows = max(shard.n_rows for shard in dataset.shards)
+    try:
+        scores = COPIES * 8 * model.n_classes * rows
+        n_threads, room = divide(model, limit, engine.n_threads, scores // 3, "probabilities")
+    except MemoryLimitError:
+        return {"log_loss": None}
+    total = ProbabilitySums()
+    arguments = model, dataset, of_truth, room
+    for _, found in engine.at_most(n_threads).map(shard_probabilities, range(dataset.n_shards), *arguments):
+        total.add(found)
+    return total.figures(model.n_classes)
 
 
 def _by_label(

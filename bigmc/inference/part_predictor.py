@@ -81,6 +81,13 @@ class PartPredictor:
         values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
         return self._table(*values, pa.concat_tables(kept)), rejects
 
+    def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
+        """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""
+        ids = np.arange(first, first + len(rows.indptr) - 1)
+        found, predicted, scores = zip(*self._predict_rows(ids, rows), strict=True)
+        values = np.concatenate(found), pa.concat_arrays(predicted), np.concatenate(scores)
+        return self._table(*values, kept)
+
     def empty(self) -> pa.Table:
         """Return the predictions of no samples."""
         none = self._no_scores

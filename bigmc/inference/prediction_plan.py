@@ -15,10 +15,13 @@ from bigmc.errors import DataError
 from bigmc.inference.options import PredictOptions
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
+from bigmc.ingestion.memory import RECORD_COST, bytes_held
 from bigmc.ingestion.prepare import MATRICES
+from bigmc.ingestion.readers.base import RecordLimit
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan, schema
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
+from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
 from bigmc.store.dataset import Dataset
 
 ROW_COST = 64
@@ -31,8 +34,8 @@ the classes are as many."""
 KEPT_COST = 64
 """Bytes of a column that is copied, a row, beside the bytes it has in the source."""
 
-SMALLEST_PART, LARGEST_PART = 1 << 16, 16 << 20
-"""Bounds on the source bytes of a part."""
+SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
+"""Bounds on the source bytes of a part: small enough that the workers share one file of a few MB."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +126,20 @@ def plan_sources(
         n_features=model.n_features if sources[0].format == "svmlight" else None,
         missing=spec.missing,
         columns=_columns(model, options) or None,
+        record_limit=RecordLimit(resources.memory_limit, smallest_limit(model), RECORD_COST),
     )
     parts = scan(sources, part_bytes, hints)
+    engine, scratch = _hold_records(engine, scratch, parts)
     task = PartPredictor(model, options, scratch, kept)
     return PredictionPlan(engine, task, sources, parts, sum(part.n_rows for part in parts), part_bytes)
+
+
+def _hold_records(engine: Engine, scratch: int, parts: Sequence[Part]) -> tuple[Engine, int]:
+    """Return fewer workers with more memory where records are long, and the bytes beside such a record."""
+    held = max((bytes_held(part) for part in parts), default=0)
+    whole = scratch * engine.n_threads
+    n_workers = max(1, min(engine.n_threads, whole // (SMALLEST_SCRATCH + held)))
+    return engine.at_most(n_workers), whole // n_workers - held if held else scratch
 
 
 def row_cost(model: Model, options: PredictOptions) -> int:

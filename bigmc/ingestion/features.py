@@ -165,9 +165,11 @@ class FeatureSpec:
         -------
         Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
         """
-        dense = [_as_float(table.column(name))[0] for name in self.dense]
+        dense = np.empty((table.num_rows, len(self.dense)))
+        for place, name in enumerate(self.dense):
+            dense[:, place] = _as_float(table.column(name))[0]
         if self.hasher is None:
-            return self.mapped(np.column_stack(dense) if dense else np.empty((table.num_rows, 0)))
+            return self.mapped(dense)
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
         bits = self.hasher.hash_bits
         for name in self.categorical:
@@ -177,7 +179,7 @@ class FeatureSpec:
             index, sign = hash_names([name], bits)
             values = _as_float(table.column(name))[0] * sign[0]
             pieces.append(_column_entries(int(index[0]), values, self.n_features))
-        for position, values in enumerate(dense):
+        for position, values in enumerate(dense.T):
             pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
         return add_rows(pieces, self.n_features)
 
@@ -270,7 +272,11 @@ def _null_mask(column: pa.Array) -> NDArray[np.bool_]:
 
 def _as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the column as float64, and which of its values are absent, and no numbers (both NaN)."""
-    if not _is_text(column.type):
+    kind = column.type
+    if not column.null_count and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        nothing = np.zeros(len(column), bool)
+        return column.to_numpy(zero_copy_only=False).astype(np.float64), nothing, nothing
+    if not _is_text(kind):
         values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
         absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
         return np.asarray(values, dtype=np.float64), absent, np.zeros(len(column), bool)

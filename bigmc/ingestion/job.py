@@ -22,7 +22,8 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
 from bigmc.ingestion.hashing.feature_names import merge_names
-from bigmc.ingestion.labels import agree_on_sets, extend_classes, merge_classes, recode
+from bigmc.ingestion.label_census import bytes_of_labels
+from bigmc.ingestion.labels import TooManyLabels, agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.memory import FIXED_COST, Load, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
 from bigmc.ingestion.progress import Meter
@@ -77,6 +78,8 @@ class Job:
         Memory limit in bytes, above the bare process.
     hints : ReadHints
         What is known about the sources.
+    label_bytes : int
+        Bytes of the distinct labels, once they were counted because they are many.
     before : Dataset, optional
         The dataset these sources are appended to, as it was before.
     """
@@ -87,6 +90,7 @@ class Job:
     limit: int
     hints: ReadHints
     before: Dataset | None = None
+    label_bytes: int = 0
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Do whatever of the job is left to do and return the dataset.
@@ -204,6 +208,18 @@ class Job:
                 meter.skip(part)
             else:
                 missing.append(part)
+        try:
+            self._write_parts(missing, parts, engine, meter)
+        except TooManyLabels:
+            task = PartTask.of(self.sources, self.recipe, self._divide(engine, parts)[1], self._parts_folder)
+            held = bytes_of_labels(parts, task, engine.at_most(1))
+            job = replace(self, label_bytes=held)
+            missing = [part for part in missing if not self.part_folder(part).exists()]
+            job._write_parts(missing, parts, engine, meter)
+
+    def _write_parts(
+        self, missing: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter
+    ) -> None:
         n_workers, shares = self._divide(engine, parts)
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine.at_most(n_workers)
@@ -228,9 +244,10 @@ class Job:
                 f"{self.to}: {len(missing)} of {len(parts)} parts are missing", "rerun the ingest"
             )
         trim()
-        receipts = [Receipt.read(self.part_folder(part)) for part in parts]
+        # Without their labels, which are read again where they are needed: every part may have all of them.
+        receipts = [replace(Receipt.read(self.part_folder(part)), labels=[]) for part in parts]
         from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
-        labels = [receipt.labels for receipt in receipts]
+        labels = (self._labels(part) for part in parts)
         sets = agree_on_sets([receipt.sets for receipt in receipts])
         if self.before is not None and self.before.has_sets != sets:
             has = "a set of labels" if self.before.has_sets else "one label"
@@ -239,6 +256,7 @@ class Job:
             classes = merge_classes(labels, from_text)
         else:
             classes = extend_classes(self.before.classes.tolist(), labels, from_text)
+        trim()
         n_features = self._n_features(parts)
         entries = self._place_shards(parts, receipts, classes, n_features, progress)
         if not sum(entry.nnz for entry in entries):
@@ -285,7 +303,10 @@ class Job:
     def _divide(self, engine: Engine, parts: Sequence[Part] = ()) -> tuple[int, Shares]:
         features = self.recipe.features
         load = Load(
-            self._n_features(parts), self.recipe.names, dense=features.hasher is None and bool(features.dense)
+            self._n_features(parts),
+            self.recipe.names,
+            dense=features.hasher is None and bool(features.dense),
+            label_bytes=self.label_bytes,
         )
         return divide(self.limit, engine.n_threads, load.of(parts))
 
@@ -334,12 +355,16 @@ class Job:
         """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
         shards = [
             PartShard(self.part_folder(part) / local.name, local, codes)
-            for part, receipt in zip(parts, receipts, strict=True)
-            for codes in [recode(receipt.labels, classes)]
+            for part, receipt, codes in zip(
+                parts, receipts, recode((self._labels(part) for part in parts), classes), strict=True
+            )
             for local in receipt.shards
         ]
         placing = Placing(self.to, self._parts_folder, n_features, (self.limit - FIXED_COST) // 3)
         return placing.place(shards, progress)
+
+    def _labels(self, part: Part) -> list[object]:
+        return Receipt.read(self.part_folder(part)).labels
 
     def _write_names(self, parts: Sequence[Part]) -> list[str]:
         tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]

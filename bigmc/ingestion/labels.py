@@ -5,7 +5,7 @@ A column of lists has a set of labels for every sample: any number, also none; o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -62,8 +62,26 @@ def plain(labels: pa.Array) -> pa.Array:
     )
 
 
+LABEL_BYTES = 330
+"""Bytes for each distinct label beside twice its text: an object, in a dictionary, and sorted in a list."""
+
+
+def label_cost(value: object) -> int:
+    """Return the bytes that a distinct label takes while the labels of a dataset are collected."""
+    return LABEL_BYTES + 2 * (len(value) if isinstance(value, str) else 8)
+
+
+class TooManyLabels(Exception):
+    """The distinct labels of a part do not fit into the memory they were given."""
+
+
 class LabelCoder:
     """Number the labels of one part in the order in which they first appear.
+
+    Parameters
+    ----------
+    most_bytes : int, optional
+        Memory for them, as `label_cost` counts it.
 
     Attributes
     ----------
@@ -71,8 +89,10 @@ class LabelCoder:
         Whether they are sets, once some were seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = 1 << 62) -> None:
         self._codes: dict[object, int] = {}
+        self._bytes_left = most_bytes
+        self._n_charged = 0
         self.sets: bool | None = None
 
     @property
@@ -91,9 +111,18 @@ class LabelCoder:
 
     def _encode(self, labels: pa.Array) -> NDArray[np.int32]:
         encoded = plain(labels).dictionary_encode()
-        codes = [self._codes.setdefault(value, len(self._codes)) for value in encoded.dictionary.to_pylist()]
+        codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
         positions = np.asarray(encoded.indices)
         return np.array(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
+
+    def _code(self, value: object) -> int:
+        code = self._codes.setdefault(value, len(self._codes))
+        if code == len(self._codes) - 1 and code >= self._n_charged:
+            self._n_charged += 1
+            self._bytes_left -= label_cost(value)
+            if self._bytes_left < 0:
+                raise TooManyLabels
+        return code
 
 
 def split_labels(labels: pa.Array, separator: str) -> pa.Array:
@@ -205,11 +234,12 @@ def _as_label(value: object, kind: type, from_text: bool) -> object:
     return None
 
 
-def recode(local: list[object], classes: list[object]) -> NDArray[np.int32]:
-    """Return for each label of a part its code among the classes of the dataset."""
+def recode(locals: Iterable[list[object]], classes: list[object]) -> Iterator[NDArray[np.int32]]:
+    """Yield for each part the codes that its labels have among the classes of the dataset."""
     as_class = type(classes[0])
     position = {value: code for code, value in enumerate(classes)}
-    return np.array([position[as_class(value)] for value in local], dtype=np.int32)  # type: ignore[call-arg]
+    for local in locals:
+        yield np.array([position[as_class(value)] for value in local], np.int32)  # type: ignore[call-arg]
 
 
 def _is_integer_text(value: object) -> bool:

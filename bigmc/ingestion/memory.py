@@ -34,8 +34,11 @@ BATCH_COST = 32
 DENSE_BATCH_COST = 8
 """The same where every column is a number: columns, float64 values, and these as rows."""
 
-RECORD_COST = 24
+RECORD_COST = 5
 """Bytes in memory per byte of the longest record: raw and parsed text, where its words are, their hashes."""
+
+LABELS_BYTES = 2 << 20
+"""Bytes of distinct labels that every worker may hold."""
 
 READER_BYTES = 4 << 20
 """Bytes that decoding Parquet of short values may hold."""
@@ -80,33 +83,36 @@ class Load:
         Whether every feature is a column of numbers, so that batches grow less than texts do.
     record_bytes : int
         Bytes for the longest record, or for reading the largest columns of Parquet, in each worker.
-    shared_bytes : int
-        Bytes for what is held once, such as labels.
+    label_bytes : int
+        Bytes for the distinct labels, in each worker and then once for all; 0 while they are not counted.
     """
 
     n_features: int
     names: bool = False
     dense: bool = False
     record_bytes: int = 0
-    shared_bytes: int = 0
+    label_bytes: int = 0
 
     def of(self, parts: Sequence[Part]) -> Load:
         """Return the load with what the scan found about records."""
-        return replace(self, record_bytes=max((_resident(part) for part in parts), default=0))
+        return replace(self, record_bytes=max((bytes_held(part) for part in parts), default=0))
 
     def __str__(self) -> str:
-        longest = f" and records of {format_bytes(self.record_bytes)} at once" if self.record_bytes else ""
-        return f"{self.n_features:,} features{longest}"
+        labels = f", {format_bytes(self.label_bytes)} of labels" if self.label_bytes else ""
+        records = f", {format_bytes(self.record_bytes)} for the longest record" if self.record_bytes else ""
+        return f"{self.n_features:,} features{labels}{records}"
 
     @property
     def other_cure(self) -> str:
         """What else would help."""
+        if self.label_bytes > max(self.record_bytes, FEATURE_COST * self.n_features):
+            return ", or check that --label names the right column"
         if self.record_bytes > FEATURE_COST * self.n_features:
             return ", or write shorter records or smaller row groups"
         return ", or fewer --hash-bits" if FEATURE_COST * self.n_features > SMALLEST_WORKER else ""
 
 
-def _resident(part: Part) -> int:
+def bytes_held(part: Part) -> int:
     """Return the bytes a worker holds at once because records are long, or columns many."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
@@ -129,6 +135,8 @@ class Shares:
         Bytes that decoding Parquet may hold.
     record_limit : RecordLimit
         How long a text may be.
+    label_bytes : int
+        Bytes of distinct labels of a part.
     """
 
     batch_bytes: int
@@ -136,6 +144,7 @@ class Shares:
     name_capacity: int
     reader_bytes: int
     record_limit: RecordLimit
+    label_bytes: int
 
 
 def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
@@ -156,15 +165,15 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
         If it does not allow one worker.
     """
     features = FEATURE_COST * load.n_features
-    needed = FIXED_COST + load.shared_bytes
-    smallest = SMALLEST_WORKER + features + load.record_bytes
-    if limit < needed + smallest:
+    longer = load.record_bytes + max(0, load.label_bytes - LABELS_BYTES)
+    smallest = SMALLEST_WORKER + features + longer
+    if limit < FIXED_COST + smallest:
         raise MemoryLimitError(
             f"ingest of {load} with a memory limit of {format_bytes(limit)} cannot work",
-            f"give --memory {-(-(needed + smallest) // 10**6)}MB or more{load.other_cure}",
+            f"give --memory {-(-(FIXED_COST + smallest) // 10**6)}MB or more{load.other_cure}",
         )
-    n_workers = min(n_workers, (limit - needed) // smallest)
-    mine = (limit - needed) // n_workers - features - load.record_bytes
+    n_workers = min(n_workers, (limit - FIXED_COST) // smallest)
+    mine = (limit - FIXED_COST) // n_workers - features - longer
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
     batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
@@ -175,6 +184,7 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
         capacity,
         reader_bytes=READER_BYTES + load.record_bytes,
         record_limit=record_limit(limit, load.n_features),
+        label_bytes=max(LABELS_BYTES, load.label_bytes),
     )
 
 

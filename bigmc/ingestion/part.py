@@ -19,6 +19,7 @@ from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_mis
 from bigmc.ingestion.memory import Shares, trim
 from bigmc.ingestion.part_writer import ShardWriter
 from bigmc.ingestion.readers import TEXT_FORMATS
+from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
@@ -101,7 +102,7 @@ class PartWriter:
         self._part, self._sources, self._recipe, self._shares = part, sources, recipe, shares
         self._folder, self._base = folder, base
         self._aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
-        self._labels = LabelCoder()
+        self._labels = LabelCoder(shares.label_bytes)
         self._rejects: list[Reject] = []
         hasher = recipe.features.hasher
         self._names = (
@@ -120,9 +121,16 @@ class PartWriter:
                     total = total + Moments.of(samples)
         return total
 
-    def _batches(self) -> Iterator[Batch]:
+    def labels(self) -> Iterator[pa.Array]:
+        """Yield the labels batch by batch, those of sets one after another, writing nothing."""
+        for batch in self._batches(() if self._recipe.label is None else (self._recipe.label,)):
+            labels = self._label_column(batch)
+            labels = labels.filter(pa.array(~find_missing(labels)))
+            yield labels.flatten() if is_sets(labels.type) else labels
+
+    def _batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         request = ReadRequest(
-            columns=self._recipe.columns or None,
+            columns=(self._recipe.columns if columns is None else columns) or None,
             batch_bytes=self._shares.batch_bytes,
             on_bad_row=self._recipe.on_bad_row,
             reader_bytes=self._shares.reader_bytes,
@@ -192,14 +200,15 @@ class PartWriter:
         else:
             fractions = group_fractions(batch.table.column(recipe.group), recipe.seed)
         assigned = assign_splits(fractions, recipe.splits)
+        samples = samples_of(batch, recipe.features)
         for number, split in enumerate(recipe.splits):
             chosen = assigned == number
             if not chosen.any():
                 continue
-            mine = select(batch, chosen)
-            columns = {"label": codes.filter(pa.array(chosen)), "row_id": ids[chosen]}
-            columns |= {name: mine.table.column(name) for name in recipe.keep}
-            yield split, samples_of(mine, recipe.features), pa.table(columns)
+            mask = pa.array(chosen)
+            columns = {"label": codes.filter(mask), "row_id": ids[chosen]}
+            columns |= {name: batch.table.column(name).filter(mask) for name in recipe.keep}
+            yield split, keep_matrix(samples, chosen), pa.table(columns)
 
     def _commit(self, receipt: Receipt) -> None:
         if self._names is not None:
@@ -264,7 +273,7 @@ def select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
     mask = pa.array(rows)
     return Batch(
         table=None if batch.table is None else batch.table.filter(mask),
-        matrix=None if batch.matrix is None else _select_samples(batch.matrix, rows),
+        matrix=None if batch.matrix is None else keep_matrix(batch.matrix, rows),
         labels=None if batch.labels is None else batch.labels.filter(mask),
         row=batch.row[rows],
         line=batch.line[rows],
@@ -272,12 +281,3 @@ def select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
         n_bytes=0,
         rejects=[],
     )
-
-
-def _select_samples(samples: Samples, rows: NDArray[np.bool_]) -> Samples:
-    if not isinstance(samples, Rows):
-        return samples[rows]
-    entries = np.diff(samples.indptr)
-    kept = np.repeat(rows, entries)
-    indptr = np.concatenate([[0], np.cumsum(entries[rows])]).astype(np.int64)
-    return Rows(indptr, samples.indices[kept], samples.data[kept], samples.n_features)

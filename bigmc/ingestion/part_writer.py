@@ -86,11 +86,7 @@ class ShardWriter:
 
 
 def _slice(samples: Samples, start: int, stop: int) -> Samples:
-    if not isinstance(samples, Rows):
-        return samples[start:stop]
-    first, last = samples.indptr[start], samples.indptr[stop]
-    indptr = samples.indptr[start : stop + 1] - first
-    return Rows(indptr, samples.indices[first:last], samples.data[first:last], samples.n_features)
+    return samples.between(start, stop) if isinstance(samples, Rows) else samples[start:stop]
 
 
 def _bytes(samples: Samples) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,9 +177,9 @@ def _check_columns(features: FeatureSpec, label: Any, names_column: bool, source
 
 
 def _refuse_repeated(columns: Sequence[str]) -> None:
-    for name in columns:
-        if columns.count(name) > 1:
-            raise DataError(f"the column {name!r} is named {columns.count(name)} times", "name it once")
+    for name, times in Counter(columns).items():
+        if times > 1:
+            raise DataError(f"the column {name!r} is named {times} times", "name it once")
 
 
 def _check_kept(keep: Sequence[str]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine, ThreadEngine
@@ -64,6 +65,11 @@ def write_part(part: Part, task: PartTask, meter: Meter) -> tuple[int, int]:
         for n_rows, n_bytes in task.writer(part).run():
             meter.add(part, n_rows, n_bytes)
     return part.n_rows, part.n_bytes
+
+
+def labels_of(part: Part, task: PartTask) -> Iterator[pa.Array]:
+    """Yield the labels of a part's rows batch by batch, sets laid out one after another."""
+    return task.writer(part).labels()
 
 
 def moments_of(part: Part, task: PartTask) -> Moments:

@@ -9,8 +9,13 @@ FIXED_COST = 32_000_000
 """Bytes that do not depend on data or model: compiled kernels, the table of Unicode, chunks being decoded,
 stacks of threads."""
 
-SMALLEST_ROOM = 8 << 20
+SMALLEST_SCRATCH = 8 << 20
 """With fewer bytes a worker would score very few classes, or rows, at a time."""
+
+
+def smallest_limit(model: Model) -> int:
+    """Return the memory limit in bytes that scores a model with one worker, results not counted."""
+    return model.nbytes + FIXED_COST + SMALLEST_SCRATCH
 
 
 def divide(model: Model, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
@@ -39,11 +44,11 @@ def divide(model: Model, limit: int, n_workers: int, result: int, step: str) -> 
         [
             ("the model", model_bytes),
             ("code and buffers", FIXED_COST),
-            ("room to score", SMALLEST_ROOM),
+            ("scoring", SMALLEST_SCRATCH),
             ("results of the parts", 3 * result),
         ],
     )
-    more = one.check(step).free // (SMALLEST_ROOM + 2 * result)
+    more = one.check(step).free // (SMALLEST_SCRATCH + 2 * result)
     n_workers = min(n_workers, 1 + more)
     free = limit - model_bytes - FIXED_COST - (2 * n_workers + 1) * result
     return n_workers, free // n_workers

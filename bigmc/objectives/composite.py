@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
 from bigmc.kernels.linear import composite, loss_columns, squared_hinge
+from bigmc.kernels.linear.arguments import Columns, Extra, Level, Measures, Samples, Step, Support
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
-
-#: Place of the labels among the arguments of the kernels.
-_LABELS = 7
 
 
 @dataclass(frozen=True)
@@ -62,12 +60,22 @@ class Objective:
         squares = 0.5 * self.ridge * float((coef * coef).sum()) if self.ridge > 0 else 0.0
         return alpha * self.penalty.value(coef) + squares
 
-    def sweep(self, *columns: Any) -> None:
-        """Take a step for each column; see `bigmc.kernels.linear.composite.sweep` for the arguments."""
+    def sweep(
+        self,
+        columns: Columns,
+        samples: Samples,
+        step: Step,
+        extra: Extra,
+        coef: NDArray[np.float64],
+        violations: NDArray[np.float64],
+    ) -> None:
+        """Take a step for each column; see `bigmc.kernels.linear.composite.sweep`."""
         if self.specialised:
-            squared_hinge.sweep(*_one_label(columns))
+            squared_hinge.sweep(columns, _one_label(samples), step, extra, coef, violations)
         else:
-            composite.sweep(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
+            composite.sweep(
+                self.loss.code, self.penalty.kernel, columns, samples, step, extra, coef, violations
+            )
 
     def add_gradients(self, *columns: Any) -> None:
         """Add up gradients; see `bigmc.kernels.linear.loss_columns.add_gradients` for the arguments."""
@@ -77,17 +85,27 @@ class Objective:
         """Bound curvatures; see `bigmc.kernels.linear.loss_columns.largest_curvatures` for the arguments."""
         loss_columns.largest_curvatures(self.loss.code, *columns)
 
-    def gradient_norms(self, *columns: Any) -> None:
-        """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms` for the arguments."""
+    def gradient_norms(
+        self,
+        columns: Columns,
+        samples: Samples,
+        level: Level,
+        factor: NDArray[np.floating],
+        support: Support,
+        out: Measures,
+    ) -> None:
+        """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms`."""
         if self.specialised:
-            squared_hinge.gradient_norms(*_one_label(columns))
+            squared_hinge.gradient_norms(columns, _one_label(samples), level, factor, support, out)
         else:
-            composite.gradient_norms(self.loss.code, self.penalty.code, self.penalty.l1_ratio, *columns)
+            composite.gradient_norms(
+                self.loss.code, self.penalty.kernel, columns, samples, level, factor, support, out
+            )
 
 
-def _one_label(columns: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of a kernel with one label per sample, which follows the scores."""
-    return *columns[:_LABELS], columns[_LABELS][:, 0], *columns[_LABELS + 1 :]
+def _one_label(samples: Samples) -> Samples:
+    """Return samples of one label each, as the kernels for these take them."""
+    return samples._replace(labels=samples.labels[:, 0])
 
 
 def objective(

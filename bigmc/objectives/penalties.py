@@ -81,6 +81,11 @@ class Penalty:
     l1_ratio: float = 0.0
 
     @property
+    def kernel(self) -> tuple[int, float]:
+        """What kernels take of it."""
+        return self.code, float(self.l1_ratio)
+
+    @property
     def smooth_on_support(self) -> bool:
         """Whether it is a smooth function of the weights that are not zero, as long as they keep their signs.
 

@@ -12,8 +12,11 @@ from bigmc.reporting.certificate import bounds, percent, statements
 from bigmc.reporting.history import course
 from bigmc.reporting.markup import Content, Markup, element, figure, join, name, table
 from bigmc.reporting.quality import quality
+from bigmc.reporting.search import search
 from bigmc.reporting.style import STYLE
 
+_SHOWN = ("learner", "split", "dataset", "search")
+"""Parameters that have a place of their own on the page."""
 _LISTED = 12
 """Entries of a long list that are shown."""
 
@@ -43,11 +46,13 @@ def page(
     file_bytes : int or None
         Size of the model's file.
     """
+    trials = model.params.get("search")
     title = f"bigmc model: {model.kind}, {model.n_classes:,} classes"
     parts = [
         _header(title, model, evaluated),
         _section("Certificate", *_certificate(model)),
         _section("Course of the training", *course(model.history)),
+        *([_section("Search for the settings", *search(trials))] if trials else []),
         *([] if evaluated is None else [_section("Evaluation", *quality(evaluated))]),
         _section("Strongest features of each class", *_strongest(model, strongest)),
         _section("Training", *_training(model)),
@@ -132,7 +137,7 @@ def _training(model: Model) -> Iterator[Markup]:
     ]
     record += [("iterations", figure(model.n_iter)), ("passes over the data", figure(model.n_passes))]
     yield table((), record, "facts")
-    others = {key: value for key, value in model.params.items() if key not in ("learner", "split", "dataset")}
+    others = {key: value for key, value in model.params.items() if key not in _SHOWN}
     if others:
         yield element("h3", "Parameters")
         yield table((), _settings(others), "facts")

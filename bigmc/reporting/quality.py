@@ -7,6 +7,7 @@ from typing import Any
 
 from bigmc.reporting.certificate import percent
 from bigmc.reporting.markup import Content, Markup, element, figure, join, name, table
+from bigmc.reporting.probabilities import probabilities
 
 _WORST = 20
 """Classes shown."""
@@ -59,6 +60,7 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     last = () if confusion is None else ("most often taken for",)
     head = ("class", "samples", "precision", "recall", "F1", *last)
     yield table(head, [_class(label, per_class[label], confusion) for label in worst], "figures")
+    yield from probabilities(evaluated)
 
 
 def _class(label: Any, figures: Mapping[str, Any], confusion: Mapping[str, Any] | None) -> list[Content]:

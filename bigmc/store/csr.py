@@ -32,3 +32,20 @@ class Rows(NamedTuple):
     def n_rows(self) -> int:
         """Number of samples."""
         return len(self.indptr) - 1
+
+    def between(self, start: int, stop: int) -> Rows:
+        """Return the samples ``start`` to ``stop``; their entries are not copied."""
+        first, last = self.indptr[start], self.indptr[stop]
+        indptr = self.indptr[start : stop + 1] - first
+        return self._replace(indptr=indptr, indices=self.indices[first:last], data=self.data[first:last])
+
+    def where(self, marked: NDArray[np.bool_]) -> Rows:
+        """Return the samples that are marked in an array of shape (n_rows,)."""
+        if marked.all():
+            return self
+        counts = np.diff(self.indptr)
+        entries = np.repeat(marked, counts)
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[marked])])
+        first, last = self.indptr[0], self.indptr[-1]
+        indices, data = self.indices[first:last], self.data[first:last]
+        return self._replace(indptr=indptr, indices=indices[entries], data=data[entries])

@@ -197,6 +197,8 @@ def _write_statistics(
     by_class = n_classes * n_features <= most and not dataset.has_sets
     if by_class:
         shapes["class_sum"] = shapes["class_sum_squares"] = ((n_classes, n_features), dtype)
+    if not by_class and dtype == exact:  # sums over all samples, which are exact in any order
+        labels, n_classes = np.zeros_like(labels), 1
     writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
     writers["nnz"].append(counts)
     width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))

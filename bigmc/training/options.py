@@ -11,6 +11,9 @@ from bigmc.errors import BigmcError
 from bigmc.estimators import LEARNERS
 from bigmc.store.outputs import IfExists
 
+VALID = "valid"
+"""Split that chooses among models; where it is missing, rows of the training split do."""
+
 
 @dataclass(frozen=True)
 class PathOptions:
@@ -36,7 +39,7 @@ class PathOptions:
     alpha_ratio: float = 1e-2
     alphas: tuple[float, ...] | None = None
     split: str = "train"
-    validation: str = "test"
+    validation: str = VALID
     parameters: Mapping[str, Any] = field(default_factory=dict)
     if_exists: IfExists = IfExists.REFUSE
 

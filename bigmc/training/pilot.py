@@ -20,7 +20,7 @@ from bigmc.ingestion.splits import row_fractions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from bigmc.training.search import Candidate, Limits, Search, Trial
+from bigmc.training.search import HELD_OUT, Candidate, Limits, Search, Trial
 
 PILOT_ROWS = 8_000
 """Rows that decide."""
@@ -87,23 +87,30 @@ def choose_hashing(
     if pa.types.is_nested(table.schema.field(label).type) or table.num_rows < 50:
         return None
     labels = np.asarray(table.column(label).to_pylist(), object).astype(str)
+    return choose_for_texts(table.select(list(text)), labels, n_rows, memory, bits)
+
+
+def choose_for_texts(
+    texts: pa.Table, labels: NDArray[Any], n_rows: int, memory: int, bits: int | None = None
+) -> Pilot | None:
+    """Return the hashing that learns best from these rows, of `n_rows` in all; None with one class only."""
     n_classes = len(np.unique(labels))
     if n_classes < 2:
         return None
     if bits is None:
         bits = 20 if n_rows > MANY_ROWS and n_classes <= MANY_CLASSES else 18
-    length = sum(pc.mean(pc.utf8_length(table.column(name))).as_py() for name in text)
+    length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in texts.columns)
     choices = CHOICES if length > LONG_TEXT else CHOICES + CHARACTER_CHOICES
-    batch = table.to_batches()[0]
+    batch = texts.combine_chunks().to_batches()[0]
     trials = []
     for choice in choices:
         hasher = TextHasher(choice.analyzer, choice.ngrams, min(bits, 18))
-        rows = FeatureSpec(text=text, hasher=hasher).transform(batch)
+        rows = FeatureSpec(text=tuple(texts.column_names), hasher=hasher).transform(batch)
         assert isinstance(rows, Rows)
         trials.append((choice, _trial(rows, labels, memory)))
     best = trials[0]
     for other in trials[1:]:
-        margin = 0.5 * np.sqrt(best[1].quality * (1 - best[1].quality) / (0.2 * len(labels)))
+        margin = 0.5 * np.sqrt(best[1].quality * (1 - best[1].quality) / (HELD_OUT * len(labels)))
         if other[1].quality > best[1].quality + margin:
             best = other
     return Pilot(best[0], bits, tuple(trials))

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from bigmc.estimators import LEARNERS
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
-from bigmc.progress import ProgressCallback
+from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
@@ -33,6 +33,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
+from bigmc.store.sample import draw_rows
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -53,6 +54,7 @@ def train(
     options: Mapping[str, Any],
     start: Path | None = None,
     keep_norms: bool = False,
+    held_out: HeldOut | None = None,
     if_exists: IfExists = IfExists.REFUSE,
 ) -> dict[str, Any]:
     """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
@@ -67,6 +69,8 @@ def train(
     estimator.check_params()
     samples = data[split]
     params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    if held_out is not None:
+        params["held_out"] = held_out.share
     if start is not None:
         params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
     work = target.with_name(target.name + ".wip")
@@ -82,9 +86,13 @@ def train(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
                     estimator.fit_dataset(
-                        samples, checkpoint=FileCheckpoint(work), progress=progress, scratch=work,
+                        samples,
+                        checkpoint=FileCheckpoint(work),
+                        progress=_towards(estimator.tolerance, progress),
+                        scratch=work,
                         start=None if start is None else _start(start),
-                    )  # fmt: skip
+                        **_weights(samples, held_out, engine),
+                    )
                 names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
                 if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
@@ -107,6 +115,42 @@ def train(
         "memory_limit_bytes": limit,
         "bytes_read": data.bytes_read - read_before,
     }
+
+
+def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
+    """Return a listener that is also told the gap at which training will stop."""
+
+    def tell(message: Progress) -> None:
+        progress(replace(message, facts={**message.facts, "tol": tol}) if "gap" in message.facts else message)
+
+    return tell
+
+
+class HeldOut(NamedTuple):
+    """Rows that training leaves out.
+
+    Attributes
+    ----------
+    share : float
+    seed : int
+        Of the hash of the rows' ids that chooses them.
+    """
+
+    share: float
+    seed: int
+
+    def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
+        """Return these rows of some samples, in memory, and their places."""
+        return draw_rows(samples, self.share, self.seed, engine)
+
+
+def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> dict[str, NDArray[np.float64]]:
+    """Return the argument that leaves rows out of a training, if there are such rows."""
+    if held_out is None:
+        return {}
+    weights = np.ones(samples.n_samples)
+    weights[held_out.rows(samples, engine)[1]] = 0.0
+    return {"sample_weight": weights}
 
 
 def norms_beside(model: Path) -> Path:

@@ -12,7 +12,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,8 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.object_store import local_file, read_file
 from bigmc.store.outputs import IfExists, Output
 from bigmc.store.receipt import Receipt
-from bigmc.training.options import PathOptions
-from bigmc.training.run import identity, train
+from bigmc.training.options import VALID, PathOptions
+from bigmc.training.run import HeldOut, identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
@@ -41,6 +41,11 @@ FIGURES = ("accuracy", "macro_f1", _OF_SETS)
 EVALUATED = ("model", "model_sha256", "dataset", "split", "n_nonzero_features")
 """What a file of ``bigmc evaluate --to`` says besides the figures."""
 
+MORE_ALPHAS = 20
+"""Penalties below the smallest one that a path goes on to while every one of them is better."""
+HELD_OUT_SHARE, HELD_OUT_ROWS, HELD_OUT_SEED = 0.2, 20_000, 0x7A11D
+"""Of rows that choose where no split is there for it."""
+
 _LARGEST = 0.99
 """The path begins at this share of the penalty that leaves no weight at all."""
 
@@ -51,7 +56,8 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
     """Train along falling penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
     if to.exists() and not to.is_dir():
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
-    data[options.validation]  # refused before any work
+    if options.validation != VALID:
+        data[options.validation]  # refused before any work
     asked = {"dataset": identity(data), **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
     work = to / WORK
@@ -70,25 +76,66 @@ def _make_path(
 ) -> dict[str, Any]:
     """Train and measure every model that is missing, choose one and write the table."""
     _claim(to, asked, options.if_exists)
+    validation = _validation(data, options, resources)
     alphas = options.alphas or _spaced(data[options.split], options, resources)
     table: list[dict[str, Any]] = []
     seconds: list[float | None] = []
     before: Path | None = None
-    for k, alpha in enumerate(sorted({float(alpha) for alpha in alphas}, reverse=True)):
+    grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
+    most = len(grid) if options.alphas or len(grid) < 2 else len(grid) + MORE_ALPHAS
+    for k in range(most):
+        if k == len(grid):
+            if _best(table) is not table[-1]:
+                break  # validation has turned
+            grid.append(grid[-1] * grid[-1] / grid[-2])
         target = to / f"{k:03d}.model"
-        row, took = _point(data, target, alpha, before, options, resources)
+        row, took = _point(data, target, grid[k], before, validation, options, resources)
         table.append(row)
         seconds.append(took)
         before = target
-    by = _OF_SETS if _OF_SETS in table[0] else "accuracy"
-    best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
+    best = _best(table)
+    by = _figure_of(table)
     with replacing(to / BEST) as file, (to / best["model"]).open("rb") as model:
         shutil.copyfileobj(model, file)
     _draw(table, best, by, to / PLOT)
-    result = {"asked": asked, "table": table, "best": best}
+    at_edge = len(table) > 1 and best in (table[0], table[-1])
+    result = {"asked": asked, "table": table, "best": best, "at_edge": at_edge}
     write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
     timed = [{**row, "seconds": took} for row, took in zip(table, seconds, strict=True)]
     return {**result, "table": timed, "best": timed[table.index(best)]}
+
+
+def _figure_of(table: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the models are compared by."""
+    return _OF_SETS if _OF_SETS in table[0] else "accuracy"
+
+
+def _best(table: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the best row, of equals that with the fewest features."""
+    by = _figure_of(table)
+    return max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
+
+
+class Validation(NamedTuple):
+    """The rows to choose by.
+
+    Attributes
+    ----------
+    samples : Dataset
+    held_out : HeldOut or None
+        Where they are rows of the split to train on, which training leaves out.
+    """
+
+    samples: Dataset
+    held_out: HeldOut | None
+
+
+def _validation(data: Dataset, options: PathOptions, resources: Resources) -> Validation:
+    """Return a split, or rows of the training split where there is none called valid."""
+    if options.validation != VALID or VALID in data.splits:
+        return Validation(data[options.validation], None)
+    held_out = HeldOut(min(HELD_OUT_SHARE, HELD_OUT_ROWS / data[options.split].n_samples), HELD_OUT_SEED)
+    return Validation(held_out.rows(data[options.split], resources.engine)[0], held_out)
 
 
 def _point(
@@ -96,6 +143,7 @@ def _point(
     target: Path,
     alpha: float,
     before: Path | None,
+    validation: Validation,
     options: PathOptions,
     resources: Resources,
 ) -> tuple[dict[str, Any], float | None]:
@@ -106,10 +154,10 @@ def _point(
     trained = train(
         "sparse", data, target, split=options.split, limit=resources.memory_limit, engine=resources.engine,
         progress=resources.progress, options={**options.parameters, "alpha": alpha}, start=before,
-        keep_norms=True,
+        keep_norms=True, held_out=validation.held_out,
     )  # fmt: skip
     measured = EvaluateOptions(options.validation)
-    figures = evaluate(load_model(target), data[options.validation], measured, resources)
+    figures = evaluate(load_model(target), validation.samples, measured, resources)
     row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes")}
     gap = trained["certificate"]["gap"]
     scores = {name: figures[name] for name in FIGURES if name in figures}

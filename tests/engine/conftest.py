@@ -105,4 +105,4 @@ def tiny_limits(monkeypatch):
     """Let a memory limit be smaller than any real one, so that little data does not fit."""
     monkeypatch.setattr("bigmc.budget.SMALLEST_LIMIT", 1_000_000)
     monkeypatch.setattr("bigmc.model.memory.FIXED_COST", 0)
-    monkeypatch.setattr("bigmc.model.memory.SMALLEST_ROOM", 1 << 18)
+    monkeypatch.setattr("bigmc.model.memory.SMALLEST_SCRATCH", 1 << 18)

@@ -5,7 +5,16 @@ import pytest
 
 import bigmc
 from bigmc.engine import ThreadEngine
-from bigmc.solvers.boosting import solve
+from bigmc.solvers import boosting
+from bigmc.solvers.loop import RunContext
+
+
+def solve(dataset, *, memory_limit, block_bytes=None, engine=None, checkpoint=None, **options):
+    """Call the solver with its options by name."""
+    context = RunContext(engine or ThreadEngine(), checkpoint)
+    return boosting.solve(
+        dataset, boosting.BoostingOptions(**options), memory_limit, context, block_bytes=block_bytes
+    )
 
 
 class Kept:

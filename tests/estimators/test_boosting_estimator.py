@@ -22,8 +22,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators import MultiBoostClassifier
 from bigmc.model import BoostedModel, load_model
+from bigmc.solvers import loop
 from bigmc.solvers.boosting import GRID, held_out
-from bigmc.solvers.boosting.state import State
 from bigmc.store.dataset import Dataset
 
 
@@ -308,16 +308,16 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, saves
         return api.train("boost", stored / data, to, **arguments, **options)
 
     def die_after(saves):
-        save = State.save
+        save = loop.save_run
 
-        def fatal(self, *arguments):
+        def fatal(*arguments):
             nonlocal saves
-            save(self, *arguments)
+            save(*arguments)
             saves -= 1
             if not saves:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        State.save = fatal
+        loop.save_run = fatal
 
     train(tmp_path / "whole")
     for lives in saves:

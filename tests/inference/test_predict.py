@@ -10,7 +10,7 @@ from bigmc.inference.options import PredictOptions
 from bigmc.inference.predict import PredictionJob
 from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, divide
-from bigmc.model.memory import FIXED_COST, SMALLEST_ROOM
+from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output
 
@@ -64,10 +64,10 @@ def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):
 def test_the_limit_is_shared_among_workers(data):
     model = data[1]
     fixed = FIXED_COST + model.nbytes
-    assert divide(model, fixed + SMALLEST_ROOM, 8, 0, "x") == (1, SMALLEST_ROOM)
-    assert divide(model, fixed + 5 * SMALLEST_ROOM, 3, 0, "x") == (3, 5 * SMALLEST_ROOM // 3)
-    workers, room = divide(model, fixed + 20 * SMALLEST_ROOM, 8, SMALLEST_ROOM, "x")
-    assert room >= SMALLEST_ROOM
-    assert workers * room + (2 * workers + 1) * SMALLEST_ROOM <= 20 * SMALLEST_ROOM
+    assert divide(model, fixed + SMALLEST_SCRATCH, 8, 0, "x") == (1, SMALLEST_SCRATCH)
+    assert divide(model, fixed + 5 * SMALLEST_SCRATCH, 3, 0, "x") == (3, 5 * SMALLEST_SCRATCH // 3)
+    workers, room = divide(model, fixed + 20 * SMALLEST_SCRATCH, 8, SMALLEST_SCRATCH, "x")
+    assert room >= SMALLEST_SCRATCH
+    assert workers * room + (2 * workers + 1) * SMALLEST_SCRATCH <= 20 * SMALLEST_SCRATCH
     with pytest.raises(MemoryLimitError, match="the model"):
         divide(model, fixed, 8, 0, "x")

@@ -32,7 +32,8 @@ def test_codes_of_parts_become_codes_of_the_dataset():
     every = [label for part in parts for label in part.to_pylist()]
     expected, inverse = np.unique(every, return_inverse=True)
     assert classes == expected.tolist()
-    final = [recode(coder.values, classes)[c] for coder, c in zip(coders, codes, strict=True)]
+    recoded = recode((coder.values for coder in coders), classes)
+    final = [mine[c] for mine, c in zip(recoded, codes, strict=True)]
     assert np.concatenate(final).tolist() == inverse.tolist()
 
 
@@ -53,7 +54,7 @@ def test_type_of_the_classes(values, from_text, classes):
     merged = merge_classes([values[:1], values], from_text)
     assert merged == classes
     assert [type(value) for value in merged] == [type(value) for value in classes]
-    assert sorted(recode(values, merged).tolist()) == list(range(len(classes)))
+    assert sorted(next(recode([values], merged)).tolist()) == list(range(len(classes)))
 
 
 def test_integers_in_one_part_and_floats_in_another():

@@ -11,16 +11,27 @@ from sklearn.datasets import load_digits, load_iris
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.solvers.boosting import solve
+from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeOracle
+from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
 
 LIMIT = 10**9
+
+
+def solve(
+    dataset, *, memory_limit, sample_weight=None, block_bytes=None, engine=None, checkpoint=None, **options
+):
+    """Call the solver with its options by name."""
+    context = RunContext(engine or ThreadEngine(), checkpoint)
+    return boosting.solve(
+        dataset, boosting.BoostingOptions(**options), memory_limit, context, sample_weight, block_bytes
+    )
 
 
 def bits(column, n_words):

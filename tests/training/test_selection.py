@@ -12,8 +12,11 @@ import bigmc
 from bigmc import SparseClassifier, api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, ModelError
+from bigmc.model import load_model
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
+from bigmc.training.run import HeldOut
+from bigmc.training.selection import HELD_OUT_SEED
 
 TOL = 1e-4
 
@@ -29,7 +32,7 @@ def dataset(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(dataset):
     to = dataset.parent / "path"
-    return to, api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL)
+    return to, api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, validation="test", tol=TOL)
 
 
 def untimed(result: dict) -> dict:
@@ -48,9 +51,9 @@ def test_largest_alpha_is_where_the_weights_vanish(dataset):
 def test_every_point_is_the_optimum_of_its_penalty(dataset, made):
     _, result = made
     table = result["table"]
-    assert len(table) == 10
+    assert len(table) >= 10
     alphas = [row["alpha"] for row in table]
-    assert alphas[-1] == pytest.approx(alphas[0] / 100)
+    assert alphas[9] == pytest.approx(alphas[0] / 100)
     assert np.allclose(np.diff(np.log(alphas)), np.log(alphas[1] / alphas[0]))
     train = bigmc.open_dataset(dataset)["train"]
     for row in (table[3], table[9]):
@@ -73,11 +76,11 @@ def test_the_best_point_is_chosen_and_saved(dataset, made):
 def test_a_path_that_is_there_is_not_made_again(dataset, made):
     to, result = made
     before = {file.name: file.stat().st_mtime_ns for file in to.iterdir()}
-    again = api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=TOL)
+    again = api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, validation="test", tol=TOL)
     assert again == untimed(result)
     assert {file.name: file.stat().st_mtime_ns for file in to.iterdir()} == before
     with pytest.raises(ModelError, match="other data or parameters"):
-        api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, tol=2 * TOL)
+        api.sparse_path(dataset, to, n_alphas=10, alpha_ratio=1e-2, validation="test", tol=2 * TOL)
 
 
 PATH = {"alphas": [0.5, 0.1, 0.02], "tol": TOL, "memory_limit": "64MB"}
@@ -221,3 +224,25 @@ def test_nothing_is_published_from_bad_evaluations(change, reason, evaluated, tm
     with pytest.raises(BigmcError, match=reason):
         api.publish([*files, bad], tmp_path / "best.model")
     assert not (tmp_path / "best.model").exists()
+
+
+def test_rows_of_training_choose_where_no_split_does(dataset, tmp_path):
+    """The best of a path that never sees its held-out rows is found on these rows alone."""
+    result = api.sparse_path(dataset, tmp_path / "p", n_alphas=4, alpha_ratio=0.1, ridge=1e-3, tol=0.1)
+    share = load_model(tmp_path / "p" / "000.model").params["held_out"]
+    assert 0 < share <= 0.2
+    rows, _ = HeldOut(share, HELD_OUT_SEED).rows(bigmc.open_dataset(dataset)["train"], ThreadEngine(1))
+    for row in result["table"]:
+        assert (
+            api.evaluate(load_model(tmp_path / "p" / row["model"]), rows, split="all")["accuracy"]
+            == (row["accuracy"])
+        )
+
+
+def test_a_path_goes_on_until_validation_has_turned(dataset, tmp_path):
+    result = api.sparse_path(dataset, tmp_path / "p", n_alphas=3, alpha_ratio=0.5, ridge=1e-3, tol=0.1)
+    alphas = [row["alpha"] for row in result["table"]]
+    assert len(alphas) > 3
+    np.testing.assert_allclose(np.diff(np.log(alphas)), np.log(alphas[1] / alphas[0]))
+    assert not result["at_edge"] or len(alphas) == 23
+    assert result["best"]["accuracy"] == max(row["accuracy"] for row in result["table"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
@@ -268,8 +269,9 @@ def check_count(part: Part, n_rows: int) -> None:
 
 def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -> None:
     """Refuse columns that a source has not, or has twice."""
+    counts = Counter(available)
     for name in columns:
-        times = available.count(name)
+        times = counts[name]
         if times == 1:
             continue
         if times > 1:

@@ -307,6 +307,8 @@ def cut(
                 longest.append(0)
         if len(chunk.starts):  # of parts that share the chunk, each is said to have its longest record
             here = int((chunk.ends - chunk.starts).max())
+            if here > most_bytes:
+                raise RecordTooLong
             first = max(0, sum(1 for begin in begins if begin[0] < chunk.offset) - 1)
             longest[first:] = [max(value, here) for value in longest[first:]]
         n_records += len(chunk.starts)

@@ -71,12 +71,7 @@ def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | 
     """Return the rows that are marked."""
     if keep.all():
         return matrix
-    if not isinstance(matrix, Rows):
-        return matrix[keep]
-    counts = np.diff(matrix.indptr)
-    entries = np.repeat(keep, counts)
-    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts[keep])])
-    return Rows(indptr, matrix.indices[entries], matrix.data[entries], matrix.n_features)
+    return matrix.where(keep) if isinstance(matrix, Rows) else matrix[keep]
 
 
 def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:

@@ -98,14 +98,16 @@ def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, requ
 def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: ReadRequest) -> None:
     """Refuse a text longer than memory allows; a footer does not tell how long texts are."""
     limit = request.record_limit
-    if limit is None or batch.nbytes <= limit.n_bytes:
+    if limit is None:
         return
     for column in batch.columns:
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            longest = pc.max(pc.binary_length(column)).as_py() or 0
-            if longest > limit.n_bytes:
-                row = pc.index(pc.binary_length(column), longest).as_py()
-                raise limit.refusal(part.path, part.first_line + done + row, longest)
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        if not is_text or column.nbytes <= limit.n_bytes:
+            continue
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        if longest > limit.n_bytes:
+            row = pc.index(pc.binary_length(column), longest).as_py()
+            raise limit.refusal(part.path, part.first_line + done + row, longest)
 
 
 class ParquetFormat:

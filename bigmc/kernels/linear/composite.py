@@ -70,21 +70,24 @@ def _minimise_model(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_norms(
-    loss, penalty, ratio, order, columns, indptr, indices, data, base, scores, labels, gain, column_scale,
-    n_classes, two_over_n, alpha, ridge, factor, slots, coef, norms, violations, distances,
-):  # fmt: skip
+def gradient_norms(loss, penalty, columns, samples, level, factor, support, out):
     """Dual norm of the gradient and violation of the optimality conditions of columns.
 
     Parameters
     ----------
-    loss, penalty : int
-        Codes.
-    ratio : float
-    order, columns, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n
-    alpha, ridge, factor, slots, coef, norms, violations, distances
-        As in `bigmc.kernels.linear.squared_hinge.gradient_norms`.
+    loss : int
+        Code.
+    penalty : tuple of int and float
+        Code, and share of the l1 norm.
+    columns, samples, level, factor, support, out
+        As in `bigmc.kernels.linear.squared_hinge.gradient_norms`; labels are rows of codes.
     """
+    code, ratio = penalty
+    order, positions, column_scale, indptr, indices, data, base = columns
+    scores, labels, _, _, gain = samples
+    n_classes, two_over_n, alpha, ridge = level
+    slots, coef = support
+    norms, violations, distances = out
     others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     wide = np.empty((2, scores.shape[1]), np.float64)
@@ -94,26 +97,23 @@ def gradient_norms(
     zeros = np.zeros(n_classes, np.float64)
     for p in order:
         column_gradient(
-            loss, columns[p], indptr, indices, data, base, scores, labels, gain, factor, others, slope, wide,
-            sums,
+            loss, positions[p], indptr, indices, data, base, scores, labels, gain, factor, others, slope,
+            wide, sums,
         )  # fmt: skip
         for r in range(n_classes):
             sums[r] *= two_over_n * column_scale[p]
-        norms[p] = dual_norm(penalty, ratio, sums)
+        norms[p] = dual_norm(code, ratio, sums)
         row = zeros if slots[p] < 0 else coef[slots[p]]
-        violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+        violations[p] = violation(code, ratio, alpha, ridge, row, sums, ones, work)
         distances[p] = 0.0
         if ridge > 0.0 and norms[p] > alpha:
-            prox(penalty, ratio, alpha, sums, ones, work)
+            prox(code, ratio, alpha, sums, ones, work)
             for r in range(n_classes):
                 distances[p] += work[r] * work[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def sweep(
-    loss, penalty, ratio, order, columns, indptr, indices, data, base, scores, labels, row_scale, gain,
-    column_scale, n_classes, two_over_n, alpha, ridges, tilt, line_search, negligible, coef, violations,
-):  # fmt: skip
+def sweep(loss, penalty, columns, samples, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
     With `line_search` the step goes to the minimiser of a local quadratic model and is halved until
@@ -124,13 +124,18 @@ def sweep(
 
     Parameters
     ----------
-    loss, penalty : int
-        Codes.
-    ratio : float
-    order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes
-    two_over_n, alpha, ridges, tilt, line_search, negligible, coef, violations
-        As in `bigmc.kernels.linear.squared_hinge.sweep`.
+    loss : int
+        Code.
+    penalty : tuple of int and float
+        Code, and share of the l1 norm.
+    columns, samples, move, extra, coef, violations
+        As in `bigmc.kernels.linear.squared_hinge.sweep`; labels are rows of codes.
     """
+    code, ratio = penalty
+    order, positions, column_scale, indptr, indices, data, base = columns
+    scores, labels, _, row_scale, gain = samples
+    n_classes, two_over_n, alpha, line_search, negligible = move
+    ridges, tilt = extra
     none = np.empty((0, 0), scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
     others = np.empty(scores.shape[1], scores.dtype)
@@ -148,7 +153,7 @@ def sweep(
     size = n_classes if coupled and n_classes <= most else 0
     whole_hessian = np.empty((size, size), np.float64)
     for p in order:
-        j = columns[p]
+        j = positions[p]
         row = coef[p]
         pull = tilt[p] if tilt.shape[0] else level
         ridge = ridges[p]
@@ -162,7 +167,7 @@ def sweep(
             )
             for r in range(n_classes):
                 sums[r] = scale * sums[r] + pull[r]
-            violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+            violations[p] = violation(code, ratio, alpha, ridge, row, sums, ones, work)
             if violations[p] <= negligible:
                 continue
         entries = 0
@@ -189,11 +194,11 @@ def sweep(
             for q in range(n_classes):
                 hessian[r, q] *= scale_squared
         if not zero:
-            violations[p] = violation(penalty, ratio, alpha, ridge, row, sums, ones, work)
+            violations[p] = violation(code, ratio, alpha, ridge, row, sums, ones, work)
         _minimise_model(
-            penalty, ratio, alpha, ridge, sums, diagonal, hessian, row, bound, linear, curve, work, new
+            code, ratio, alpha, ridge, sums, diagonal, hessian, row, bound, linear, curve, work, new
         )
-        decrease = alpha * penalty_change(penalty, ratio, row, new)
+        decrease = alpha * penalty_change(code, ratio, row, new)
         distance = along = 0.0
         for r in range(n_classes):
             way = new[r] - row[r]
@@ -218,7 +223,7 @@ def sweep(
             change += part * (along + 0.5 * ridge * part * distance)
             for r in range(n_classes):
                 trial[r] = row[r] + part * (new[r] - row[r])
-            change += alpha * penalty_change(penalty, ratio, row, trial)
+            change += alpha * penalty_change(code, ratio, row, trial)
             if change <= _SIGMA * part * decrease:
                 break
             part *= _OMEGA

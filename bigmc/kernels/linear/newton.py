@@ -28,11 +28,12 @@ def count_entries(columns, indptr, indices, counts):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def place_entries(columns, first, indptr, indices, data, free, slots, values):
+def place_entries(columns, first, shard, free, slots, values):
     """Write the entries of the given columns of a shard, slots `first` on, behind those its rows have.
 
-    ``free`` is the place of the next entry of each row and moves on.
+    `shard` is its ``(indptr, indices, data)``; `free`, the place of the next entry of each row, moves on.
     """
+    indptr, indices, data = shard
     for p in range(columns.shape[0]):
         for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
             i = np.uint64(indices[k])
@@ -43,14 +44,16 @@ def place_entries(columns, first, indptr, indices, data, free, slots, values):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def move_rows(first, last, indptr, slots, values, scores, row_scale, constant, direction, part):
-    """Add the scores of the step ``part * direction`` to those of rows `first` to `last`."""
+def move_rows(span, rows, samples, direction, part):
+    """Add the scores of the step ``part * direction`` to those of the rows of a span."""
+    indptr, slots, values, constant = rows
+    scores, _, _, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     n_groups = width // np.uint64(LANES)
     move = np.empty(scores.shape[1], scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
     used = groups_of(EVERY_GROUP, n_groups, groups)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue

@@ -32,45 +32,26 @@ _ONE = np.uint64(1)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_rows(
-    tasks,
-    first,
-    last,
-    indptr,
-    slots,
-    values,
-    scores,
-    labels,
-    weights,
-    row_scale,
-    gain,
-    active,
-    constant,
-    out,
-    curvature,
-):
-    """Add the gradient (5) and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
+def gradient_rows(tasks, span, rows, samples, active, out, curvature):
+    """Add the gradient (5) and the diagonal of the Hessian of the rows of a span, without ``2 / n``.
 
     Parameters
     ----------
     tasks : bool
         Of the multitask squared hinge, equation (13), instead of the multiclass one.
-    first, last : int
-    indptr, slots, values
-        The samples in row order.
-    scores : float array of shape (n_samples, width)
-    labels : int32 array of shape (n_samples, 1)
-    weights : float64 array of shape (n_samples,), or empty for ones
-    row_scale, gain : arrays of shape (n_samples,)
-        Scale of each row, and the same times its weight.
+    span : tuple of int
+        First of these rows, and the one after the last.
+    rows : Rows
+    samples : Samples
+        With one label each.
     active : uint64 array of shape (n_samples,)
         Filled: a bit for every group of classes with a positive margin and for the own class, 0 if no
         margin is positive.
-    constant : bool
-        There is an intercept: one more feature after the others, with the value 1 in every sample.
     out, curvature : arrays of shape (n_slots, width)
         Added to.
     """
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
@@ -78,7 +59,7 @@ def gradient_rows(
     margins = np.empty(scores.shape[1], scores.dtype)
     positive = np.empty(scores.shape[1], scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         c = np.uint64(labels[i, 0])
         own = c // _EIGHT
@@ -122,22 +103,21 @@ def gradient_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def hessian_rows(
-    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, active, constant,
-    direction, out,
-):  # fmt: skip
-    """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
+def hessian_rows(tasks, span, rows, samples, active, direction, out):
+    """Add the product of the Hessian of the rows of a span, without ``2 / n``, and a direction.
 
     Parameters as for `gradient_rows`, which has filled `active`; `direction` and `out` have the shape
     (n_slots, width).
     """
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
     number = scores.dtype.type
     move = np.empty(scores.shape[1], scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if (start == stop and not constant) or active[i] == 0:
             continue
@@ -162,11 +142,10 @@ def hessian_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def losses_along(
-    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, direction,
-    part,
-):  # fmt: skip
-    """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
+def losses_along(tasks, span, rows, samples, direction, part):
+    """Return the change of the losses of the rows of a span for the step ``part * direction``."""
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     n_groups = width // _EIGHT
     number = scores.dtype.type
@@ -175,7 +154,7 @@ def losses_along(
     groups = np.empty(n_groups + _ONE, np.uint64)
     used = groups_of(EVERY_GROUP, n_groups, groups)
     change = 0.0
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if not constant and (start == stop or row_scale[i] == 0):
             continue

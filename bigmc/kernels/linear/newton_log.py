@@ -32,19 +32,18 @@ _ONE = np.uint64(1)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_rows(
-    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, probabilities, constant,
-    out, curvature,
-):  # fmt: skip
-    """Add the gradient and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
+def gradient_rows(span, rows, samples, probabilities, out, curvature):
+    """Add the gradient and the diagonal of the Hessian of the rows of a span, without ``2 / n``.
 
     Parameters
     ----------
     probabilities : array of shape (n_samples, width)
         Filled; of the type of the scores.
-    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, out, curvature
+    span, rows, samples, out, curvature
         As in `bigmc.kernels.linear.newton_hinges.gradient_rows`.
     """
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
@@ -53,7 +52,7 @@ def gradient_rows(
     odds, slope, bend = np.empty((3, width), scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
     used = groups_of(EVERY_GROUP, n_groups, groups)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue
@@ -80,15 +79,14 @@ def gradient_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def hessian_rows(
-    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, probabilities, constant,
-    direction, out,
-):  # fmt: skip
-    """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
+def hessian_rows(span, rows, samples, probabilities, direction, out):
+    """Add the product of the Hessian of the rows of a span, without ``2 / n``, and a direction.
 
     Parameters as for `gradient_rows`, which has filled `probabilities`; `direction` and `out` have the shape
     (n_slots, width).
     """
+    indptr, slots, values, constant = rows
+    scores, _, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = direction.shape[0] - 1  # row of the intercept
     n_groups = width // _EIGHT
@@ -97,7 +95,7 @@ def hessian_rows(
     move = np.empty(width, scores.dtype)
     groups = np.empty(n_groups + _ONE, np.uint64)
     used = groups_of(EVERY_GROUP, n_groups, groups)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue
@@ -114,14 +112,14 @@ def hessian_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def losses_along(
-    first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, direction, part
-):
-    """Return the change of the losses of rows `first` to `last` for the step ``part * direction``.
+def losses_along(span, rows, samples, direction, part):
+    """Return the change of the losses of the rows of a span for the step ``part * direction``.
 
     It is ``log(sum over r of p_r exp(d_r - d_y))`` for the changes d of a sample's scores; a small one keeps
     its digits.
     """
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     n_groups = width // _EIGHT
     odds, move = np.empty((2, width), scores.dtype)
@@ -129,7 +127,7 @@ def losses_along(
     groups = np.empty(n_groups + _ONE, np.uint64)
     used = groups_of(EVERY_GROUP, n_groups, groups)
     change = 0.0
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if not constant and (start == stop or row_scale[i] == 0):
             continue

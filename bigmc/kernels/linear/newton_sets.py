@@ -27,22 +27,20 @@ _ONE = np.uint64(1)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_rows(
-    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, active, constant,
-    out, curvature,
-):  # fmt: skip
-    """Add the gradient and the diagonal of the Hessian of rows `first` to `last`, without ``2 / n``.
+def gradient_rows(tasks, span, rows, samples, active, out, curvature):
+    """Add the gradient and the diagonal of the Hessian of the rows of a span, without ``2 / n``.
 
     Parameters
     ----------
     tasks : bool
         Of the multitask squared hinge, equation (13), instead of the ranking loss.
-    labels : int32 array of shape (n_samples, most labels)
     active : uint64 array of shape (n_samples,)
         Filled: 1 if any margin is positive, else 0.
-    first, last, indptr, slots, values, scores, weights, row_scale, gain, constant, out, curvature
+    span, rows, samples, out, curvature
         As in `bigmc.kernels.linear.newton_hinges.gradient_rows`.
     """
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
     groups = np.empty(width // _EIGHT + _ONE, np.uint64)
@@ -50,7 +48,7 @@ def gradient_rows(
     number = scores.dtype.type
     zero, one = number(0), number(1)
     others, margins, slope, positive = np.empty((4, width), scores.dtype)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         hide_labels(scores, i, labels, others)
         slope[:] = zero
@@ -97,15 +95,14 @@ def gradient_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def hessian_rows(
-    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, active, constant,
-    direction, out,
-):  # fmt: skip
-    """Add the product of the Hessian of rows `first` to `last`, without ``2 / n``, and a direction.
+def hessian_rows(tasks, span, rows, samples, active, direction, out):
+    """Add the product of the Hessian of the rows of a span, without ``2 / n``, and a direction.
 
     Parameters as for `gradient_rows`, which has filled `active`; `direction` and `out` have the shape
     (n_slots, width).
     """
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
     groups = np.empty(width // _EIGHT + _ONE, np.uint64)
@@ -113,7 +110,7 @@ def hessian_rows(
     number = scores.dtype.type
     zero, one = number(0), number(1)
     others, move, turn, change = np.empty((4, width), scores.dtype)
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if (start == stop and not constant) or active[i] == 0:
             continue
@@ -146,11 +143,10 @@ def hessian_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def losses_along(
-    tasks, first, last, indptr, slots, values, scores, labels, weights, row_scale, gain, constant, direction,
-    part,
-):  # fmt: skip
-    """Return the change of the losses of rows `first` to `last` for the step ``part * direction``."""
+def losses_along(tasks, span, rows, samples, direction, part):
+    """Return the change of the losses of the rows of a span for the step ``part * direction``."""
+    indptr, slots, values, constant = rows
+    scores, labels, weights, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     groups = np.empty(width // _EIGHT + _ONE, np.uint64)
     used = groups_of(EVERY_GROUP, width // _EIGHT, groups)
@@ -159,7 +155,7 @@ def losses_along(
     others, move = np.empty((2, width), scores.dtype)
     wide = np.empty(width, np.float64)
     change = 0.0
-    for i in range(np.uint64(first), np.uint64(last)):
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if not constant and (start == stop or row_scale[i] == 0):
             continue

@@ -307,41 +307,30 @@ def _slope(gradient, row, new, alpha):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_norms(
-    order, columns, indptr, indices, data, base, scores, labels, gain, column_scale, n_classes, two_over_n,
-    alpha, ridge, factor, slots, coef, norms, violations, distances,
-):  # fmt: skip
+def gradient_norms(columns, samples, level, factor, support, out):
     """Norm of the gradient and violation of the optimality conditions of columns.
 
     Parameters
     ----------
-    order : int64 array
-        Positions in `columns` to visit.
-    columns : int64 array of shape (n_columns,)
-        Column of the block of each position.
-    indptr, indices, data, base
-        The block.
-    scores : float array of shape (n_samples, width)
-    labels : int32 array of shape (n_samples,)
-    gain : array of shape (n_samples,)
-        Row scale times sample weight.
-    column_scale : float64 array of shape (n_columns,)
-    n_classes : int
-    two_over_n, alpha, ridge : float
+    columns : Columns
+    samples : Samples
+        Their labels of shape (n_samples,).
+    level : Level
     factor : array of shape (n_classes, width), or of no rows
         Factors of the margins that make the dual feasible for the intercept, see `objectives.balancing`.
-    slots : int64 array of shape (n_columns,)
-        Row of `coef` of each column, -1 where its weights are zero.
-    coef : float64 array of shape (n_nonzero, width)
-    norms, violations, distances : float64 arrays of shape (n_columns,)
-        Filled at the positions of `order`: norms of the gradients of the losses, violations, and, with a
-        ridge, squared distances of these gradients to the ball of radius alpha.
+    support : Support
+    out : Measures
     """
+    order, positions, column_scale, indptr, indices, data, base = columns
+    scores, labels, _, _, gain = samples
+    _, two_over_n, alpha, ridge = level
+    slots, coef = support
+    norms, violations, distances = out
     width = scores.shape[1]
     sums = np.empty(width, np.float64)
     own = np.empty(width, np.float64)
     for p in order:
-        j = columns[p]
+        j = positions[p]
         if factor.shape[0]:
             _balanced_gradient(j, indptr, indices, data, base, scores, labels, gain, factor, sums, own)
         else:
@@ -371,10 +360,7 @@ def gradient_norms(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def sweep(
-    order, columns, indptr, indices, data, base, scores, labels, row_scale, gain, column_scale, n_classes,
-    two_over_n, alpha, ridges, tilt, line_search, negligible, coef, violations,
-):  # fmt: skip
+def sweep(columns, samples, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
     With `line_search` the step goes to the minimiser of the local quadratic model with the full Hessian of
@@ -385,25 +371,20 @@ def sweep(
 
     Parameters
     ----------
-    order, columns, indptr, indices, data, base, labels, gain, two_over_n, alpha
-        As in `gradient_norms`.
-    scores : float array of shape (n_samples, width)
-        Kept equal to the product of samples and weights.
-    row_scale : array of shape (n_samples,)
-    column_scale : float64 array of shape (n_columns,)
-    n_classes : int
-    ridges : float64 array of shape (n_columns,)
-        Weight of ``||W_j||² / 2``.
-    tilt : float64 array of shape (n_columns, width), or of no rows
-        Linear term ``<tilt_j, W_j>`` of the objective.
-    line_search : bool
-    negligible : float
-        Columns with at most this violation are left as they are, which costs one gradient.
+    columns : Columns
+    samples : Samples
+        Their labels of shape (n_samples,); the scores move along.
+    move : Step
+    extra : Extra
     coef : float64 array of shape (n_columns, width)
         Weights of each position; updated.
     violations : float64 array of shape (n_columns,)
         Violation of each visited position before its step; filled.
     """
+    order, positions, column_scale, indptr, indices, data, base = columns
+    scores, labels, _, row_scale, gain = samples
+    n_classes, two_over_n, alpha, line_search, negligible = move
+    ridges, tilt = extra
     width = scores.shape[1]
     sums = np.empty(width, np.float64)
     own = np.empty(width, np.float64)
@@ -419,7 +400,7 @@ def sweep(
     hessian = np.zeros((size, size), np.float64)
     factor = np.zeros((size, size), np.float64)
     for p in order:
-        j = columns[p]
+        j = positions[p]
         row = coef[p]
         pull = tilt[p] if tilt.shape[0] else level
         ridge = ridges[p]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.boosting.options import BoostingOptions
 from bigmc.solvers.boosting.solve import solve
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
 
 #: The values tried, as Lin et al. (2012) choose from 10² to 10⁵, and the rounds of a trial at most: with
@@ -57,12 +59,10 @@ class Trials:
 
 def choose_C(
     dataset: Dataset,
-    trials: Trials,
-    *,
-    share: float,
-    time_limit: float | None,
-    progress: ProgressCallback,
-    options: Mapping[str, Any],
+    options: BoostingOptions,
+    memory_limit: int,
+    context: RunContext,
+    sample_weight: NDArray[np.float64] | None = None,
 ) -> float:
     """Return the C of `GRID` whose model errs least on samples held out; of equal ones the smallest.
 
@@ -71,39 +71,41 @@ def choose_C(
     Parameters
     ----------
     dataset : Dataset
-    trials : Trials
-        Left with the trials that are done.
-    share : float
-        Of the samples to hold out, by a hash of their ids.
-    time_limit : float, optional
-        Seconds after which no round of any trial is begun.
-    progress : callable
-    options : dict
-        Of `bigmc.solvers.boosting.solve`, but for those above and C.
+    options : BoostingOptions
+        Of the trials, but for C; their ``validation_fraction`` is above 0, and ``time_limit`` is that of all
+        trials together.
+    memory_limit : int
+    context : RunContext
+        Its checkpoint is a `Trials`, which is left with the trials that are done.
+    sample_weight : float64 array of shape (n_samples,), optional
 
     Raises
     ------
     DataError
         If no sample was held out, or what `bigmc.solvers.boosting.solve` raises.
     """
-    end = None if time_limit is None else time.monotonic() + time_limit
-    rounds = min(int(options["n_rounds"]), _ROUNDS)
+    trials = context.checkpoint
+    assert isinstance(trials, Trials)
+    end = None if options.time_limit is None else time.monotonic() + options.time_limit
     while len(trials.errors) < len(GRID) and _best(trials.errors) > len(trials.errors) - 1 - _WORSE:
         C = GRID[len(trials.errors)]
-
-        def report(p: Progress, C: float = C) -> None:
-            progress(Progress(f"trial C={C:g}", p.done, p.total, p.unit, p.facts))
-
-        found = solve(
-            dataset, C=C, checkpoint=trials, validation_fraction=share,
+        trial = replace(
+            options,
+            C=C,
+            n_rounds=min(options.n_rounds, _ROUNDS),
             time_limit=None if end is None else max(end - time.monotonic(), 0.0),
-            progress=report, **{**options, "n_rounds": rounds},
-        )  # fmt: skip
-        error = found.history[-1]["held_error"]
+        )
+        shown = replace(context, progress=_reporter(context.progress, C))
+        error = solve(dataset, trial, memory_limit, shown, sample_weight).history[-1]["held_error"]
         if math.isnan(error):
             raise DataError("no sample was held out to choose C by", "give C")
         trials.errors = [*trials.errors, error]
     return GRID[_best(trials.errors)]
+
+
+def _reporter(progress: ProgressCallback, C: float) -> ProgressCallback:
+    """Return what reports the rounds of a trial under its C."""
+    return lambda p: progress(Progress(f"trial C={C:g}", p.done, p.total, p.unit, p.facts))
 
 
 def _best(errors: list[float]) -> int:

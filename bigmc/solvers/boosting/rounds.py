@@ -1,11 +1,9 @@
-"""The loop: rebuild the dual weights, price, certify, generate columns and descend; and again."""
+"""Passes and descents in turn: rebuild the dual weights, price, certify; take learners in and descend."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,35 +11,24 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import Progress
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.memory_plan import BoostingPlan
+from bigmc.solvers.boosting.options import BoostingOptions
 from bigmc.solvers.boosting.pricing import Duals, Found, Oracle
 from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.loop import Figures, Packed
 
 #: The descent between two passes goes on until the violation is this part of the one the pass found.
 _INNER_FRACTION = 0.1
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When to end; see `bigmc.solvers.boosting.solve`."""
-
-    n_rounds: int
-    tol: float
-    patience: int
-    time_limit: float | None
-
-    def before_search(self, history: list[dict[str, float]], error: float) -> bool:
-        """Return whether the samples held out have not been better served for some rounds."""
-        errors = [entry["held_error"] for entry in history] + [error]
-        return not math.isnan(error) and len(errors) - 1 - int(np.argmin(errors)) >= self.patience
+#: The reason to stop where the answers of the learners with weight fill the memory limit.
+FULL = "memory"
 
 
 class Rounds:
-    """Passes and descents in turn.
+    """Column generation: a `bigmc.solvers.loop.Method`.
 
     Parameters
     ----------
@@ -50,40 +37,39 @@ class Rounds:
     plan : BoostingPlan
     engine : Engine
         Threads of this process.
-    depth : int
-        Of the learners.
-    shared : bool
-        Learners that one class finds are offered to all.
+    options : BoostingOptions
 
     Attributes
     ----------
     state : State
         What a checkpoint holds.
-    memory_is_full : bool
-        The rounds ended because the answers of the learners with weight fill the memory limit.
     """
 
     def __init__(
-        self,
-        oracle: Oracle,
-        master: Master,
-        plan: BoostingPlan,
-        engine: Engine,
-        depth: int,
-        shared: bool,
+        self, oracle: Oracle, master: Master, plan: BoostingPlan, engine: Engine, options: BoostingOptions
     ) -> None:
         self._oracle, self._master = oracle, master
-        self._plan, self._engine, self._shared = plan, engine, shared
+        self._plan, self._engine, self._options = plan, engine, options
         self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
-        self.memory_is_full = False
-        self.state = State(Stages(depth))
+        self._started = time.monotonic()
+        self._n_best = 0
+        self._found: Found | None = None
+        self._reason: str | None = None
+        self.state = State(Stages(options.max_depth))
 
-    def resume(self, state: State | None) -> None:
-        """Go on from a saved state: one more pass finds the answers of its learners."""
-        if state is None:
-            return
-        self.state = state
+    @property
+    def history(self) -> list[Figures]:
+        """Figures of every round."""
+        return self.state.history
+
+    def start(self) -> None:
+        """Begin without any learner."""
+        self._append_stage()
+
+    def resume(self, saved: Packed) -> None:
+        """Continue from a saved state: one more pass finds the answers of its learners."""
+        self.state = state = State.unpack(saved, self._options.max_depth)
         stages = state.stages
         members, weights = stages.stage(len(stages) - 1)
         learners = stages.learners.take(members)
@@ -94,48 +80,56 @@ class Rounds:
         self._master.n_sweeps = state.n_sweeps
         self._read_before = state.bytes_read - self._oracle.bytes_read
 
-    def run(
-        self,
-        stop: Stop,
-        pool: int,
-        inner_rounds: int,
-        max_sweeps: int,
-        save: Callable[[], None],
-        progress: ProgressCallback,
-    ) -> Certificate:
-        """Go on until something says stop; return the certificate of the last stage."""
+    def pack(self) -> Packed:
+        """Return what a checkpoint must hold."""
+        return self.state.pack()
+
+    def certify(self) -> tuple[Certificate, Figures]:
+        """Rebuild the dual weights and price: the largest score bounds the optimum."""
         master, state = self._master, self.state
-        started = time.monotonic()
-        if not len(state.stages):
-            self._append_stage()
-        while True:
-            point = master.rebuild(self._engine)
-            if not np.isfinite(point.objective):
-                raise DataError("the objective is not finite", "give a smaller C")
-            n_done = len(state.stages) - 1
-            late = stop.time_limit is not None and time.monotonic() - started >= stop.time_limit
-            over = n_done >= stop.n_rounds or late
-            over = over or stop.before_search(state.history[:n_done], point.held_error)
-            n_best = self._plan.pool(pool, master.n_classes, master.responses.nbytes)
-            self.memory_is_full = not over and n_best == 0
-            if n_best == 0 or (over and not self._oracle.exact):
-                return self._record(point, None, stop, progress)
-            found = self._oracle.price(Duals(master.u, master.r), n_best)
+        point = master.rebuild(self._engine)
+        if not np.isfinite(point.objective):
+            raise DataError("the objective is not finite", "give a smaller C")
+        self._reason = self._reason_before_search(point)
+        wanted, in_use = self._options.pool, master.responses.nbytes
+        self._n_best = n_best = self._plan.pool(wanted, master.n_classes, in_use)
+        if self._reason is None and n_best == 0:
+            self._reason = FULL
+        self._found = None
+        if n_best and (self._reason is None or self._oracle.exact):
+            self._found = self._oracle.price(Duals(master.u, master.r), n_best)
             state.n_passes += self._oracle.n_passes
             state.bytes_read = self._read_before + self._oracle.bytes_read
-            certificate = self._record(point, found, stop, progress)
+        return self._certified(point)
+
+    def reason_to_stop(self, certificate: Certificate) -> str | None:
+        """Return why the run ends with this round, or None."""
+        if self._reason is None and self._found is not None:
             # Of what a greedy search finds there is no gap: it is enough that nothing found is worth more.
-            done = certificate.gap <= stop.tol if self._oracle.exact else found.sigma <= 1.0 + stop.tol
-            if over or done:
-                return certificate
-            self._take(found.shared(master.n_classes, n_best) if self._shared else found)
-            violation = max(found.sigma - 1.0, 0.0)
-            del found  # the answers are kept now; these are free for those of the next pass
-            master.improve(_INNER_FRACTION * violation, inner_rounds, max_sweeps, self._engine)
-            state.n_sweeps = master.n_sweeps
-            master.prune()
-            self._append_stage()
-            save()
+            tol = self._options.tol
+            done = certificate.gap <= tol if self._oracle.exact else self._found.sigma <= 1.0 + tol
+            self._reason = "tol" if done else None
+        return self._reason
+
+    def improve(self) -> None:
+        """Take the learners found into the pools of their classes, and descend."""
+        master, options, found = self._master, self._options, self._found
+        assert found is not None
+        if options.learners == "shared":
+            found = found.shared(master.n_classes, self._n_best)
+        self._take(found)
+        violation = max(found.sigma - 1.0, 0.0)
+        self._found = found = None  # the answers are kept now; these are free for those of the next pass
+        tolerance = _INNER_FRACTION * violation
+        master.improve(tolerance, options.inner_rounds, options.max_sweeps, self._engine)
+        self.state.n_sweeps = master.n_sweeps
+        master.prune()
+        self._append_stage()
+
+    def message(self, figures: Figures) -> Progress:
+        """Return what to tell about a round."""
+        facts = {name: value for name, value in figures.items() if math.isfinite(value)}
+        return Progress("train", int(figures["n_iter"]), self._options.n_rounds, "rounds", facts)
 
     def thresholds(self) -> NDArray[np.float64]:
         """Return where the nodes of all learners cut; infinity above all values that are not missing."""
@@ -147,18 +141,27 @@ class Rounds:
             values[tuple(place)] = edges[cut] if cut < len(edges) else np.inf
         return values
 
-    def _record(
-        self, point: Point, found: Found | None, stop: Stop, progress: ProgressCallback
-    ) -> Certificate:
-        """Note the figures of a round."""
-        state = self.state
+    def _reason_before_search(self, point: Point) -> str | None:
+        """Return why no further round is begun, whatever a search would find."""
+        options = self._options
+        if len(self.state.stages) - 1 >= options.n_rounds:
+            return "n_rounds"
+        if options.time_limit is not None and time.monotonic() - self._started >= options.time_limit:
+            return "time_limit"
+        errors = [entry["held_error"] for entry in self.history] + [point.held_error]
+        if not math.isnan(point.held_error) and len(errors) - 1 - int(np.argmin(errors)) >= options.patience:
+            return "patience"
+        return None
+
+    def _certified(self, point: Point) -> tuple[Certificate, Figures]:
+        """Return the certificate of a round and its figures."""
+        state, found = self.state, self._found
+        certificate = Certificate(-math.inf, point.objective, math.inf)
         if self._oracle.exact:
             if found is not None:
                 state.lower = max(state.lower, point.lower_bound(found.sigma))
             certificate = Certificate.of(state.lower, point.objective)
-        else:
-            certificate = Certificate(-math.inf, point.objective, math.inf)
-        entry = {
+        figures = {
             "n_passes": float(state.n_passes),
             "n_iter": float(len(state.stages) - 1),
             "objective": point.objective,
@@ -171,15 +174,9 @@ class Rounds:
             "held_error": point.held_error,
         }
         if not self._oracle.exact:
-            restricted = Certificate.of(
-                point.lower_bound(self._master.largest_score()), point.objective
-            )  # fmt: skip
-            entry |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
-        # A resumed run looks once more at the stage it was saved with.
-        state.history[len(state.stages) - 1 :] = [entry]
-        facts = {name: value for name, value in entry.items() if math.isfinite(value)}
-        progress(Progress("train", int(entry["n_iter"]), stop.n_rounds, "rounds", facts))
-        return certificate
+            restricted = Certificate.of(point.lower_bound(self._master.largest_score()), point.objective)
+            figures |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
+        return certificate, figures
 
     def _take(self, found: Found) -> None:
         """Put the learners found into the pools of their classes, those in use again."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
+from bigmc.solvers.loop import Packed
 
 
 class Stages:
@@ -119,22 +119,12 @@ class State:
     bytes_read: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
 
-    def save(self, checkpoint: Checkpoint, run: dict[str, Any]) -> None:
-        """Save the state of the run described by `run`."""
+    def pack(self) -> Packed:
+        """Return the state as a checkpoint holds it."""
         meta = {name: value for name, value in vars(self).items() if name != "stages"}
-        save_run(checkpoint, run, meta, self.stages.arrays())
+        return Packed(meta, self.stages.arrays())
 
     @classmethod
-    def load(cls, checkpoint: Checkpoint, run: dict[str, Any], depth: int) -> State | None:
-        """Return the saved state, or None.
-
-        Raises
-        ------
-        ModelError
-            If it belongs to a run with other data or parameters.
-        """
-        saved = load_run(checkpoint, run)
-        if saved is None:
-            return None
-        meta, arrays = saved
-        return cls(Stages.of_arrays(depth, arrays), **meta)
+    def unpack(cls, saved: Packed, depth: int) -> State:
+        """Return the state that `pack` returned."""
+        return cls(Stages.of_arrays(depth, saved.arrays), **saved.meta)

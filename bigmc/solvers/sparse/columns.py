@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.columns import gather_columns
 from bigmc.store.block import Block, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
@@ -58,6 +59,12 @@ class Columns:
         """Return some of the columns, without copying entries."""
         nnz = self.nnz_of(chosen)
         return replace(self, features=self.features[chosen], positions=self.positions[chosen], nnz=nnz)
+
+    def in_order(self, order: NDArray[np.int64], scale: NDArray[np.float64]) -> arguments.Columns:
+        """Return the columns as kernels visit them, with the scale of each."""
+        return arguments.Columns(
+            order, self.positions, scale, self.indptr, self.indices, self.data, self.base
+        )
 
     def gathered(self) -> Columns:
         """Return a copy that holds the chosen columns only."""

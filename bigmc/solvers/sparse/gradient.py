@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.kernels.linear import arguments
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.problem import Problem
@@ -79,16 +80,17 @@ def gradient_pass(
     objective = problem.objective
     wide = np.zeros((len(factor), problem.width), problem.scores.dtype)
     wide[:, : problem.n_classes] = factor
+    level = arguments.Level(problem.n_classes, problem.two_over_n, float(problem.alpha), objective.ridge)
 
     def measure(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[Any]
     ) -> None:
-        scale, slots, norms, violations, distances = arrays
-        objective.gradient_norms(
-            part, positions, block.indptr, block.indices, block.data, block.base, problem.scores,
-            problem.labels, problem.gain, scale, problem.n_classes, problem.two_over_n, problem.alpha,
-            objective.ridge, wide, slots, coef.rows, norms, violations, distances,
-        )  # fmt: skip
+        scale, slots, *out = arrays
+        columns = arguments.Columns(
+            part, positions, scale, block.indptr, block.indices, block.data, block.base
+        )
+        support = arguments.Support(slots, coef.rows)
+        objective.gradient_norms(columns, problem.samples, level, wide, support, arguments.Measures(*out))
 
     def bend(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[np.float64]

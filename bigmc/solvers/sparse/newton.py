@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import (
     add_penalty_curvature,
     count_entries,
@@ -94,7 +95,6 @@ class Support:
         self._kernels = problem.objective.row_kernels
         n, base = problem.n_samples, held[0].base
         picked = [(columns, columns.positions[used]) for columns, used in zip(held, chosen, strict=True)]
-        self._constant = constant
         self.size = sum(len(used) for used in chosen) + constant
         self._penalised = np.ones(self.size)
         indptr = np.zeros(n + 1, np.int64)
@@ -105,18 +105,16 @@ class Support:
                 count_entries(used, columns.indptr[s], columns.indices, counts)
 
         self._each(count, range(len(base) - 1))
-        self._indptr = np.cumsum(indptr)
-        free = self._indptr[:-1].copy()
-        self._slots = np.empty(int(self._indptr[-1]), np.uint32)
-        self._values = np.empty(int(self._indptr[-1]), held[0].data.dtype)
+        indptr = np.cumsum(indptr)
+        free = indptr[:-1].copy()
+        slots = np.empty(int(indptr[-1]), np.uint32)
+        values = np.empty(int(indptr[-1]), held[0].data.dtype)
 
         def place(s: int) -> None:
             first = 0
             for columns, used in picked:
-                place_entries(
-                    used, first, columns.indptr[s], columns.indices, columns.data,
-                    free[base[s] : base[s + 1]], self._slots, self._values,
-                )  # fmt: skip
+                shard = (columns.indptr[s], columns.indices, columns.data)
+                place_entries(used, first, shard, free[base[s] : base[s + 1]], slots, values)
                 first += len(used)
 
         self._each(place, range(len(base) - 1))
@@ -125,9 +123,10 @@ class Support:
         self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
         self._penalised[self.size - constant :] = 0.0
         self._kept = self._kernels.room(problem.scores)
-        n_parts = len(self._slots) // max(1, _ENTRIES_PER_SUM * self.size)
+        self._rows = Rows(indptr, slots, values, constant)
+        n_parts = len(slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
-        cuts = np.searchsorted(self._indptr, np.linspace(0, len(self._slots), n_parts + 1)[1:-1])
+        cuts = np.searchsorted(indptr, np.linspace(0, len(slots), n_parts + 1)[1:-1])
         self._parts = list(pairwise(np.unique([0, *cuts.tolist(), n]).tolist()))
 
     @staticmethod
@@ -193,11 +192,8 @@ class Support:
         rows[:] = found.rows
         number = problem.scores.dtype.type(found.part)
 
-        def move(rows_of: tuple[int, int]) -> None:
-            move_rows(
-                *rows_of, self._indptr, self._slots, self._values, problem.scores, problem.row_scale,
-                self._constant, found.scaled, number,
-            )  # fmt: skip
+        def move(span: tuple[int, int]) -> None:
+            move_rows(span, self._rows, problem.samples, found.scaled, number)
 
         self._each(move, self._parts)
         return found.part
@@ -230,7 +226,7 @@ class Support:
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
-        if gradient.size <= _DIRECT and len(self._slots) <= _DIRECT_ENTRIES:
+        if gradient.size <= _DIRECT and len(self._rows.slots) <= _DIRECT_ENTRIES:
             return self._solve_model(gradient, penalty, ridges)
         unit, bend = penalty.unit, penalty.bend
         factor = self._problem.two_over_n * self._scale
@@ -278,10 +274,7 @@ class Support:
 
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros((2, self.size, problem.width), problem.scores.dtype)
-            self._kernels.gradient(
-                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.weights, problem.row_scale, problem.gain, self._kept, self._constant, *sums,
-            )  # fmt: skip
+            self._kernels.gradient(part, self._rows, problem.samples, self._kept, *sums)
             return sums
 
         for _, sums in problem.engine.map(work, self._parts):
@@ -297,10 +290,7 @@ class Support:
 
         def work(part: tuple[int, int]) -> NDArray[Any]:
             sums = np.zeros(scaled.shape, scaled.dtype)
-            self._kernels.hessian(
-                *part, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.weights, problem.row_scale, problem.gain, self._kept, self._constant, scaled, sums,
-            )  # fmt: skip
+            self._kernels.hessian(part, self._rows, problem.samples, self._kept, scaled, sums)
             return sums
 
         total = np.zeros(scaled.shape)
@@ -311,11 +301,8 @@ class Support:
     def _loss_change(self, scaled: NDArray[Any], part: float) -> float:
         problem = self._problem
 
-        def work(rows: tuple[int, int]) -> float:
-            return self._kernels.change(
-                *rows, self._indptr, self._slots, self._values, problem.scores, problem.labels,
-                problem.weights, problem.row_scale, problem.gain, self._constant, scaled, part,
-            )  # fmt: skip
+        def work(span: tuple[int, int]) -> float:
+            return self._kernels.change(span, self._rows, problem.samples, scaled, part)
 
         return 0.5 * problem.two_over_n * sum(change for _, change in problem.engine.map(work, self._parts))
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
+from bigmc.kernels.linear.arguments import Samples
 from bigmc.kernels.linear.losses import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
@@ -128,6 +129,11 @@ class Problem:
         if self._file is not None:
             self._file.unlink(missing_ok=True)
             self._file = None
+
+    @property
+    def samples(self) -> Samples:
+        """The samples as kernels take them."""
+        return Samples(self.scores, self.labels, self.weights, self.row_scale, self.gain)
 
     @property
     def two_over_n(self) -> float:

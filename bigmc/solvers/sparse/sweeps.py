@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.kernels.linear.arguments import Extra, Step
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
@@ -125,12 +126,10 @@ class Sweeper:
         problem = self._problem
         terms = terms or Terms.ridge(problem.objective.ridge, len(columns.features), problem.width)
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
-        problem.objective.sweep(
-            generator.permutation(chosen), columns.positions, columns.indptr, columns.indices, columns.data,
-            columns.base, problem.scores, problem.labels, problem.row_scale, problem.gain,
-            problem.scale_of(columns.features), problem.n_classes, problem.two_over_n, alpha,
-            terms.ridges, terms.tilt, self._line_search, negligible, rows, violations,
-        )  # fmt: skip
+        ordered = columns.in_order(generator.permutation(chosen), problem.scale_of(columns.features))
+        step = Step(problem.n_classes, problem.two_over_n, float(alpha), self._line_search, float(negligible))
+        extra = Extra(terms.ridges, terms.tilt)
+        problem.objective.sweep(ordered, problem.samples, step, extra, rows, violations)
         largest = float(violations[chosen].max(initial=0.0))
         if not np.isfinite(largest):
             raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")

@@ -1,0 +1,77 @@
+"""Options from a TOML file: tables named after the commands, and at the top what all of them share."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bigmc.errors import DataError
+
+
+def defaults_of(path: Path, group: Any) -> dict[str, Any]:
+    """Return what a file gives, in the form of the parser's defaults.
+
+    Parameters
+    ----------
+    path : Path
+    group : the parser's group of commands
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or names an option or a command that does not exist.
+    """
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}", "check --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is no TOML: {error}", "write lines such as memory = '2GB'") from None
+    shared = {name: value for name, value in found.items() if not isinstance(value, dict)}
+    tables = {name: value for name, value in found.items() if isinstance(value, dict)}
+    used: set[str] = set()
+    defaults = _of_group(path, group, shared, tables, used)
+    unknown = set(shared) - used
+    if unknown:
+        raise DataError(f"{path}: no command has an option {min(unknown)!r}", "check its spelling")
+    return defaults
+
+
+def _of_group(
+    path: Path, group: Any, shared: Mapping[str, Any], tables: Mapping[str, Any], used: set[str]
+) -> dict[str, Any]:
+    unknown = sorted(set(tables) - set(group.commands))
+    if unknown:
+        raise DataError(f"{path}: there is no command {unknown[0]!r}", f"use {', '.join(group.commands)}")
+    defaults: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        table = tables.get(name, {})
+        if hasattr(command, "commands"):
+            inner = {key: value for key, value in table.items() if isinstance(value, dict)}
+            wider = {**shared, **{key: value for key, value in table.items() if key not in inner}}
+            defaults[name] = _of_group(path, command, wider, inner, used)
+            continue
+        options = {_key(flag): param for param in command.params for flag in param.opts if flag[0] == "-"}
+        own = {_key(key): value for key, value in table.items()}
+        for key in own:
+            if key not in options:
+                raise DataError(f"{path}: bigmc {name} has no option {key!r}", "check its spelling")
+        values = {key: value for key, value in shared.items() if _key(key) in options} | own
+        used |= set(values)
+        defaults[name] = {options[_key(key)].name: value for key, value in values.items()}
+    return defaults
+
+
+def _key(name: str) -> str:
+    """Return an option's name as a file has it: hyphens and underscores are alike."""
+    return name.lstrip("-").replace("_", "-")
+
+
+def load_config(context: typer.Context, path: Path | None) -> None:
+    """Make the options in a file the defaults of all commands; what is given otherwise goes before."""
+    if path is not None:
+        context.default_map = defaults_of(path, context.command)

@@ -1,0 +1,190 @@
+"""What a command says while it works: a bar on a terminal, lines in a log, JSON for a program, or nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from bigmc import progress as messages
+from bigmc.budget import current_memory, format_bytes
+from bigmc.cli.metrics import write_metrics
+from bigmc.cli.settings import LogFormat, current
+from bigmc.cli.text import printable, printable_json
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+SECONDS_BETWEEN_LINES = 5.0
+"""How often progress is written where no bar can be drawn, as in a batch job's log."""
+
+TOLD = "told as an event"
+"""Note of an error that is in the log already, so that nobody tells it once more."""
+
+
+@dataclass
+class Course:
+    """How far a stage is: by what is done of the whole, or, in a training, by how the gap has shrunk.
+
+    A gap falls about as a geometric series, so the share of the way is measured in its logarithm.
+    """
+
+    started: float
+    first_gap: float | None = None
+
+    def share(self, message: messages.Progress) -> float:
+        """Return the part of the stage that is done, from 0 to 1."""
+        share = message.done / message.total if message.total else 0.0
+        gap, tol = message.facts.get("gap", math.nan), message.facts.get("tol", math.nan)
+        if gap > 0 and tol > 0 and math.isfinite(gap):
+            if self.first_gap is None:
+                self.first_gap = gap
+            if gap <= tol:
+                return 1.0
+            way = math.log(self.first_gap / tol) if self.first_gap > tol else 0.0
+            share = max(share, math.log(self.first_gap / gap) / way) if way else share
+        return min(max(share, 0.0), 1.0)
+
+    def seconds_left(self, share: float, now: float) -> float:
+        """Return about how long the rest takes."""
+        return (now - self.started) * (1 - share) / share if share else 0.0
+
+
+class Screen:
+    """Tells whoever watches how far a command is, as its settings ask for."""
+
+    def __init__(self) -> None:
+        self._settings = current.get()
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._last_line = 0.0
+        self._courses: dict[str, Course] = {}
+        self._started = time.monotonic()
+        self._last: messages.Progress | None = None
+
+    def __enter__(self) -> Screen:
+        if self._settings.log is LogFormat.JSON:
+            self._write_event("start")
+        elif not self._settings.quiet and sys.stderr.isatty():
+            self._bars = _bars()
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+        if self._settings.log is LogFormat.JSON:
+            self._write_event("end" if error is None else "error", message=str(error) if error else None)
+            if error is not None:
+                error.add_note(TOLD)
+        if self._settings.metrics is not None:
+            seconds = time.monotonic() - self._started
+            write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error is None)
+
+    def say(self, line: str) -> None:
+        """Write a line for the person at the terminal."""
+        if self._settings.log is LogFormat.JSON:
+            self._write_event("message", message=line)
+        elif not self._settings.quiet:
+            print(printable(line), file=sys.stderr)
+
+    def update(self, message: messages.Progress) -> None:
+        """Show a progress message."""
+        now = time.monotonic()
+        course = self._courses.setdefault(message.stage, Course(now))
+        share, self._last = course.share(message), message
+        if self._settings.log is LogFormat.JSON:
+            if self._is_due(message, now):
+                self._write_progress(message, share, course.seconds_left(share, now))
+        elif self._bars is not None:
+            self._update_bar(self._bars, message, share)
+        elif not self._settings.quiet and self._is_due(message, now):
+            self._write_line(message, course.seconds_left(share, now))
+
+    def _is_due(self, message: messages.Progress, now: float) -> bool:
+        """Return whether a line is to be written now: at the end of a stage, and every few seconds."""
+        finished = message.total > 0 and message.done >= message.total
+        if not finished and now - self._last_line < SECONDS_BETWEEN_LINES:
+            return False
+        self._last_line = now
+        return True
+
+    def _update_bar(self, bars: Progress, message: messages.Progress, share: float) -> None:
+        if message.stage not in self._tasks:
+            self._tasks[message.stage] = bars.add_task(printable(message.stage), total=None, facts="")
+        known = message.total > 0 or "tol" in message.facts
+        bars.update(
+            self._tasks[message.stage],
+            completed=share,
+            total=1.0 if known else None,
+            facts=describe(message.facts),
+        )
+
+    def _write_line(self, message: messages.Progress, left: float) -> None:
+        done = f"{message.done:,}/{message.total:,} {message.unit}" if message.total else f"{message.done:,}"
+        remaining = f", {left:.0f} s left" if left >= 1 else ""
+        line = f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip()
+        print(printable(line), file=sys.stderr)
+
+    def _write_progress(self, message: messages.Progress, share: float, left: float) -> None:
+        self._write_event(
+            "progress",
+            step=message.stage,
+            done=message.done,
+            total=message.total or None,
+            unit=message.unit,
+            share=round(share, 4),
+            seconds_left=round(left, 1) if share else None,
+            **message.facts,
+        )
+
+    def _write_event(self, event: str, **facts: Any) -> None:
+        """Write an event as a line of JSON; its own figures come before others of the same name."""
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "event": event,
+            "command": self._settings.command,
+            "seconds": round(time.monotonic() - self._started, 3),
+            "memory_bytes": current_memory(),
+        }
+        entry |= {
+            name: _plain(value) for name, value in facts.items() if value is not None and name not in entry
+        }
+        print(printable_json(json.dumps(entry, ensure_ascii=False)), file=sys.stderr, flush=True)
+
+
+def describe(facts: Mapping[str, float]) -> str:
+    """Return figures for a person: ``gap 0.00123  rows/s 1.2e+06``."""
+    return "  ".join(f"{name} {_figure(name, value)}" for name, value in facts.items())
+
+
+def _figure(name: str, value: float) -> str:
+    if "bytes" in name:
+        return format_bytes(value)
+    return f"{value:,.0f}" if abs(value) >= 100 and float(value).is_integer() else f"{value:.4g}"
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _bars() -> Progress:
+    """Return bars on the terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[facts]}", markup=False),
+        console=Console(stderr=True),
+    )

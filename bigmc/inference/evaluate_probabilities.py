@@ -1,0 +1,141 @@
+"""How good probabilities are: log loss, Brier score, calibration, and figures of the order of the scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from bigmc.model import Model
+from bigmc.store.dataset import Dataset
+
+N_BINS = 15
+"""Bins of the confidence, of equal width; as Guo et al. (2017)."""
+TOP_K = 5
+"""Classes among which the label counts as right in ``top_5_accuracy``."""
+COPIES = 3
+"""Arrays of the size of a shard's scores that exist at once."""
+_LEAST = float(np.finfo(np.float64).tiny)
+
+
+@dataclass
+class ProbabilitySums:
+    """What there is to add up over samples whose label the model knows; sums of parts add up.
+
+    Attributes
+    ----------
+    n : int
+    log_loss, brier, in_top_k : float
+    bin_counts, bin_confidence, bin_right : float64 arrays of shape (N_BINS,)
+        Samples, and sums of their largest probability and of whether that was right, by that probability.
+    second : list of float64 arrays
+        Of two classes, the probability of the second.
+    is_second : list of bool arrays
+    """
+
+    n: int = 0
+    log_loss: float = 0.0
+    brier: float = 0.0
+    in_top_k: float = 0.0
+    bin_counts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(N_BINS))
+    bin_confidence: NDArray[np.float64] = field(default_factory=lambda: np.zeros(N_BINS))
+    bin_right: NDArray[np.float64] = field(default_factory=lambda: np.zeros(N_BINS))
+    second: list[NDArray[np.float64]] = field(default_factory=list)
+    is_second: list[NDArray[np.bool_]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, chances: NDArray[np.float64], codes: NDArray[np.int64]) -> ProbabilitySums:
+        """Return the sums of samples.
+
+        Parameters
+        ----------
+        chances : float64 array of shape (n_samples, n_classes)
+        codes : int64 array of shape (n_samples,)
+            Their classes; -1 for labels that the model does not know, which do not count.
+        """
+        chances, codes = chances[codes >= 0], codes[codes >= 0]
+        n, n_classes = chances.shape
+        own = chances[np.arange(n), codes]
+        best = chances.max(axis=1, initial=0.0)
+        right = np.argmax(chances, axis=1) == codes if n else np.empty(0, bool)
+        bins = np.minimum((best * N_BINS).astype(np.int64), N_BINS - 1)
+        counts, confidence, hits = (np.bincount(bins, w, N_BINS) for w in (np.ones(n), best, right))
+        return cls(
+            n,
+            float(-np.log(np.maximum(own, _LEAST)).sum()),
+            float((chances * chances).sum() - 2.0 * own.sum() + n),
+            float(((chances > own[:, None]).sum(axis=1) < TOP_K).sum()),
+            counts, confidence, hits,
+            [chances[:, 1].copy()] if n_classes == 2 else [],
+            [codes == 1] if n_classes == 2 else [],
+        )  # fmt: skip
+
+    def add(self, other: ProbabilitySums) -> None:
+        """Add the sums of another part."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def figures(self, n_classes: int) -> dict[str, object]:
+        """Return the figures, those of scikit-learn by its names.
+
+        ``log_loss`` and ``brier`` (the sum over the classes) are means over the samples;
+        ``calibration_error`` is the mean distance between confidence and share of right answers over bins
+        of the confidence, weighted by their samples; ``top_5_accuracy`` is there for more than 5 classes,
+        ``roc_auc`` for two.
+        ``reliability`` has ``confidence``, ``accuracy`` and ``n_samples`` of every bin that is not empty.
+        """
+        if self.n == 0:
+            return {}
+        distance = np.abs(self.bin_confidence - self.bin_right).sum()
+        found: dict[str, object] = {
+            "log_loss": self.log_loss / self.n,
+            "brier": self.brier / self.n,
+            "calibration_error": float(distance) / self.n,
+        }
+        if n_classes > TOP_K:
+            found[f"top_{TOP_K}_accuracy"] = self.in_top_k / self.n
+        if n_classes == 2:
+            found["roc_auc"] = _area(np.concatenate(self.second), np.concatenate(self.is_second))
+        full = np.flatnonzero(self.bin_counts)
+        return found | {
+            "reliability": [
+                {
+                    "confidence": float(self.bin_confidence[b] / self.bin_counts[b]),
+                    "accuracy": float(self.bin_right[b] / self.bin_counts[b]),
+                    "n_samples": int(self.bin_counts[b]),
+                }
+                for b in full.tolist()
+            ]
+        }
+
+
+def shard_probabilities(
+    shard: int, model: Model, dataset: Dataset, of_truth: NDArray[np.int64], room: int
+) -> ProbabilitySums:
+    """Return the sums of a shard.
+
+    Parameters
+    ----------
+    shard : int
+    model : Model
+        With probabilities, of one label per sample.
+    dataset : Dataset
+    of_truth : int64 array of shape (dataset.n_classes,)
+        The model's code of each class of the dataset, -1 for those it does not know.
+    room : int
+        Bytes beside `COPIES` times the scores.
+    """
+    codes = of_truth[dataset.shards[shard].table(["label"]).column("label").to_numpy()]
+    return ProbabilitySums.of(model.probabilities(model.shard_scores(dataset, shard, room)), codes)
+
+
+def _area(chances: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve: how often a positive sample is ranked above a negative one."""
+    n_positive = int(positive.sum())
+    n_negative = len(positive) - n_positive
+    if not n_positive or not n_negative:
+        return float("nan")
+    ranks = rankdata(chances)
+    return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))

@@ -1,0 +1,136 @@
+"""Predictions of rows that arrive on standard input: each is answered when it has come."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow as pa
+
+from bigmc.errors import DataError
+from bigmc.inference.options import PredictOptions
+from bigmc.inference.part_predictor import PartPredictor
+from bigmc.inference.samples import SCORE_BYTES, SampleReader
+from bigmc.inference.writers import open_writer
+from bigmc.model import Model
+from bigmc.store.outputs import Output, OutputKind
+
+STDIN = "-"
+"""Stands for standard input as a source."""
+
+READ_BYTES = 1 << 18
+"""Bytes taken from the input at once, at most; a row that has come alone is answered alone."""
+
+LONGEST_ROW = 4 << 20
+"""A row of more bytes is refused."""
+
+
+@dataclass(frozen=True)
+class StreamPredictor:
+    """Predicts rows as they come.
+
+    Attributes
+    ----------
+    model : Model
+    options : PredictOptions
+        The format is ``"jsonl"``, as by default: of the others only that tells a row by its line alone.
+    output : Output
+    """
+
+    model: Model
+    options: PredictOptions
+    output: Output
+
+    def run(self, source: int = 0) -> int:
+        """Predict every row of an open file and return how many there were.
+
+        Parameters
+        ----------
+        source : int
+            Number of the open file; 0 is standard input.
+
+        Raises
+        ------
+        DataError
+            At the first row that cannot be used, by its line; or if the output is no pipe or device.
+        """
+        if self.options.format not in (None, "jsonl"):
+            raise DataError("from standard input JSON lines are read only", "save other formats to a file")
+        if self.output.kind is not OutputKind.STREAM:
+            raise DataError(
+                "what comes from standard input is answered row by row", "give --to - and redirect it"
+            )
+        if self.options.on_bad_row != "fail":
+            raise DataError("rows set aside need a file beside the predictions", "give --on-bad-row fail")
+        with self.output.open_stream() as file:
+            return self._answer(_rows(source), file)
+
+    def _answer(self, batches: Iterator[tuple[int, list[dict[str, Any]]]], file: IO[bytes]) -> int:
+        kept = pa.schema([(name, pa.string()) for name in self.options.keep])
+        predictor = PartPredictor(self.model, self.options, SCORE_BYTES, kept)
+        reader, n_rows = SampleReader.of(self.model), 0
+        with open_writer(self.output, file, predictor.empty().schema) as writer:
+            for line, rows in batches:
+                for start in range(0, len(rows), reader.batch_rows):
+                    some = rows[start : start + reader.batch_rows]
+                    try:
+                        table = self._table(predictor, reader, some, n_rows)
+                    except DataError as error:
+                        where = f"standard input, rows read from line {line} on"
+                        raise DataError(f"{where}: {error.message}", error.cure) from None
+                    writer.write(table)
+                    file.flush()
+                    n_rows += len(some)
+        return n_rows
+
+    def _table(
+        self, predictor: PartPredictor, reader: SampleReader, rows: list[dict[str, Any]], first: int
+    ) -> pa.Table:
+        values = {name: [_text(row.get(name)) for row in rows] for name in self.options.keep}
+        kept = pa.table({name: pa.array(column, pa.string()) for name, column in values.items()})
+        [samples] = reader.batches(rows)
+        return predictor.of_rows(first, samples, kept)
+
+
+def _rows(source: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    for line, lines in _lines(source):
+        rows = []
+        for number, text in enumerate(lines, line):
+            if not text.strip():
+                continue
+            try:
+                row = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DataError(
+                    f"standard input, line {number}: no JSON ({error})", "mend the line"
+                ) from None
+            if not isinstance(row, dict):
+                raise DataError(f"standard input, line {number}: no JSON object", "mend the line")
+            rows.append(row)
+        yield line, rows
+
+
+def _lines(source: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the complete lines that have come, with the number of the first, whenever there are some."""
+    rest, number = b"", 1
+    while True:
+        piece = os.read(source, READ_BYTES)
+        text = rest + piece
+        if piece:
+            end = text.rfind(b"\n") + 1
+            text, rest = text[:end], text[end:]
+            if len(rest) > LONGEST_ROW:
+                raise DataError(f"standard input: line {number} is too long", "give shorter rows")
+        if text:
+            lines = text.splitlines(keepends=True)
+            yield number, lines
+            number += len(lines)
+        if not piece:
+            return
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

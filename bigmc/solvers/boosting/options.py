@@ -1,0 +1,111 @@
+"""What decides the result of a run of the boosted learner, checked once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from bigmc.errors import BigmcError
+from bigmc.solvers.loop import Fingerprint
+from bigmc.store.dataset import Dataset
+
+FAMILIES = ("auto", "stump", "ray")
+LEARNERS = ("class", "shared")
+#: Deepest trees.
+MAX_DEPTH = 4
+#: Share of entries below which stumps give way to rays.
+_SPARSE = 0.1
+#: Options that say when a run ends: a saved run may be continued with others.
+_WHEN_TO_END = ("n_rounds", "tol", "time_limit")
+
+
+@dataclass(frozen=True)
+class BoostingOptions:
+    """Parameters of column generation.
+
+    Attributes
+    ----------
+    C : float
+        Weight of the loss, positive.
+    n_rounds : int
+        Rounds of column generation at most.
+    max_depth : int
+        Levels of the learners, 1 to `MAX_DEPTH`; from 2 on they are found greedily and nothing is certified.
+    family : {"auto", "stump", "ray"}
+        Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
+        rays where fewer than a tenth of all values are stored and `max_depth` is 1.
+    learners : {"class", "shared"}
+        Whether each class takes the learners found for it, or all take those found for any: as in MultiBoost
+        (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
+        which the paper compares. The problem and its optimum are the same.
+    pool : int
+        Learners a pass brings, of each class or shared; 1 is the algorithm of the paper.
+    max_sweeps : int
+        Sweeps over a class between two visits of the pool (τ_max); 1 is the stage-wise variant.
+    learning_rate : float
+        Part of the way to its best value that a visit moves a weight, above 0 and at most 1.
+    inner_rounds : int
+        Visits of the pool between two passes at most.
+    max_bins : int
+        Bins of a column at most; columns with no more different values lose no cut.
+    tol : float
+        Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
+        the learners found in a round with which it ends.
+    validation_fraction : float
+        Share of the samples to hold out, chosen by a hash of their ids.
+    patience : int
+        Rounds without fewer errors on those samples after which it ends.
+    time_limit : float or None
+        Seconds after which no round is begun.
+    seed : int
+        Of the order of visits and of the samples held out.
+
+    Raises
+    ------
+    BigmcError
+        If an option cannot be used.
+    """
+
+    C: float
+    n_rounds: int = 100
+    max_depth: int = 1
+    family: str = "auto"
+    learners: str = "class"
+    pool: int = 40
+    max_sweeps: int = 3
+    learning_rate: float = 1.0
+    inner_rounds: int = 30
+    max_bins: int = 255
+    tol: float = 1e-3
+    validation_fraction: float = 0.0
+    patience: int = 10
+    time_limit: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("C", "tol"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise BigmcError(f"{name} is {value}", "give a positive number")
+        if not 1 <= self.max_depth <= MAX_DEPTH:
+            raise BigmcError(f"max_depth is {self.max_depth}", f"give a number from 1 to {MAX_DEPTH}")
+        for name, known in (("family", FAMILIES), ("learners", LEARNERS)):
+            value = getattr(self, name)
+            if value not in known:
+                raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
+        if self.family == "ray" and self.max_depth > 1:
+            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+
+    @property
+    def grows_trees(self) -> bool:
+        """Whether learners have more than one level."""
+        return self.max_depth > 1
+
+    def speaks_in_rays(self, dataset: Dataset) -> bool:
+        """Return whether learners of one cut are rays on this dataset."""
+        sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
+        return not self.grows_trees and (self.family == "ray" or (self.family == "auto" and sparse))
+
+    def fingerprint(self) -> Fingerprint:
+        """Return the options that decide the state after every round."""
+        return {name: value for name, value in asdict(self).items() if name not in _WHEN_TO_END}

@@ -1,0 +1,198 @@
+"""A classifier of texts that finds its settings itself."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from bigmc.budget import resolve_limit
+from bigmc.engine import EngineLike, opened
+from bigmc.errors import DataError
+from bigmc.estimators import SparseClassifier
+from bigmc.inference.explain import Explanation
+from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
+from bigmc.ingestion.splits import row_fractions
+from bigmc.store.csr import Rows
+from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
+from bigmc.training.pilot import PILOT_ROWS, choose_for_texts
+from bigmc.training.search import WEIGHTINGS, Course, Limits, Search
+
+_COLUMN = "text"
+_SEED = 0x9170
+
+
+class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifier of texts in memory with the search of `bigmc.fit` inside.
+
+    `fit` tries how to cut texts, weightings, losses and strengths of the ridge on held-out rows, trains the
+    best settings on all rows, and calibrates the probabilities. It is a scikit-learn estimator, whose samples
+    are texts, for `Pipeline`, `GridSearchCV`, `cross_val_score` and `clone`.
+
+    Parameters
+    ----------
+    analyzer : {"auto", "word", "char_wb", "char"}, default="auto"
+        How texts are cut; ``"auto"`` tries words, pairs of words and, for short texts, characters.
+    ngrams : (int, int), default=(1, 2)
+        Shortest and longest n-gram of a given `analyzer`.
+    hash_bits : int, optional
+        Features are hashed to ``2**hash_bits`` buckets; by default 18, or 20 for many rows.
+    time_limit : float, optional
+        Seconds after which no other settings are tried.
+    memory_limit : int, str or None, default=None
+        Bytes, or a text such as ``"2GB"``, for training; None is half of what there is.
+    engine : Engine, str or None, default=None
+        Runs the parts; None is threads, one per processor.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    course_ : Course
+        What the search tried, and the best of it.
+    classifier_ : SparseClassifier
+        The fitted model; `save` writes it.
+
+    Examples
+    --------
+    >>> texts = ["good film", "bad film", "good plot", "bad plot"] * 5
+    >>> TextClassifier(analyzer="word").fit(texts, ["+", "-", "+", "-"] * 5).predict(["good"]).tolist()
+    ['+']
+    """
+
+    def __init__(
+        self,
+        *,
+        analyzer: str = "auto",
+        ngrams: tuple[int, int] = (1, 2),
+        hash_bits: int | None = None,
+        time_limit: float | None = None,
+        memory_limit: int | str | None = None,
+        engine: EngineLike = None,
+    ) -> None:
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.hash_bits = hash_bits
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.engine = engine
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Find the best settings and train them on all texts.
+
+        Parameters
+        ----------
+        X : sequence of str
+        y : array-like of shape (n_samples,)
+
+        Raises
+        ------
+        DataError
+            If the samples are no texts, or the labels fewer than two classes.
+        """
+        check_consistent_length(X, y)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        texts = _texts(X)
+        with opened(self.engine) as engine:
+            memory = resolve_limit(self.memory_limit, engine.process_memory)
+            data = self._dataset(texts, labels, memory)
+            limits = Limits(memory, math.inf if self.time_limit is None else self.time_limit)
+            self.course_: Course = Search(data, engine, limits).run()
+            candidate = self.course_.best.candidate
+            options = candidate.options(data.n_samples)
+            learner = SparseClassifier(**options, memory_limit=memory, engine=engine)
+            if candidate.weighting is not None:
+                data = data.with_weighting(WEIGHTINGS[candidate.weighting])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                learner.fit_dataset(data)
+        model = replace(learner.model_, calibration=self.course_.best.calibration)
+        self.classifier_ = SparseClassifier.from_model(model)
+        self.classes_ = self.classifier_.classes_
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each text."""
+        check_is_fitted(self)
+        return self.classifier_.predict(_texts(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every class, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
+        found: NDArray[np.float64] = self.classifier_.predict_proba(_texts(X))
+        return found
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores of each text: of every class, or for two classes the second's lead."""
+        check_is_fitted(self)
+        return self.classifier_.decision_function(_texts(X))
+
+    def explain(self, text: str, *, top: int = 10) -> Explanation:
+        """Return which words of a text speak for which class."""
+        check_is_fitted(self)
+        return self.classifier_.explain(text, top=top)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into one file, for `bigmc.load_model` and ``bigmc predict``."""
+        check_is_fitted(self)
+        self.classifier_.save(path)
+
+    def _dataset(self, texts: pa.Array, labels: NDArray[Any], memory: int) -> Dataset:
+        """Return the hashed texts."""
+        hasher = self._hasher(texts, labels, memory)
+        spec = FeatureSpec(text=(_COLUMN,), hasher=hasher)
+        rows = spec.transform(pa.record_batch([texts], [_COLUMN]))
+        assert isinstance(rows, Rows)
+        matrix = scipy.sparse.csr_array(
+            (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
+        )  # fmt: skip
+        weighting = Weighting(l2=True, idf=True)
+        return Dataset.from_arrays(matrix, labels, weighting=weighting, features=spec.to_dict())
+
+    def _hasher(self, texts: pa.Array, labels: NDArray[Any], memory: int) -> TextHasher:
+        analyzer: Any = self.analyzer
+        if analyzer != "auto":
+            return TextHasher(analyzer, self.ngrams, self.hash_bits or 18)
+        rows = np.arange(len(texts))
+        chosen = np.flatnonzero(row_fractions(rows, _SEED) < PILOT_ROWS / max(len(texts), 1))
+        sample = pa.table({_COLUMN: texts.take(pa.array(chosen))})
+        pilot = choose_for_texts(sample, labels[chosen].astype(str), len(texts), memory, self.hash_bits)
+        if pilot is None:
+            return TextHasher("word", self.ngrams, self.hash_bits or 18)
+        named: Analyzer = pilot.hashing.analyzer
+        return TextHasher(named, pilot.hashing.ngrams, pilot.hash_bits)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _texts(X: Any) -> pa.Array:
+    """Return texts as an Arrow array."""
+    if isinstance(X, str):
+        raise DataError("the samples are one text", "give a list of texts")
+    if isinstance(X, pa.ChunkedArray):
+        return X.combine_chunks()
+    if not isinstance(X, pa.Array):
+        X = X.tolist() if hasattr(X, "tolist") else list(X)
+        try:
+            return pa.array(X, pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"the samples are not all texts ({error})", "give a list of str") from None
+    return X

@@ -1,0 +1,165 @@
+"""What every command can be told: to be quiet, to log JSON, to write metrics; options from elsewhere."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bigmc
+from bigmc import api
+from bigmc.cli.screen import Course
+from bigmc.progress import Progress
+
+ENV = {**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("settings")
+    with open(folder / "in.jsonl", "w") as file:
+        for i in range(300):
+            label = "ab"[i % 2]
+            file.write(json.dumps({"id": i, "text": f"{label * 3} word{i % 9}", "label": label}) + "\n")
+    api.ingest(folder / "in.jsonl", folder / "d", text="text", label="label", memory_limit="64MB")
+    api.train("sparse", folder / "d", folder / "m", alpha=1e-2, tol=0.1, memory_limit="64MB")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(made, monkeypatch):
+    monkeypatch.chdir(made)
+    for name in list(os.environ):
+        if name.startswith("BIGMC_"):
+            monkeypatch.delenv(name)
+
+
+def test_a_log_of_json_has_an_event_a_line(run, tmp_path):
+    status, out, err = run(f"train sparse d --to {tmp_path / 'n'} --alpha 1e-2 --log json")
+    assert status == 0
+    events = [json.loads(line) for line in err.splitlines()]
+    assert [events[0]["event"], events[-1]["event"]] == ["start", "end"]
+    assert {event["command"] for event in events} == {"train sparse"}
+    for event in events:
+        assert event["memory_bytes"] > 0
+        assert event["seconds"] >= 0
+    steps = [event for event in events if event["event"] == "progress"]
+    assert steps
+    assert {"step", "done", "unit", "gap", "tol"} <= steps[-1].keys()
+    assert out
+
+
+def test_an_error_is_an_event_too(run):
+    status, _, err = run("train sparse d --to n --split nothing --log json")
+    assert status == 1
+    events = [json.loads(line) for line in err.splitlines()]
+    assert [event["event"] for event in events] == ["start", "error"]
+    assert "nothing" in events[-1]["message"]
+
+
+def test_quiet_says_nothing_but_results_and_errors(run, tmp_path):
+    status, out, err = run(f"train sparse d --to {tmp_path / 'n'} --alpha 1e-2 --max-passes 1 --tol 1e-9 -q")
+    assert (status, err) == (0, "")
+    assert "objective" in out
+    status, _, err = run("evaluate m d --split nothing --quiet")
+    assert status == 1
+    assert err.startswith("bigmc: ")
+
+
+def test_metrics_are_openmetrics_text(run, tmp_path):
+    file = tmp_path / "bigmc.prom"
+    assert run(f"train sparse d --to {tmp_path / 'n'} --alpha 1e-2 --metrics {file}")[0] == 0
+    lines = file.read_text().splitlines()
+    assert lines[-1] == "# EOF"
+    values = {}
+    for line in lines[:-1]:
+        if not line.startswith("# TYPE "):
+            name, value = line.rsplit(" ", 1)
+            values[name] = float(value)
+    assert values['bigmc_run_succeeded{command="train sparse"}'] == 1
+    assert values['bigmc_gap{command="train sparse"}'] >= 0
+    assert values['bigmc_run_peak_memory_bytes{command="train sparse"}'] > 1e6
+
+
+def limit_of(run, command: str, to: Path) -> int:
+    status, out, err = run(f"{command} train sparse d --to {to} --alpha 1e-2 --json")
+    assert status == 0, err
+    return json.loads(out)["memory_limit_bytes"]
+
+
+def test_options_come_from_the_line_the_environment_and_a_file_in_this_order(run, monkeypatch, tmp_path):
+    config = tmp_path / "bigmc.toml"
+    config.write_text("memory = '70MB'\nquiet = true\n[train.sparse]\nmax_passes = 7\ntol = 1e-9\n")
+    assert limit_of(run, f"--config {config}", tmp_path / "1") == 70_000_000
+    monkeypatch.setenv("BIGMC_MEMORY", "80MB")
+    assert limit_of(run, f"--config {config}", tmp_path / "2") == 80_000_000
+    status, out, _ = run(f"--config {config} train sparse d --to {tmp_path / '3'} --memory 90MB --json")
+    assert status == 0
+    assert json.loads(out)["memory_limit_bytes"] == 90_000_000
+    monkeypatch.setenv("BIGMC_CONFIG", str(config))
+    monkeypatch.setenv("BIGMC_PREDICT_SCORES", "1")
+    assert run(f"predict m in.jsonl --to {tmp_path / 'p.jsonl'}")[2] == ""
+    assert "score_a" in json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
+    assert api.load_model(tmp_path / "3").model_.params["max_passes"] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("memory = ", "is no TOML"),
+        ("memery = '1GB'", "no command has an option 'memery'"),
+        ("[predict]\nscore = true", "bigmc predict has no option 'score'"),
+        ("[preduct]\nscores = true", "there is no command 'preduct'"),
+    ],
+)
+def test_a_wrong_file_of_options_is_refused(text, reason, run, tmp_path):
+    config = tmp_path / "bigmc.toml"
+    config.write_text(text)
+    status, _, err = run(f"--config {config} info d")
+    assert status == 1
+    assert reason in err
+
+
+def test_the_rest_of_a_training_is_estimated_from_the_gap():
+    course = Course(started=0.0)
+    for passes in range(1, 11):
+        gap, tol = 10.0**-passes, 1e-10
+        share = course.share(Progress("train", passes, 1000, "passes", {"gap": gap, "tol": tol}))
+        assert share == pytest.approx((passes - 1) / 9, abs=2e-3)  # or that of the passes
+    assert course.seconds_left(0.25, now=10.0) == pytest.approx(30.0)
+    assert Course(0.0).share(Progress("x", 3, 4, "rows")) == 0.75
+    assert Course(0.0).share(Progress("x", 3, 4, "rows", {"gap": math.inf, "tol": 0.1})) == 0.75
+
+
+def test_rows_from_standard_input_are_answered_as_they_come(made):
+    words = [sys.executable, "-m", "bigmc", "predict", "m", "-", "--to", "-", "--keep", "id", "-q"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(words, env=ENV, cwd=made, **pipes)
+    for number, label in enumerate("abba"):
+        row = {"id": f"row {number}", "text": f"{label * 3} word{number}"}
+        process.stdin.write(json.dumps(row).encode() + b"\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        assert answer == {"row_id": number, "id": f"row {number}", "predicted_label": label}
+    process.stdin.write(b'{"id": 1}\n')
+    out, err = process.communicate()
+    assert process.returncode == 1
+    assert out == b""
+    assert b"line 5" in err
+    assert b"'text'" in err
+
+
+def test_many_rows_from_standard_input_are_those_of_the_file(made, tmp_path):
+    words = [sys.executable, "-m", "bigmc", "predict", "m", "-", "--to", "-", "--scores", "-q"]
+    with open(made / "in.jsonl") as source:
+        done = subprocess.run(words, env=ENV, cwd=made, stdin=source, capture_output=True, check=True)
+    api.predict(made / "m", made / "in.jsonl", tmp_path / "p.jsonl", scores=True)
+    assert done.stdout == (tmp_path / "p.jsonl").read_bytes()
+    refused = subprocess.run(
+        [*words[:5], "-", "--to", "out.parquet"], env=ENV, cwd=made, capture_output=True, check=False
+    )
+    assert refused.returncode == 1
+    assert b"give --to -" in refused.stderr

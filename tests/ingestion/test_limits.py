@@ -1,0 +1,115 @@
+"""What does not fit into the memory limit is refused with the limit that works."""
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bigmc import api
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.ingestion import labels as label_module
+from bigmc.ingestion.label_census import LabelCensus
+from bigmc.ingestion.readers.chunks import Layout, Span, chunks, longest_record
+
+CSV = Layout(quote=ord('"'), delimiter=ord(","))
+
+
+def named_limit(error):
+    return int(re.search(r"give --memory (\d+)MB", str(error.value))[1])
+
+
+def works_at_once(run):
+    """Check that a small limit is refused, that the one named works, and that a bit less does not."""
+    with pytest.raises(MemoryLimitError) as refused:
+        run(64)
+    needed = named_limit(refused)
+    with pytest.raises(MemoryLimitError):
+        run(int(needed / 1.05))
+    return run(needed)
+
+
+def test_a_record_too_long_for_the_limit(tmp_path):
+    long = '"' + "a word\n" * 430_000 + '"'
+    (tmp_path / "t.csv").write_text("text,label\nshort,a\n" + f"{long},b\n" + "short,b\nlast,a\n")
+
+    def run(megabytes):
+        return api.ingest(
+            tmp_path / "t.csv",
+            tmp_path / "d.bigmc",
+            text="text",
+            label="label",
+            memory_limit=f"{megabytes}MB",
+            split={"train": 1.0},
+            engine=ThreadEngine(2),
+        )
+
+    assert works_at_once(run).n_samples == 4
+    model = tmp_path / "m.model"
+    api.train("sparse", tmp_path / "d.bigmc", model, alpha=1e-3, max_passes=2)
+
+    def predict(megabytes):
+        to = tmp_path / "p.parquet"
+        return api.predict(
+            model, tmp_path / "t.csv", to, memory_limit=f"{megabytes}MB", engine=ThreadEngine(2)
+        )
+
+    with pytest.raises(MemoryLimitError) as refused:
+        predict(50)
+    with pytest.raises(MemoryLimitError):
+        predict(int(named_limit(refused) / 1.05))
+    assert predict(named_limit(refused))["n_samples"] == 4
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_more_labels_than_the_limit_holds(tmp_path, monkeypatch, parquet):
+    monkeypatch.setattr(label_module, "LABEL_BYTES", 20_000)
+    rows = [{"text": f"w{i % 7}", "label": f"label {i % 3000}"} for i in range(6000)]
+    if parquet:
+        path = tmp_path / "t.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path = tmp_path / "t.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)))
+
+    def run(megabytes):
+        options = {"hash_bits": 10, "memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
+        return api.ingest(path, tmp_path / "d.bigmc", text="text", label="label", **options)
+
+    assert len(works_at_once(run).classes) == 3000
+
+
+@pytest.mark.parametrize("n_labels", [10, 16_000, 100_000])
+def test_a_census_of_labels_is_close_and_rather_too_high(n_labels):
+    whole, halves = LabelCensus(), [LabelCensus(), LabelCensus()]
+    for i in range(n_labels):
+        whole.add(f"{i:08d}")
+        halves[i % 2].add(f"{i:08d}")
+        halves[0].add(f"{i:08d}")
+    exact = n_labels * label_module.label_cost("00000000")
+    joined = LabelCensus()
+    for half in halves:
+        joined.add_all(half)
+    assert joined.n_bytes == whole.n_bytes
+    assert exact <= whole.n_bytes <= 1.08 * exact
+    assert len(whole.kept) <= 1 << 14
+
+
+def test_the_longest_record_is_measured_without_holding_it(tmp_path):
+    rng = np.random.default_rng(1)
+    path = tmp_path / "t.csv"
+    pieces = [b"h,k\n"]
+    for i in range(40):
+        quoted = b"".join(rng.choice([b"a", b"\n", b'""', b",", b"\r\n"]) for _ in range(rng.integers(60)))
+        long = b"x" * int(rng.integers(300_000)) if i % 9 == 4 else b""
+        pieces.append(b'"' + quoted + long + b'",' + b'y"z' * int(rng.integers(3)) + b"\n")
+    path.write_bytes(b"".join(pieces) * 3)
+    records = [
+        (int(line), int(end - start))
+        for chunk in chunks(str(path), CSV, Span(0, None, 1), 1 << 24)
+        for line, start, end in zip(chunk.lines, chunk.starts, chunk.ends, strict=True)
+    ]
+    assert longest_record(str(path), CSV, Span(0, None, 1)) == max(records, key=lambda record: record[1])

@@ -1,0 +1,50 @@
+"""The classifier of texts as a scikit-learn estimator."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+import bigmc
+from bigmc import TextClassifier
+from bigmc.errors import DataError
+
+RNG = np.random.default_rng(1)
+TOPICS = {"fish": "river sea boat scales net", "bird": "sky wing nest feather egg"}
+
+
+def documents(n=200):
+    every = " ".join(TOPICS.values()).split()
+    labels = RNG.choice(list(TOPICS), n)
+    return [" ".join([*RNG.choice(TOPICS[x].split(), 3), *RNG.choice(every, 3)]) for x in labels], labels
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return TextClassifier(memory_limit="1GB").fit(*documents())
+
+
+def test_it_labels_texts_with_probabilities(fitted, tmp_path):
+    texts, labels = documents()
+    assert fitted.score(texts, labels) > 0.8
+    chances = fitted.predict_proba(texts)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    right = np.mean(chances.max(axis=1))
+    assert right == pytest.approx(fitted.score(texts, labels), abs=0.12)
+    fitted.save(tmp_path / "m")
+    np.testing.assert_array_equal(bigmc.load_model(tmp_path / "m").predict_proba(texts), chances)
+    assert "wing" in {word for entry in fitted.explain("wing sea").classes for word, _ in entry.words}
+
+
+def test_cross_validation_and_clones():
+    texts, labels = documents(90)
+    learner = TextClassifier(analyzer="word", time_limit=0.0, memory_limit="1GB")
+    assert clone(learner).get_params() == learner.get_params()
+    assert cross_val_score(learner, np.array(texts), labels, cv=2).mean() > 0.7
+
+
+def test_what_is_no_text_is_refused(fitted):
+    with pytest.raises(DataError, match="one text"):
+        fitted.predict("wing")
+    with pytest.raises(DataError, match="not all texts"):
+        fitted.predict([1, 2])
