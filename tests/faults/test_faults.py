@@ -85,5 +85,5 @@ def test_the_replay_knows_what_is_lost():
     assert lost[:5] == [{"/d": None}] * 5
     assert lost[5] == {"/d": None, "/d/f": b"abc"}
     assert replay.killed() == lost[5]
-    images = [image for image in crash.states({"/d": None}, log[:2], random.Random(0), 60)]
+    images = list(crash.states({"/d": None}, log[:2], random.Random(0), 60))
     assert {image.get("/d/.f") for image in images} >= {None, b"", b"abc"}
