@@ -61,7 +61,9 @@ class ProbabilitySums:
         best = chances.max(axis=1, initial=0.0)
         right = np.argmax(chances, axis=1) == codes if n else np.empty(0, bool)
         bins = np.minimum((best * N_BINS).astype(np.int64), N_BINS - 1)
-        counts, confidence, hits = (np.bincount(bins, w, N_BINS) for w in (np.ones(n), best, right))
+        counts, confidence, hits = (
+            np.bincount(bins, w, N_BINS).astype(np.float64) for w in (np.ones(n), best, right)
+        )
         return cls(
             n,
             float(-np.log(np.maximum(own, _LEAST)).sum()),

@@ -36,4 +36,4 @@ def probabilities(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     yield element(
         "p", "How often the most probable class is right, by its probability; on the line it is as often."
     )
-    yield plot(curves, "probability of the answer", "reliability of the probabilities")
+    yield plot(curves, "probability of the answer", "reliability of the probabilities", 480, 300)

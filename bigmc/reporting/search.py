@@ -32,4 +32,4 @@ def search(trials: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
         best = max(best, trial["quality"])
         points.append((float(number), best))
     if len(points) > 1:
-        yield plot([Curve("best so far", points, "#1f6feb")], "trial", "best quality so far")
+        yield plot([Curve("best so far", points, "#1f6feb")], "trial", "best quality so far", 760, 240)
