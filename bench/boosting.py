@@ -57,10 +57,11 @@ def boost(**options: Any) -> Any:
 
 def methods(names: list[str] | None) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {
-        "bigmc stumps, C=auto, 15 rounds": lambda: boost(C="auto", n_rounds=15),
-        "bigmc stumps, C=1e5, 15 rounds": lambda: boost(n_rounds=15),
+        "bigmc, its defaults": boost,
+        "bigmc stumps, C=auto, 15 rounds": lambda: boost(C="auto", n_rounds=15, max_depth=1),
+        "bigmc stumps, C=1e5, 15 rounds": lambda: boost(n_rounds=15, max_depth=1),
         "bigmc stumps, C=1e5, 150 rounds of one": lambda: boost(
-            n_rounds=150, pool=1, max_sweeps=2, inner_rounds=1, tol=1e-9
+            n_rounds=150, max_depth=1, pool=1, max_sweeps=2, inner_rounds=1, tol=1e-9
         ),
         "bigmc trees of 2, 60 rounds": lambda: boost(n_rounds=60, max_depth=2),
         "bigmc trees of 4, 60 rounds": lambda: boost(n_rounds=60, max_depth=4),
@@ -210,14 +211,14 @@ def draw(to: Path, curves: dict[str, list[float]], label: str, title: str, log: 
 def passes(sets: list[str], C: float, most: int) -> None:
     for data in sets:
         train, _, y_train, _ = split(*load(data), 0)
-        best = boost(C=C, n_rounds=60, tol=1e-4, inner_rounds=100).fit(train, y_train)
+        best = boost(C=C, n_rounds=60, max_depth=1, tol=1e-4, inner_rounds=100).fit(train, y_train)
         target = 1.05 * best.certificate_.lower
         for name, options in (
             ("pool of 40", {"n_rounds": 60}),
             ("one per class", {"n_rounds": most, "pool": 1, "max_sweeps": 2, "inner_rounds": 1}),
             ("one per class, solved", {"n_rounds": most, "pool": 1}),
         ):
-            model = boost(C=C, tol=1e-4, **options).fit(train, y_train)
+            model = boost(C=C, max_depth=1, tol=1e-4, **options).fit(train, y_train)
             reached = [e["n_passes"] for e in model.history_ if e["objective"] <= target]
             tell(
                 set=data, C=C, method=name, lower=best.certificate_.lower, gap=best.certificate_.gap,
@@ -239,7 +240,7 @@ def along(X: Any, y: Any, test: Any, y_test: Any, n_rounds: int, C: float) -> It
         ("MultiBoost (shared)", {"C": C, "learners": "shared", "max_sweeps": 3, **one, "inner_rounds": 5}),
     ):
         started = time.process_time()
-        model = boost(**options).fit(X, y)
+        model = boost(max_depth=1, **options).fit(X, y)
         seconds = time.process_time() - started
         yield name, [np.mean(p != y_test) for p in model.staged_predict(test)], seconds
     started = time.process_time()

@@ -23,6 +23,7 @@ from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.model import BoostedModel, Trees
+from bigmc.model.calibration import MOST_ROWS, fit_temperature
 from bigmc.model.linear_scoring import Scorer
 from bigmc.solvers.boosting import (
     FAMILIES,
@@ -32,6 +33,8 @@ from bigmc.solvers.boosting import (
     BoostingOptions,
     Trials,
     choose_C,
+    held_out,
+    is_sparse,
     solve,
 )
 from bigmc.solvers.certificate import Certificate
@@ -79,10 +82,11 @@ class MultiBoostClassifier(WeightedClassifier):
         on samples held out (`validation_fraction` of them, or a fifth), and trains anew with it.
     n_rounds : int, default=100
         Most rounds; each is a pass over the data, or one for every level of a tree.
-    max_depth : int, default=1
-        Levels of a learner, 1 to 4. Trees of 2 or more levels are found greedily, so that nothing is known
-        of the optimum over all of them: the certificate is infinitely wide. What is known is how far the
-        weights are from the best ones for the same trees, see `restricted_certificate_`.
+    max_depth : int or None, default=None
+        Levels of a learner, 1 to 4. None is 4, and 1 where fewer than a tenth of the values are stored or
+        `family` says what learners of one cut answer. Trees of 2 or more levels are found greedily, so that
+        nothing is known of the optimum over all of them: the certificate is infinitely wide. What is known
+        is how far the weights are from the best ones for the same trees, see `restricted_certificate_`.
     tol : float, default=1e-3
         Stop when the relative gap between the bounds of the optimum is this small; with trees, when none
         that a round finds violates optimality by more.
@@ -108,7 +112,7 @@ class MultiBoostClassifier(WeightedClassifier):
         Bins of a feature, 2 to 255; with no more different values no cut is lost.
     validation_fraction : float, default=0.0
         Share of the samples to hold out, below 1. The stage with the fewest errors on them is the one that
-        predicts.
+        predicts, and its probabilities (`predict_proba`) are fitted to them; see `calibrate` for others.
     patience : int, default=10
         Rounds without fewer errors on these samples after which training ends.
     time_limit : float or None, default=None
@@ -164,7 +168,7 @@ class MultiBoostClassifier(WeightedClassifier):
         C: float | str = 1e5,
         *,
         n_rounds: int = 100,
-        max_depth: int = 1,
+        max_depth: int | None = None,
         tol: float = 1e-3,
         family: str = "auto",
         learners: str = "class",
@@ -210,15 +214,18 @@ class MultiBoostClassifier(WeightedClassifier):
         rate: Any = 1.0 if self.learning_rate is None else self.learning_rate
         if not isinstance(rate, Real) or not 0 < float(rate) <= 1:
             raise BigmcError(f"learning_rate is {rate!r}", "give a number above 0, at most 1")
-        for name, low, high in (("max_depth", 1, MAX_DEPTH), ("max_bins", 2, MAX_EDGES + 1)):
-            value = getattr(self, name)
+        depth: Any = 1 if self.max_depth is None else self.max_depth
+        for name, value, low, high in (
+            ("max_depth", depth, 1, MAX_DEPTH),
+            ("max_bins", self.max_bins, 2, MAX_EDGES + 1),
+        ):
             if not isinstance(value, Integral) or not low <= int(value) <= high:
                 raise BigmcError(f"{name} is {value!r}", f"give a whole number from {low} to {high}")
         if self.family not in FAMILIES:
             raise BigmcError(f"family is {self.family!r}", f"use one of {', '.join(FAMILIES)}")
         if self.learners not in LEARNERS:
             raise BigmcError(f"learners is {self.learners!r}", f"use one of {', '.join(LEARNERS)}")
-        if self.family == "ray" and self.max_depth > 1:
+        if self.family == "ray" and depth > 1:
             raise BigmcError("rays have one cut", "give max_depth=1, or another family")
         share: Any = self.validation_fraction
         if not isinstance(share, Real) or not 0 <= float(share) < 1:
@@ -228,7 +235,7 @@ class MultiBoostClassifier(WeightedClassifier):
         super().check_params()
 
     def _solve(self, dataset: Dataset, run: Run) -> BoostedModel:
-        options, C = self._options(run.seed), self.C
+        options, C = self._options(dataset, run.seed), self.C
         context = RunContext(run.engine, run.checkpoint, run.progress, run.scratch)
         if C == "auto":
             started, context = time.monotonic(), replace(context, checkpoint=Trials(run.checkpoint))
@@ -250,7 +257,7 @@ class MultiBoostClassifier(WeightedClassifier):
                 stacklevel=6,
             )
         learners = stages.learners
-        return BoostedModel(
+        model = BoostedModel(
             **run.record,
             trees=Trees.of(
                 learners.feature,
@@ -272,14 +279,22 @@ class MultiBoostClassifier(WeightedClassifier):
             # A resumed run reads the data once more to find its learners again; the model is the same.
             history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
         )
+        return model if not options.validation_fraction else _calibrated(model, dataset, options)
 
-    def _options(self, seed: int) -> BoostingOptions:
+    def _depth(self, dataset: Dataset) -> int:
+        """Return the levels of the learners, given or chosen."""
+        if self.max_depth is not None:
+            return int(self.max_depth)
+        return 1 if self.family != "auto" or is_sparse(dataset) else MAX_DEPTH
+
+    def _options(self, dataset: Dataset, seed: int) -> BoostingOptions:
         """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
-        default = _OF_STUMPS if self.max_depth == 1 else _OF_TREES
+        depth = self._depth(dataset)
+        default = _OF_STUMPS if depth == 1 else _OF_TREES
         return BoostingOptions(
             C=GRID[0] if self.C == "auto" else float(self.C),
             n_rounds=int(self.n_rounds),
-            max_depth=int(self.max_depth),
+            max_depth=depth,
             family=self.family,
             learners=self.learners,
             pool=default.pool if self.pool is None else int(self.pool),
@@ -352,3 +367,18 @@ class MultiBoostClassifier(WeightedClassifier):
 
 def _stage_scores(shard: int, scorer: Scorer, dataset: Dataset) -> NDArray[np.float64]:
     return scorer.shard(dataset.shards[shard])
+
+
+def _calibrated(model: BoostedModel, dataset: Dataset, options: BoostingOptions) -> BoostedModel:
+    """Return the model with probabilities fitted to the samples held out of its training."""
+    held = held_out(dataset.row_ids(), options.validation_fraction, options.seed)
+    labels, scores, codes, n_rows = dataset.labels(), [], [], 0
+    for shard, first in enumerate(dataset.base[:-1].tolist()):
+        rows = np.flatnonzero(held[first : int(dataset.base[shard + 1])])
+        if len(rows) and n_rows < MOST_ROWS:
+            scores.append(model.shard_scores(dataset, shard)[rows])
+            codes.append(labels[first + rows])
+            n_rows += len(rows)
+    if not n_rows:
+        return model
+    return replace(model, calibration=fit_temperature(np.concatenate(scores), np.concatenate(codes)))

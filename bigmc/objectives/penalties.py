@@ -93,11 +93,6 @@ class Penalty:
         """
         return self.code == penalties.SPARSE_GROUP
 
-    @property
-    def flat_on_support(self) -> bool:
-        """Whether it has no curvature there."""
-        return self.smooth_on_support and self.l1_ratio == 1.0
-
     def restricted(self, rows: NDArray[np.float64], alphas: NDArray[np.float64]) -> RestrictedPenalty:
         """Return the penalty near rows of weights, none of them all zero, times a factor for each."""
         single, group = self.l1_ratio * alphas, (1.0 - self.l1_ratio) * alphas

@@ -106,7 +106,7 @@ def test_every_engine_gives_the_same_bytes(texts, engine_of, monkeypatch):
 def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monkeypatch):
     monkeypatch.chdir(texts)
     dataset = bigmc.ingest("texts.csv", texts / "e.bigmc", text="text", label="label", hash_bits=8)
-    options = {"C": 1e2, "n_rounds": 2}
+    options = {"C": 1e2, "n_rounds": 2, "max_depth": 1}
     threads = bigmc.MultiBoostClassifier(**options).fit(dataset["train"])
     for engine in (client, cluster.scheduler_address):
         model = bigmc.MultiBoostClassifier(**options, engine=engine).fit(dataset["train"])

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.special import softmax
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -68,10 +69,10 @@ def walk(model, X):
 @pytest.mark.parametrize(
     ("options", "accuracy"),
     [
-        ({"C": 1e4, "n_rounds": 8}, 0.94),
+        ({"C": 1e4, "n_rounds": 8, "max_depth": 1}, 0.94),
         ({"C": 1e4, "n_rounds": 8, "family": "ray"}, 0.92),
         ({"max_depth": 3, "n_rounds": 6, "pool": 10}, 0.95),
-        ({"C": 1e8, "pool": 1, "max_sweeps": 1, "inner_rounds": 1, "n_rounds": 40}, 0.9),
+        ({"C": 1e8, "max_depth": 1, "pool": 1, "max_sweeps": 1, "inner_rounds": 1, "n_rounds": 40}, 0.9),
     ],
     ids=["stumps", "rays", "trees", "stage-wise"],
 )
@@ -109,22 +110,22 @@ def test_it_learns_and_what_it_saved_is_what_it_learned(digits, options, accurac
 
 def test_what_is_certified_and_what_is_not(digits):
     X, _, y, _ = digits
-    exact = MultiBoostClassifier(C=100.0, tol=1e-4).fit(X, y)
+    exact = MultiBoostClassifier(max_depth=1, C=100.0, tol=1e-4).fit(X, y)
     assert exact.certificate_.lower <= exact.certificate_.upper == exact.objective_
     assert exact.certificate_.gap <= 1e-4
-    better = MultiBoostClassifier(C=100.0, tol=1e-7).fit(X, y)
+    better = MultiBoostClassifier(max_depth=1, C=100.0, tol=1e-7).fit(X, y)
     assert exact.certificate_.lower <= better.objective_ <= exact.objective_
     trees = MultiBoostClassifier(max_depth=2, n_rounds=2, pool=2).fit(X, y)
     assert (trees.certificate_.lower, trees.certificate_.gap) == (-np.inf, np.inf)
     with pytest.warns(ConvergenceWarning, match=r"raise n_rounds \(now 1\) or tol"):
-        MultiBoostClassifier(n_rounds=1).fit(X, y)
+        MultiBoostClassifier(max_depth=1, n_rounds=1).fit(X, y)
 
 
 def test_importances_add_up_to_the_norm_and_point_the_right_way():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 5))
     y = np.where(X[:, 3] > 0.2, "up", "down")
-    fitted = MultiBoostClassifier(C=100.0).fit(X, y)
+    fitted = MultiBoostClassifier(max_depth=1, C=100.0).fit(X, y)
     importances = fitted.feature_importances_.toarray()
     weights = fitted.model_.stage_weights(fitted.model_.stage)
     constant = (fitted.model_.trees.node_feature < 0).all(axis=1)
@@ -155,7 +156,9 @@ def test_missing_values_are_values():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_held_out_samples_choose_the_stage(digits):
     X, _, y, _ = digits
-    fitted = MultiBoostClassifier(validation_fraction=0.3, patience=3, n_rounds=50, tol=1e-9).fit(X, y)
+    fitted = MultiBoostClassifier(
+        max_depth=1, validation_fraction=0.3, patience=3, n_rounds=50, tol=1e-9
+    ).fit(X, y)
     errors = [entry["held_error"] for entry in fitted.history_]
     assert fitted.model_.stage == int(np.argmin(errors))
     assert len(errors) <= fitted.model_.stage + 4
@@ -167,8 +170,8 @@ def test_held_out_samples_choose_the_stage(digits):
 
 def test_class_weights_move_the_errors(digits):
     X, X_test, y, y_test = digits
-    plain = MultiBoostClassifier(C=30.0, tol=1e-2).fit(X, y)
-    heavy = MultiBoostClassifier(C=30.0, tol=1e-2, class_weight={"h": 50.0}).fit(X, y)
+    plain = MultiBoostClassifier(max_depth=1, C=30.0, tol=1e-2).fit(X, y)
+    heavy = MultiBoostClassifier(max_depth=1, C=30.0, tol=1e-2, class_weight={"h": 50.0}).fit(X, y)
     found = [(m.predict(X_test) == "h")[y_test == "h"].mean() for m in (plain, heavy)]
     assert found[1] >= found[0]
     assert (heavy.predict(X_test) == "h").sum() > (plain.predict(X_test) == "h").sum()
@@ -205,7 +208,7 @@ def test_holding_out_everything_is_refused():
 
 def test_a_damaged_model_is_refused(digits, tmp_path):
     X, _, y, _ = digits
-    fitted = MultiBoostClassifier(C=100.0, tol=0.3).fit(X, y)
+    fitted = MultiBoostClassifier(max_depth=1, C=100.0, tol=0.3).fit(X, y)
     arrays = fitted.model_.to_arrays()
     record = {name: getattr(fitted.model_, name) for name in ("kind", "classes", "n_features")}
     BoostedModel.from_arrays(arrays, **record)
@@ -334,19 +337,59 @@ def test_a_killed_training_ends_with_the_same_bytes(stored, data, options, saves
         assert to.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+def test_dense_data_grow_trees_and_sparse_data_take_rays_unless_said_otherwise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)  # no sum of single cuts tells these apart
+    default = MultiBoostClassifier(n_rounds=8).fit(X, y)
+    assert default.model_.figures()["depth"] == 4
+    assert default.score(X, y) > 0.95
+    stumps = MultiBoostClassifier(n_rounds=8, max_depth=1).fit(X, y)
+    assert stumps.model_.figures()["depth"] == 1
+    assert MultiBoostClassifier(n_rounds=2, family="stump").fit(X, y).model_.figures()["depth"] == 1
+    sparse = scipy.sparse.random_array((200, 400), density=0.02, rng=rng, format="csr")
+    rays = MultiBoostClassifier(n_rounds=2).fit(sparse, y)
+    assert rays.model_.figures()["depth"] == 1
+    assert (rays.model_.trees.leaf == 0).any()
+
+
+@pytest.mark.parametrize("max_depth", [1, 4])
+def test_samples_held_out_make_probabilities(max_depth, tmp_path):
+    rng = np.random.default_rng(1)
+    y = rng.integers(3, size=1200)
+    X = rng.normal(size=(1200, 4)) + 1.2 * np.eye(3, 4)[y]
+    learner = MultiBoostClassifier(n_rounds=12, max_depth=max_depth, validation_fraction=0.25)
+    fitted = learner.fit(X[:800], y[:800])
+    held = held_out(np.arange(800), 0.25, 0)
+    rows, codes = X[:800][held], y[:800][held]
+    # No other factor of the scores has less log loss on the samples held out.
+    scores = fitted.decision_function(rows)
+    others = [log_loss(codes, softmax(factor * scores, axis=1)) for factor in np.geomspace(1e-3, 3, 40)]
+    assert log_loss(codes, fitted.predict_proba(rows)) <= min(others) + 1e-6
+    new = fitted.predict_proba(X[800:])
+    np.testing.assert_allclose(new.sum(axis=1), 1)
+    assert (fitted.classes_[new.argmax(axis=1)] == fitted.predict(X[800:])).all()
+    assert log_loss(y[800:], new) < 0.85  # of three classes alike: 1.10
+    # Of those it is sure of by p, a share of about p is right.
+    sure = new.max(axis=1)
+    assert abs(sure.mean() - (new.argmax(axis=1) == y[800:]).mean()) < 0.08
+    fitted.save(tmp_path / "m")
+    np.testing.assert_array_equal(bigmc.load_model(tmp_path / "m").predict_proba(X[800:]), new)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_auto_takes_the_c_that_errs_least_on_samples_held_out():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=600)
     X = rng.normal(size=(600, 5)) + 1.2 * np.eye(3, 5)[y]  # classes overlap: little C is better
-    found = MultiBoostClassifier(C="auto", n_rounds=12).fit(X, y)
+    found = MultiBoostClassifier(max_depth=1, C="auto", n_rounds=12).fit(X, y)
     errors = []
     for C in GRID:
-        trial = MultiBoostClassifier(C=C, n_rounds=10, validation_fraction=0.2).fit(X, y)
+        trial = MultiBoostClassifier(max_depth=1, C=C, n_rounds=10, validation_fraction=0.2).fit(X, y)
         errors.append(trial.history_[-1]["held_error"])
     assert errors[GRID.index(found.C_)] == min(errors)
     assert found.C_ < 1e5
-    again = MultiBoostClassifier(C=found.C_, n_rounds=12).fit(X, y)
+    again = MultiBoostClassifier(max_depth=1, C=found.C_, n_rounds=12).fit(X, y)
     assert again.C_ == found.C_
     assert again.objective_ == found.objective_
     np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))

@@ -112,7 +112,7 @@ def test_a_boosted_learner_trains_with_the_limit_that_its_refusal_names():
 def test_training_ends_with_a_valid_model_when_answers_fill_the_limit(monkeypatch):
     X, y = load_iris(return_X_y=True)
     options = {"C": 1e3, "pool": 3, "tol": 1e-6, "memory_limit": "40MB"}
-    optimum = MultiBoostClassifier(**options).fit(X, y).certificate_
+    optimum = MultiBoostClassifier(max_depth=1, **options).fit(X, y).certificate_
     asked = boosting.BoostingPlan.pool
 
     def small(plan, wanted, n_classes, in_use):
@@ -120,7 +120,7 @@ def test_training_ends_with_a_valid_model_when_answers_fill_the_limit(monkeypatc
 
     monkeypatch.setattr(boosting.BoostingPlan, "pool", small)
     with pytest.warns(ConvergenceWarning, match=r"fill the memory limit of 40 MB; give --memory \d+MB for"):
-        model = MultiBoostClassifier(**options).fit(X, y)
+        model = MultiBoostClassifier(max_depth=1, **options).fit(X, y)
     assert 1 <= model.n_iter_ < 20
     assert 0 < model.certificate_.lower <= optimum.upper
     assert model.certificate_.upper == model.objective_ >= optimum.lower

@@ -70,6 +70,32 @@ def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weigh
     assert not product[:, n_classes:].any()
 
 
+def test_a_damped_step_is_the_minimum_of_the_damped_model():
+    alpha, damping, m = 1e-2, 0.5, 3
+    X, y, problem, support, features, rows, _ = made(m)
+    before = rows[:, :m].copy()
+
+    def gradient(flat):
+        W = np.zeros((40, m))
+        W[features] = flat.reshape(-1, m)
+        return loss_and_gradient(X, y, W, 0, np.ones(len(y)))[1][features].ravel()
+
+    small, w = 1e-6, before.ravel()
+    steps = small * np.eye(len(w))
+    hessian = np.array([(gradient(w + s) - gradient(w - s)) / (2 * small) for s in steps])
+    lengths = np.linalg.norm(before, axis=1)
+    means = np.diag(hessian).reshape(-1, m).sum(axis=1) / problem.width
+    for j, (row, length) in enumerate(zip(before, lengths, strict=True)):
+        here = slice(m * j, m * j + m)
+        across = np.eye(m) - np.outer(row, row) / length**2
+        hessian[here, here] += alpha / length * across
+        hessian[here, here] += damping * (means[j] + alpha / length) * np.eye(m)
+    slope = gradient(w) + alpha * (before / lengths[:, None]).ravel()
+    assert support.newton_step(rows, alpha, Terms.ridge(0.0, *rows.shape), 50, damping) == 1.0
+    expected = -np.linalg.solve(hessian, slope).reshape(-1, m)
+    np.testing.assert_allclose(rows[:, :m] - before, expected, rtol=1e-5, atol=1e-8)
+
+
 @pytest.mark.parametrize("n_classes", [3, 40])
 def test_a_step_moves_weights_and_scores_alike_and_gets_lower(n_classes):
     X, y, problem, support, features, rows, _ = made(n_classes)

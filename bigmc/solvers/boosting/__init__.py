@@ -18,7 +18,7 @@ With learners h of each class c, weights w ≥ 0, scores ``F_c = Σ_h w_ch h`` a
 """
 
 from bigmc.solvers.boosting.choose_c import GRID, Trials, choose_C
-from bigmc.solvers.boosting.options import FAMILIES, LEARNERS, MAX_DEPTH, BoostingOptions
+from bigmc.solvers.boosting.options import FAMILIES, LEARNERS, MAX_DEPTH, BoostingOptions, is_sparse
 from bigmc.solvers.boosting.solve import Solution, held_out, solve
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "Trials",
     "choose_C",
     "held_out",
+    "is_sparse",
     "solve",
 ]

@@ -19,6 +19,11 @@ _SPARSE = 0.1
 _WHEN_TO_END = ("n_rounds", "tol", "time_limit")
 
 
+def is_sparse(dataset: Dataset) -> bool:
+    """Return whether so few values are stored that learners of one cut should be rays."""
+    return dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
+
+
 @dataclass(frozen=True)
 class BoostingOptions:
     """Parameters of column generation.
@@ -103,8 +108,8 @@ class BoostingOptions:
 
     def speaks_in_rays(self, dataset: Dataset) -> bool:
         """Return whether learners of one cut are rays on this dataset."""
-        sparse = dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
-        return not self.grows_trees and (self.family == "ray" or (self.family == "auto" and sparse))
+        chosen = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
+        return chosen and not self.grows_trees
 
     def fingerprint(self) -> Fingerprint:
         """Return the options that decide the state after every round."""

@@ -159,8 +159,11 @@ class Support:
         most : int
             Products with the Hessian, at most.
         damping : float
-            Share of each row's mean curvature that is added to the model (Levenberg's method): where few
-            margins are positive the Hessian is near singular, and its steps are far too long.
+            Added to the model (Levenberg's method): this share of each row's mean curvature, and of ``alpha
+            / |w|``. Where few margins are positive the Hessian is near singular, and its steps are far too
+            long; with the second term a gradient that is off by this share of alpha moves a row by no more
+            than its own length. (Weights of rare features that occur together are such directions, and
+            one of them too long halves the step of all.)
 
         Returns
         -------
@@ -175,6 +178,7 @@ class Support:
         gradient, precondition = self._gradient()
         gradient += penalty.gradient + ridges[:, None] * rows + tilt
         damped = ridges + max(damping, _LEAST_DAMPING) * precondition.mean(axis=1)
+        damped += damping * alpha * self._penalised / penalty.lengths
         precondition += (penalty.bend + damped + _SMALLEST_CURVATURE)[:, None]
         # without it weights that are not free do not move
         precondition = np.divide(1.0, precondition, out=np.zeros_like(precondition), where=penalty.free)

@@ -335,9 +335,7 @@ class Rounds:
             watch=watch if self._progress is not silent and state.history else None,
         )  # fmt: skip
         state.n_iter += n_sweeps
-        if self._problem.objective.penalty.flat_on_support:
-            # nothing but the losses bounds the steps, which would be too long again at first
-            state.damping = self._sweeper.damping
+        state.damping = self._sweeper.damping
         self._set_coef(state.coef.updated(changes))
         state.in_memory = True
         self._held = held

@@ -29,8 +29,10 @@ _PRODUCTS = 20
 _MORE_PRODUCTS = 5
 _MOST_PRODUCTS = 100
 #: The damping of Newton steps grows and shrinks by this factor, from this value on, after steps of which only
-#: a short part was good.
-_DAMPING, _DAMPING_FACTOR = 1e-3, 8.0
+#: a short part was good; it ends below the last of these. With it short texts of 45 classes (WordNet's
+#: glosses) take 3.1 times as long to a certificate of 1e-3 as to an objective that good, and 5.2 times where
+#: the damping begins anew after every pass and knows mean curvatures only.
+_DAMPING, _DAMPING_FACTOR, _LEAST_DAMPING = 1e-2, 4.0, 1e-4
 _SHORT_STEP = 0.25
 #: With fewer entries a sweep costs less than what a Newton step begins with: so many sweeps come first.
 _NEWTON_ENTRIES = 10_000
@@ -272,7 +274,7 @@ class Sweeper:
             picked.append(intercept_terms)
         part = support.newton_step(moved, alpha, Terms.joined(picked), products, self.damping)
         if part == 1.0:
-            self.damping = self.damping / _DAMPING_FACTOR if self.damping > _DAMPING else 0.0
+            self.damping = self.damping / _DAMPING_FACTOR if self.damping > _LEAST_DAMPING else 0.0
         elif part < _SHORT_STEP:
             self.damping = max(_DAMPING, self.damping * _DAMPING_FACTOR)
         if part == 0.0:
