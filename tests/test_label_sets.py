@@ -259,14 +259,14 @@ def test_sample_weights_and_unusable_labels():
     with pytest.raises(BigmcError, match=r"one label per sample.*squared_hinge"):
         clone(one).fit(X, Y[:, 0])
     with pytest.raises(BigmcError, match=r"sets of labels.*multilabel_ranking"):
-        bigmc.SparseClassifier().fit(X, Y)
+        bigmc.SparseClassifier(alpha=1e-4).fit(X, Y)
     for learner in (bigmc.MultiBoostClassifier(), bigmc.MinimaxRiskClassifier()):
         for given in ((X, Y), (Dataset.from_arrays(X, Y),)):
             with pytest.raises(DataError, match=r"sets.*multilabel_ranking"):
                 learner.fit(*given)
 
 
-@parametrize_with_checks([bigmc.SparseClassifier(loss="multitask_squared_hinge")])
+@parametrize_with_checks([bigmc.SparseClassifier(alpha=1e-4, loss="multitask_squared_hinge")])
 def test_estimator_checks(estimator, check):
     check(estimator)
 

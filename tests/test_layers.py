@@ -7,12 +7,13 @@ import bigmc
 
 ROOT = Path(bigmc.__file__).parent
 
-LEAVES = {"errors", "progress", "budget", "version"}
+LEAVES = {"errors", "progress", "budget", "version", "options"}
 ALLOWED = {
     "errors": set(),
     "progress": set(),
     "budget": set(),
     "version": set(),
+    "options": {"errors"},
     "kernels": set(),
     "store": {"kernels", "engine"},
     "engine": set(),

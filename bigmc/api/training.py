@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from bigmc import budget
 from bigmc.api.resolve import Size, dataset_of, input_paths, local_folder, model_of
 from bigmc.engine import EngineLike, Resources, opened
-from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def train(
     Parameters
     ----------
     learner : str
-        Name of a learner in `bigmc.estimators.LEARNERS`, such as ``"sparse"``.
+        Name of a learner: ``"sparse"``.
     dataset : path or Dataset
         Data on disk.
     to : path
@@ -62,16 +61,14 @@ def train(
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
-    from bigmc.estimators import LEARNERS
     from bigmc.ingestion import prepare_process
-    from bigmc.training import run
-
-    if learner not in LEARNERS:
-        known = ", ".join(LEARNERS)
-        raise DataError(f"no learner is called {learner!r}", f"use one of {known}")
+    from bigmc.options.learners import learner_options
     from bigmc.store.object_store import built, local_file
     from bigmc.store.outputs import IfExists, Output, OutputKind
+    from bigmc.training.options import TrainOptions
+    from bigmc.training.run import train as run
 
+    parameters = learner_options(learner, options)
     data = dataset_of(dataset)
     output = Output.at(to, input_paths(data, warm_start))
     with ExitStack() as held:
@@ -82,18 +79,11 @@ def train(
             target = held.enter_context(built(to))
         else:
             target = output.path
-        trained = run.train(
-            learner,
-            data,
-            target,
-            split=split,
-            limit=budget.resolve_limit(memory_limit, workers.process_memory),
-            engine=workers,
-            progress=progress,
-            options=options,
-            start=None if warm_start is None else held.enter_context(local_file(warm_start)),
-            if_exists=IfExists.REPLACE if overwrite else IfExists.REFUSE,
-        )
+        start = None if warm_start is None else held.enter_context(local_file(warm_start))
+        if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
+        asked = TrainOptions(parameters, split, start, if_exists=if_exists)
+        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+        trained = run(data, target, asked, Resources(workers, limit, progress))
         if output.kind is OutputKind.STREAM:
             output.write(target.read_bytes())
     return trained | {"model": str(to)}

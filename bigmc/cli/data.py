@@ -2,157 +2,119 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import typer
 
-from bigmc.cli.options import Format, Json, Memory, OnBadRow, Scheduler, SchedulerFile, Threads, workers
+from bigmc.cli.arguments import Raw, Shown, Working, as_command
+from bigmc.cli.engines import workers
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show
+from bigmc.options.declare import argument, option, required
 
 
-def ingest(
-    source: Annotated[list[str], typer.Argument(help="Files, folders or globs.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help="Dataset to make.", show_default=False)],
-    text: Annotated[list[str] | None, typer.Option("--text", help="Text column; may be repeated.")] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", help="Label column; where it holds lists, labels are sets.")
-    ] = None,
-    label_separator: Annotated[
-        str | None, typer.Option(help="Text between the labels of a row, where it has several.")
-    ] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option("--categorical", help="Column hashed as name=value; may be repeated.")
-    ] = None,
-    numeric: Annotated[
-        list[str] | None,
-        typer.Option("--numeric", help="Number hashed by its column's name; may be repeated."),
-    ] = None,
-    dense: Annotated[
-        list[str] | None,
-        typer.Option("--dense", help="Number kept as a feature of its own; may be repeated."),
-    ] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option("--keep", help="Column copied along with the rows; may be repeated.")
-    ] = None,
-    hash_bits: Annotated[int | None, typer.Option(help="Hash to 2^BITS buckets.", show_default="18")] = None,
-    ngrams: Annotated[
-        str | None, typer.Option(help="Shortest and longest n-gram.", show_default="1-2")
-    ] = None,
-    analyzer: Annotated[str | None, typer.Option(help="word, char or char_wb.", show_default="word")] = None,
-    lowercase: Annotated[
-        bool | None, typer.Option(help="Lowercase texts before hashing.", show_default="lowercase")
-    ] = None,
-    standardize: Annotated[
-        bool | None, typer.Option("--standardize", help="Dense features become (x - mean) / deviation.")
-    ] = None,
-    fourier: Annotated[
-        int | None, typer.Option(help="Turn dense features into so many random Fourier ones.")
-    ] = None,
-    gamma: Annotated[
-        float | None, typer.Option(help="Of their Gaussian kernel; by default 1 / number of dense features.")
-    ] = None,
-    missing: Annotated[
-        Literal["refuse", "keep"] | None,
-        typer.Option(
-            help="Empty, null or NaN in --dense columns: a bad row, or kept for boosting.",
-            show_default="refuse",
-        ),
-    ] = None,
-    weighting: Annotated[
-        str | None,
-        typer.Option(
-            help="counts, binary, l2 or tfidf; by default tfidf for text, l2 for other hashed columns, "
-            "else counts."
-        ),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Splits and their shares.", show_default="train=0.8,test=0.2")
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Column whose rows stay together in a split.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the split.", show_default="0")] = None,
-    n_features: Annotated[int | None, typer.Option(help="Width of svmlight data.")] = None,
-    names: Annotated[
-        bool | None, typer.Option(help="Keep the words behind hashed features.", show_default="names")
-    ] = None,
-    append: Annotated[
-        bool,
-        typer.Option("--append", help="Add to the dataset that exists, whose options hold; nothing twice."),
-    ] = False,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            "--part",
-            metavar="I/N",
-            help="Do part I, from 0, of N beside other processes; the command without it completes the work.",
-        ),
-    ] = None,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    on_bad_row: OnBadRow = "fail",
-    format: Format = None,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What of the sources becomes of the dataset; what is not given has a default, or is as it was."""
+
+    text: list[str] | None = option(None, "Text column; may be repeated.")
+    label: str | None = option(None, "Label column; where it holds lists, labels are sets.")
+    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
+    categorical: list[str] | None = option(None, "Column hashed as name=value; may be repeated.")
+    numeric: list[str] | None = option(None, "Number hashed by its column's name; may be repeated.")
+    dense: list[str] | None = option(None, "Number kept as a feature of its own; may be repeated.")
+    keep: list[str] | None = option(None, "Column copied along with the rows; may be repeated.")
+    hash_bits: int | None = option(None, "Hash to 2^BITS buckets.", shown="18")
+    ngrams: str | None = option(None, "Shortest and longest n-gram.", shown="1-2")
+    analyzer: str | None = option(None, "word, char or char_wb.", shown="word")
+    lowercase: bool | None = option(
+        None, "Lowercase texts before hashing.", "--lowercase/--no-lowercase", shown="lowercase"
+    )
+    standardize: bool | None = option(None, "Dense features become (x - mean) / deviation.", "--standardize")
+    fourier: int | None = option(None, "Turn dense features into so many random Fourier ones.")
+    gamma: float | None = option(None, "Of their Gaussian kernel; by default 1 / number of dense features.")
+    missing: Literal["refuse", "keep"] | None = option(
+        None, "Empty, null or NaN in --dense columns: a bad row, or kept for boosting.", shown="refuse"
+    )
+    weighting: str | None = option(
+        None,
+        "counts, binary, l2 or tfidf; by default tfidf for text, l2 for other hashed columns, else counts.",
+    )
+    split: str | None = option(None, "Splits and their shares.", shown="train=0.8,test=0.2")
+    group: str | None = option(None, "Column whose rows stay together in a split.")
+    seed: int | None = option(None, "Seed of the split.", shown="0")
+    n_features: int | None = option(None, "Width of svmlight data.")
+    names: bool | None = option(
+        None, "Keep the words behind hashed features.", "--names/--no-names", shown="names"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingest(Contents, Working, Raw):
+    """Arguments of `bigmc ingest`."""
+
+    source: list[str] = argument("Files, folders or globs.")
+    to: str = required("Dataset to make.")
+    append: bool = option(False, "Add to the dataset that exists, whose options hold; nothing twice.")
+    part: str | None = option(
+        None,
+        "Do part I, from 0, of N beside other processes; the command without it completes the work.",
+        metavar="I/N",
+    )
+
+
+@as_command
+def ingest(asked: Ingest) -> None:
     """Turn text, CSV, JSONL, Parquet or svmlight files into a dataset."""
     from bigmc import api
 
-    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
-        asked: dict[str, Any] = {
-            "text": text,
-            "label": label,
-            "label_separator": label_separator,
-            "categorical": categorical,
-            "numeric": numeric,
-            "dense": dense,
-            "keep": keep,
-            "hash_bits": hash_bits,
-            "ngrams": None if ngrams is None else parse_ngrams(ngrams),
-            "analyzer": analyzer,
-            "lowercase": lowercase,
-            "standardize": standardize,
-            "fourier": fourier,
-            "gamma": gamma,
-            "missing": missing,
-            "weighting": weighting,
-            "split": split,
-            "group": group,
-            "seed": seed,
-            "n_features": n_features,
-            "names": names,
-            "append": append,
-            "memory_limit": memory,
+    contents = {item.name: getattr(asked, item.name) for item in fields(Contents)}
+    contents["ngrams"] = None if asked.ngrams is None else parse_ngrams(asked.ngrams)
+    with Screen() as screen, workers(asked) as engine:
+        given = contents | {
+            "append": asked.append,
+            "memory_limit": asked.memory,
             "engine": engine,
-            "on_bad_row": on_bad_row,
-            "format": format,
+            "on_bad_row": asked.on_bad_row,
+            "format": asked.format,
             "progress": screen.update,
         }
-        if part is not None:
-            result = {"part": part, **api.ingest_part(source, to, _parse_part(part), **asked)}
+        if asked.part is not None:
+            done = api.ingest_part(asked.source, asked.to, _parse_part(asked.part), **given)
+            result = {"part": asked.part, **done}
         else:
-            before = api.open_dataset(to).n_samples if append else 0
-            dataset = api.ingest(source, to, **asked)
+            before = api.open_dataset(asked.to).n_samples if asked.append else 0
+            dataset = api.ingest(asked.source, asked.to, **given)
             added = dataset.n_samples - before
             if not added:
-                screen.say(f"nothing to append: {to} has every source already")
-            result = dataset.info() | ({"n_appended": added} if append else {})
-    show(result | engine.usage(), as_json)
+                screen.say(f"nothing to append: {asked.to} has every source already")
+            result = dataset.info() | ({"n_appended": added} if asked.append else {})
+    show(result | engine.usage(), asked.as_json)
 
 
-def info(path: Annotated[str, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Place(Shown):
+    """Arguments of commands that look at a dataset or a model."""
+
+    path: str = argument("Dataset or model.")
+
+
+@as_command
+def info(asked: Place) -> None:
     """Say what a dataset or a model holds."""
     from bigmc import api
 
-    show(api.info(path), as_json)
+    show(api.info(asked.path), asked.as_json)
 
 
-def verify(path: Annotated[str, typer.Argument(help="Dataset or model.")], as_json: Json = False) -> None:
+@as_command
+def verify(asked: Place) -> None:
     """Check every byte of a dataset or a model against its manifest."""
     from bigmc import api
 
-    problems = api.verify(path)
-    show({"path": path, "sound": not problems, "problems": problems}, as_json)
+    problems = api.verify(asked.path)
+    show({"path": asked.path, "sound": not problems, "problems": problems}, asked.as_json)
     if problems:
         raise typer.Exit(1)
 

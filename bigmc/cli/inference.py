@@ -2,188 +2,174 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import typer
 
-from bigmc.cli.options import (
-    Format,
-    Json,
-    Memory,
-    OnBadRow,
-    Overwrite,
-    Scheduler,
-    SchedulerFile,
-    Threads,
-    workers,
-)
+from bigmc.cli.arguments import Raw, Replacing, Shown, Working, as_command
+from bigmc.cli.engines import workers
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show, show_features
+from bigmc.options.declare import argument, option, required
 
 
-def evaluate(
-    model: Annotated[str, typer.Argument(help="Model.")],
-    dataset: Annotated[str, typer.Argument(help="Dataset.")],
-    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
-    to: Annotated[
-        str | None, typer.Option("--to", help="File for the figures too, as bigmc publish reads it.")
-    ] = None,
-    per_class: Annotated[
-        bool, typer.Option("--per-class", help="Precision, recall and F1 per class.")
-    ] = False,
-    confusion: Annotated[bool, typer.Option("--confusion", help="Confusion matrix.")] = False,
-    overwrite: Overwrite = False,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Working, Replacing):
+    """Arguments of `bigmc evaluate`."""
+
+    model: str = argument("Model.")
+    dataset: str = argument("Dataset.")
+    split: str = option("test", "Split to evaluate on.")
+    to: str | None = option(None, "File for the figures too, as bigmc publish reads it.")
+    per_class: bool = option(False, "Precision, recall and F1 per class.")
+    confusion: bool = option(False, "Confusion matrix.")
+
+
+@as_command
+def evaluate(asked: Evaluate) -> None:
     """Measure a model on a split of a dataset."""
     from bigmc import api
 
-    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
+    with Screen() as screen, workers(asked) as engine:
         result = api.evaluate(
-            model,
-            dataset,
-            split=split,
-            to=to,
-            per_class=per_class,
-            confusion=confusion,
-            overwrite=overwrite,
-            memory_limit=memory,
+            asked.model,
+            asked.dataset,
+            split=asked.split,
+            to=asked.to,
+            per_class=asked.per_class,
+            confusion=asked.confusion,
+            overwrite=asked.overwrite,
+            memory_limit=asked.memory,
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json, beside=to)
+    show(result | engine.usage(), asked.as_json, beside=asked.to)
 
 
-def publish(
-    evaluations: Annotated[list[str], typer.Argument(help="Files made by bigmc evaluate --to.")],
-    to: Annotated[str, typer.Option("--to", help="Public name of the best model.", show_default=False)],
-    by: Annotated[
-        Literal["accuracy", "macro_f1", "micro_f1"], typer.Option("--by", help="Figure to choose by.")
-    ] = "accuracy",
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Publish(Shown, Replacing):
+    """Arguments of `bigmc publish`."""
+
+    evaluations: list[str] = argument("Files made by bigmc evaluate --to.")
+    to: str = required("Public name of the best model.")
+    by: Literal["accuracy", "macro_f1", "micro_f1"] = option("accuracy", "Figure to choose by.")
+
+
+@as_command
+def publish(asked: Publish) -> None:
     """Choose the best of evaluated models and give it its public name."""
     from bigmc import api
 
-    show(api.publish(evaluations, to, by=by, overwrite=overwrite), as_json, beside=to)
+    result = api.publish(asked.evaluations, asked.to, by=asked.by, overwrite=asked.overwrite)
+    show(result, asked.as_json, beside=asked.to)
 
 
-def predict(
-    model: Annotated[str, typer.Argument(help="Model.")],
-    source: Annotated[
-        list[str], typer.Argument(help="Raw files, one dataset, or - for JSON lines from standard input.")
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="File to write: Parquet, or CSV or JSON lines by its ending; - is standard output.",
-            show_default=False,
-        ),
-    ],
-    split: Annotated[str | None, typer.Option(help="Split of a dataset; by default all rows.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Write the score of every class too.")] = False,
-    proba: Annotated[bool, typer.Option("--proba", help="Write the probability of every class.")] = False,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", help="Column of the source to copy, such as an id; may be repeated."),
-    ] = None,
-    overwrite: Overwrite = False,
-    on_bad_row: OnBadRow = "fail",
-    format: Format = None,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Predict(Working, Replacing, Raw):
+    """Arguments of `bigmc predict`."""
+
+    model: str = argument("Model.")
+    source: list[str] = argument("Raw files, one dataset, or - for JSON lines from standard input.")
+    to: str = required("File to write: Parquet, or CSV or JSON lines by its ending; - is standard output.")
+    split: str | None = option(None, "Split of a dataset; by default all rows.")
+    scores: bool = option(False, "Write the score of every class too.")
+    proba: bool = option(False, "Write the probability of every class.")
+    keep: list[str] | None = option(None, "Column of the source to copy, such as an id; may be repeated.")
+
+
+@as_command
+def predict(asked: Predict) -> None:
     """Predict labels for raw files or a dataset."""
     from bigmc import api
 
-    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
+    with Screen() as screen, workers(asked) as engine:
         result = api.predict(
-            model,
-            source[0] if len(source) == 1 else source,
-            to,
-            split=split,
-            scores=scores,
-            proba=proba,
-            keep=keep,
-            overwrite=overwrite,
-            on_bad_row=on_bad_row,
-            format=format,
-            memory_limit=memory,
+            asked.model,
+            asked.source[0] if len(asked.source) == 1 else asked.source,
+            asked.to,
+            split=asked.split,
+            scores=asked.scores,
+            proba=asked.proba,
+            keep=asked.keep,
+            overwrite=asked.overwrite,
+            on_bad_row=asked.on_bad_row,
+            format=asked.format,
+            memory_limit=asked.memory,
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json, beside=to)
+    show(result | engine.usage(), asked.as_json, beside=asked.to)
 
 
-def inspect(
-    model: Annotated[str, typer.Argument(help="Model.")],
-    top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Inspect(Shown):
+    """Arguments of `bigmc inspect`."""
+
+    model: str = argument("Model.")
+    top: int = option(20, "Features per class.", minimum=1)
+
+
+@as_command
+def inspect(asked: Inspect) -> None:
     """List the strongest features of each class, as words where their names were kept."""
     from bigmc import api
 
-    result = api.inspect(model, top=top)
-    if as_json:
-        show(result, as_json)
+    result = api.inspect(asked.model, top=asked.top)
+    if asked.as_json:
+        show(result, asked.as_json)
     else:
         show_features(result)
 
 
-def report(
-    model: Annotated[str, typer.Argument(help="Model.")],
-    to: Annotated[str, typer.Option("--to", help="HTML file to write.", show_default=False)],
-    top: Annotated[int, typer.Option(min=1, help="Features per class.")] = 20,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="DATASET", help="Dataset to evaluate on.")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of the dataset; by default test.", show_default=False)
-    ] = None,
-    overwrite: Overwrite = False,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Report(Working, Replacing):
+    """Arguments of `bigmc report`."""
+
+    model: str = argument("Model.")
+    to: str = required("HTML file to write.")
+    top: int = option(20, "Features per class.", minimum=1)
+    dataset: str | None = option(None, "Dataset to evaluate on.", metavar="DATASET")
+    split: str | None = option(None, "Split of the dataset; by default test.")
+
+
+@as_command
+def report(asked: Report) -> None:
     """Write a page on a model: certificate, course of the training, strongest features."""
     from bigmc import api
 
-    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
+    with Screen() as screen, workers(asked) as engine:
         result = api.report(
-            model,
-            to,
-            top=top,
-            dataset=dataset,
-            split=split,
-            overwrite=overwrite,
-            memory_limit=memory,
+            asked.model,
+            asked.to,
+            top=asked.top,
+            dataset=asked.dataset,
+            split=asked.split,
+            overwrite=asked.overwrite,
+            memory_limit=asked.memory,
             engine=engine,
             progress=screen.update,
         )
-    show(result | engine.usage(), as_json, beside=to)
+    show(result | engine.usage(), asked.as_json, beside=asked.to)
 
 
-def demo(
-    to: Annotated[str, typer.Option("--to", help="Folder to work in.")] = "bigmc-demo",
-    memory: Memory = None,
-    as_json: Json = False,
-) -> None:
-    """Run everything on real text found here: which package does a line of Python come from."""
+@dataclass(frozen=True, kw_only=True)
+class Demo(Shown):
+    """Arguments of `bigmc demo`."""
+
+    to: str = option("bigmc-demo", "Folder to work in.")
+    memory: str | None = option(
+        None, "Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"
+    )
+
+
+@as_command
+def demo(asked: Demo) -> None:
+    """Run everything on real text of this machine: which package does a line of Python come from."""
     from bigmc.cli.demo import run
 
     with Screen() as screen:
-        tell = screen.say if as_json else typer.echo
-        result = run(to, memory_limit=memory, progress=screen.update, tell=tell)
-    if as_json:
-        show(result, as_json)
+        tell = screen.say if asked.as_json else typer.echo
+        result = run(asked.to, memory_limit=asked.memory, progress=screen.update, tell=tell)
+    if asked.as_json:
+        show(result, asked.as_json)

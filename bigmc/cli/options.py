@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
+
+from bigmc.cli import engines
+from bigmc.cli.arguments import Working
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Memory = Annotated[
@@ -46,40 +46,9 @@ Format = Annotated[
     str | None,
     typer.Option("--format", help="csv, tsv, jsonl, parquet or svmlight; by default from the name."),
 ]
-TrainData = Annotated[str, typer.Argument(metavar="DATASET", help="Dataset.", show_default=False)]
 NewModel = Annotated[str, typer.Option("--to", help="Model to make.", show_default=False)]
-TrainSplit = Annotated[str, typer.Option("--split", help="Split to train on.")]
-Overwrite = Annotated[
-    bool,
-    typer.Option("--overwrite", help="Replace another file at --to, which is refused otherwise."),
-]
-OnBadRow = Annotated[
-    Literal["fail", "quarantine"],
-    typer.Option("--on-bad-row", help="fail: stop at it. quarantine: set it aside."),
-]
 
 
-def engine_of(threads: int | None) -> Any:
-    """Return the engine of so many threads."""
-    from bigmc.engine import ThreadEngine
-
-    return ThreadEngine(threads)
-
-
-@contextmanager
-def workers(threads: int | None, scheduler: str | None, scheduler_file: Path | None) -> Iterator[Any]:
-    """Yield the engine to work with; a connection to a scheduler is closed at the end."""
-    cluster = scheduler if scheduler_file is None else scheduler_file
-    if cluster is None:
-        yield engine_of(threads)
-        return
-    if [threads, scheduler, scheduler_file].count(None) < 2:
-        raise typer.BadParameter("give one of --threads, --scheduler and --scheduler-file")
-    from bigmc.engine import opened
-
-    with opened(cluster) as engine:
-        # A lost connection is told in one line, by us.
-        for name in list(logging.root.manager.loggerDict):
-            if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
-                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        yield engine
+def workers(threads: int | None, scheduler: str | None, scheduler_file: Path | None) -> Any:
+    """Return the engine to work with, which is opened and closed by a ``with`` statement."""
+    return engines.workers(Working(threads=threads, scheduler=scheduler, scheduler_file=scheduler_file))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -28,13 +27,13 @@ app = typer.Typer(
     context_settings={"auto_envvar_prefix": ENVIRONMENT},
     pretty_exceptions_enable=False,
 )
-_COMMANDS: tuple[Callable[..., None], ...] = (
-    fitting.fit, data.ingest, data.info, data.verify, training.path,
-    inference.evaluate, inference.publish, inference.predict, inference.inspect,
-    inference.report, inference.demo,
-)  # fmt: skip
-for command in _COMMANDS:
-    app.command()(with_settings(command))
+app.command()(with_settings(fitting.fit))
+for command in (
+    *(data.ingest, data.info, data.verify, training.path),
+    *(inference.evaluate, inference.publish, inference.predict, inference.inspect),
+    *(inference.report, inference.demo),
+):
+    app.command()(command)
 app.add_typer(training.train_app, name="train")
 
 

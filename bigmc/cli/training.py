@@ -3,229 +3,75 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
-from typing import Annotated, Any
+from dataclasses import dataclass
 
 import typer
 
-from bigmc.cli.options import (
-    Json,
-    Memory,
-    NewModel,
-    Overwrite,
-    Scheduler,
-    SchedulerFile,
-    Threads,
-    TrainData,
-    TrainSplit,
-    workers,
-)  # fmt: skip
+from bigmc.cli.arguments import Replacing, Training, Working, as_command
+from bigmc.cli.engines import workers
 from bigmc.cli.screen import Screen
-from bigmc.cli.settings import with_settings
 from bigmc.cli.terminal import show, show_path
+from bigmc.options.declare import argument, option, required
+from bigmc.options.learners import BoostOptions, LearnerOptions, MinimaxOptions, SparseOptions
 
 train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainSparse(SparseOptions, Training):
+    """Arguments of `bigmc train sparse`."""
+
+    warm_start: str | None = option(None, "Model to start from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainMinimax(MinimaxOptions, Training):
+    """Arguments of `bigmc train mrc`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainBoost(BoostOptions, Training):
+    """Arguments of `bigmc train boost`."""
+
+
 @train_app.command("sparse")
-@with_settings
-def train_sparse(
-    dataset: TrainData,
-    to: NewModel,
-    split: TrainSplit = "train",
-    alpha: Annotated[
-        str,
-        typer.Option(
-            help="Strength of the penalty, larger selects fewer features; auto: none, a ridge for accuracy."
-        ),
-    ] = "auto",
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            help="squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets; by "
-            "default the second, with a number for --alpha the first."
-        ),
-    ] = None,
-    penalty: Annotated[str, typer.Option(help="l1/l2, l1, l1/linf or sparse_group.")] = "l1/l2",
-    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option(
-            help="Strength of the squared norm beside the penalty; by default 1 / samples (log_loss: a "
-            "tenth), with a number for --alpha 0."
-        ),
-    ] = None,
-    fit_intercept: Annotated[
-        bool | None,
-        typer.Option(
-            "--fit-intercept/--no-fit-intercept",
-            help="Fit an intercept, which is not penalised; by default unless --alpha is a number.",
-        ),
-    ] = None,
-    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[
-        float | None,
-        typer.Option(
-            help="Stop at this relative duality gap; by default 0.1, with a number for --alpha 0.001."
-        ),
-    ] = None,
-    max_passes: Annotated[int, typer.Option(help="Stop after reading the data this often.")] = 100,
-    step: Annotated[str, typer.Option(help="line_search or constant.")] = "line_search",
-    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
-    warm_start: Annotated[str | None, typer.Option(help="Model to start from.")] = None,
-    overwrite: Overwrite = False,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+@as_command
+def train_sparse(asked: TrainSparse) -> None:
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
-    options = {
-        "warm_start": warm_start,
-        "overwrite": overwrite,
-        "alpha": alpha if alpha == "auto" else _number("--alpha", alpha),
-        "loss": loss,
-        "penalty": penalty,
-        "l1_ratio": l1_ratio,
-        "ridge": ridge,
-        "fit_intercept": fit_intercept,
-        "class_weight": class_weight,
-        "tol": tol,
-        "max_passes": max_passes,
-        "step": step,
-        "random_state": seed,
-    }
-    more = f"--max-passes (now {max_passes})"
-    engine = workers(threads, scheduler, scheduler_file)
-    _train("sparse", dataset, to, split, options, memory, engine, as_json, more)
+    _train(asked, asked, f"--max-passes (now {asked.max_passes})", asked.warm_start)
 
 
 @train_app.command("mrc")
-@with_settings
-def train_mrc(
-    dataset: TrainData,
-    to: NewModel,
-    split: TrainSplit = "train",
-    lambda0: Annotated[str, typer.Option(help="Regularisation; auto: 2 / sqrt(rows).")] = "auto",
-    fit_intercept: Annotated[bool, typer.Option(help="Add a feature that is always 1.")] = True,
-    eps1: Annotated[float, typer.Option(help="Violation from which a constraint is taken in.")] = 1e-2,
-    eps2: Annotated[float, typer.Option(help="Violation from which a component is taken in.")] = 1e-5,
-    n_max: Annotated[int, typer.Option(help="Most constraints taken in at once.")] = 400,
-    m_max: Annotated[int, typer.Option(help="Most components taken in at once.")] = 400,
-    k_max: Annotated[int, typer.Option(help="Most iterations.")] = 1000,
-    tol: Annotated[float, typer.Option(help="Stop at this difference of the bounds.")] = 1e-3,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best model so far.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the first working set.")] = 0,
-    overwrite: Overwrite = False,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+@as_command
+def train_mrc(asked: TrainMinimax) -> None:
     """Train the minimax risk classifier, whose certificate bounds its error."""
-    options = {
-        "lambda0": lambda0 if lambda0 == "auto" else _number("--lambda0", lambda0),
-        "fit_intercept": fit_intercept,
-        "eps1": eps1,
-        "eps2": eps2,
-        "n_max": n_max,
-        "m_max": m_max,
-        "k_max": k_max,
-        "tol": tol,
-        "time_limit": time_limit,
-        "random_state": seed,
-        "overwrite": overwrite,
-    }
-    more = f"--k-max (now {k_max}) or --time-limit (now {time_limit})"
-    engine = workers(threads, scheduler, scheduler_file)
-    _train("mrc", dataset, to, split, options, memory, engine, as_json, more)
+    more = f"--k-max (now {asked.k_max}) or --time-limit (now {asked.time_limit})"
+    _train(asked, asked, more)
 
 
 @train_app.command("boost")
-@with_settings
-def train_boost(
-    dataset: TrainData,
-    to: NewModel,
-    split: TrainSplit = "train",
-    C: Annotated[
-        str, typer.Option("--C", help="Weight of the loss, larger fits closer; auto: by rows held out.")
-    ] = "1e5",
-    rounds: Annotated[int, typer.Option(help="Most rounds.")] = 100,
-    max_depth: Annotated[
-        int | None, typer.Option(help="Levels of a weak learner, 1 to 4; by default 4, on sparse data 1.")
-    ] = None,
-    family: Annotated[str, typer.Option(help="auto, stump or ray.")] = "auto",
-    learners: Annotated[
-        str, typer.Option(help="class: each class takes those found for it; shared: all take those of any.")
-    ] = "class",
-    pool: Annotated[
-        int | None,
-        typer.Option(help="Learners of every class that a pass brings; by default 40, for trees 20."),
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Part of an update's way that it goes; by default 1, for trees 0.3.")
-    ] = None,
-    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop at this relative duality gap.")] = 1e-3,
-    validation_fraction: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.0,
-    patience: Annotated[int, typer.Option(help="Rounds without gain on them before it stops.")] = 10,
-    time_limit: Annotated[float | None, typer.Option(help="Begin no round after so many seconds.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the updates and of the rows held out.")] = 0,
-    overwrite: Overwrite = False,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+@as_command
+def train_boost(asked: TrainBoost) -> None:
     """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
-    options = {
-        "C": C if C == "auto" else _number("--C", C),
-        "n_rounds": rounds,
-        "max_depth": max_depth,
-        "family": family,
-        "learners": learners,
-        "pool": pool,
-        "learning_rate": learning_rate,
-        "class_weight": class_weight,
-        "tol": tol,
-        "validation_fraction": validation_fraction,
-        "patience": patience,
-        "time_limit": time_limit,
-        "random_state": seed,
-        "overwrite": overwrite,
-    }
-    more = f"--rounds (now {rounds})"
-    engine = workers(threads, scheduler, scheduler_file)
-    _train("boost", dataset, to, split, options, memory, engine, as_json, more)
+    _train(asked, asked, f"--rounds (now {asked.n_rounds})")
 
 
-def _train(
-    learner: str,
-    dataset: str,
-    to: str,
-    split: str,
-    options: dict[str, Any],
-    memory: str | None,
-    opened: AbstractContextManager[Any],
-    as_json: bool,
-    more: str,
-) -> None:
+def _train(asked: Training, options: LearnerOptions, more: str, warm_start: str | None = None) -> None:
     """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
     from bigmc import api
 
-    with Screen() as screen, opened as engine:
+    with Screen() as screen, workers(asked) as engine:
         result = api.train(
-            learner,
-            dataset,
-            to,
-            split=split,
-            memory_limit=memory,
+            options.learner,
+            asked.dataset,
+            asked.to,
+            split=asked.split,
+            warm_start=warm_start,
+            overwrite=asked.overwrite,
+            memory_limit=asked.memory,
             engine=engine,
             progress=screen.update,
-            **options,
+            **options.parameters(),
         )
     gap = result["certificate"]["gap"]
     if not result["converged"] and math.isfinite(gap):
@@ -233,69 +79,66 @@ def _train(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
         )
-    show(result | engine.usage(), as_json, beside=to)
+    show(result | engine.usage(), asked.as_json, beside=asked.to)
 
 
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a number nor auto", param_hint=option) from None
+@dataclass(frozen=True, kw_only=True)
+class Path(Working, Replacing):
+    """Arguments of `bigmc path`."""
+
+    dataset: str = argument("Dataset.", metavar="DATASET")
+    to: str = required("Folder for models, table and plot.")
+    split: str = option("train", "Split to train on.")
+    validation: str = option("valid", "Split to choose by; without valid, a fifth of the training rows.")
+    n_alphas: int = option(10, "Penalties, from the largest that leaves a weight.", "--alphas")
+    alpha_ratio: float = option(1e-2, "The smallest penalty relative to the largest.")
+    loss: str = option("multitask_squared_hinge", "Loss.")
+    penalty: str = option("l1/l2", "Penalty.")
+    l1_ratio: float | None = option(None, "Share of the l1 norm in sparse_group.")
+    ridge: float = option(1e-5, "Strength of the squared norm beside the penalty.")
+    fit_intercept: bool = option(False, "Fit an intercept, which is not penalised.")
+    class_weight: str | None = option(None, "balanced, or nothing.")
+    tol: float = option(1e-1, "Stop each training at this relative duality gap.")
+    max_passes: int = option(100, "Stop each training after so many passes.")
+    random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
 
 
-def path(
-    dataset: TrainData,
-    to: Annotated[str, typer.Option("--to", help="Folder for models, table and plot.", show_default=False)],
-    split: TrainSplit = "train",
-    validation: Annotated[
-        str, typer.Option(help="Split to choose by; without valid, a fifth of the training rows.")
-    ] = "valid",
-    alphas: Annotated[int, typer.Option(help="Penalties, from the largest that leaves a weight.")] = 10,
-    alpha_ratio: Annotated[float, typer.Option(help="The smallest penalty relative to the largest.")] = 1e-2,
-    loss: Annotated[str, typer.Option(help="Loss.")] = "multitask_squared_hinge",
-    penalty: Annotated[str, typer.Option(help="Penalty.")] = "l1/l2",
-    l1_ratio: Annotated[float | None, typer.Option(help="Share of the l1 norm in sparse_group.")] = None,
-    ridge: Annotated[float, typer.Option(help="Strength of the squared norm beside the penalty.")] = 1e-5,
-    fit_intercept: Annotated[bool, typer.Option(help="Fit an intercept, which is not penalised.")] = False,
-    class_weight: Annotated[str | None, typer.Option(help="balanced, or nothing.")] = None,
-    tol: Annotated[float, typer.Option(help="Stop each training at this relative duality gap.")] = 1e-1,
-    max_passes: Annotated[int, typer.Option(help="Stop each training after so many passes.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the order of the coordinates.")] = 0,
-    overwrite: Overwrite = False,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    as_json: Json = False,
-) -> None:
+_PATH_PARAMETERS = (
+    "loss",
+    "penalty",
+    "l1_ratio",
+    "ridge",
+    "fit_intercept",
+    "class_weight",
+    "tol",
+    "max_passes",
+    "random_state",
+)
+
+
+@as_command
+def path(asked: Path) -> None:
     """Train the sparse linear classifier along falling penalties, and choose one."""
     from bigmc import api
 
-    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
+    parameters = {name: getattr(asked, name) for name in _PATH_PARAMETERS}
+    with Screen() as screen, workers(asked) as engine:
         result = api.sparse_path(
-            dataset,
-            to,
-            n_alphas=alphas,
-            alpha_ratio=alpha_ratio,
-            split=split,
-            validation=validation,
-            overwrite=overwrite,
-            memory_limit=memory,
+            asked.dataset,
+            asked.to,
+            n_alphas=asked.n_alphas,
+            alpha_ratio=asked.alpha_ratio,
+            split=asked.split,
+            validation=asked.validation,
+            overwrite=asked.overwrite,
+            memory_limit=asked.memory,
             engine=engine,
             progress=screen.update,
-            loss=loss,
-            penalty=penalty,
-            l1_ratio=l1_ratio,
-            ridge=ridge,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            tol=tol,
-            max_passes=max_passes,
-            random_state=seed,
+            **parameters,
         )
         if result["at_edge"]:
             screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
-    if as_json:
-        show(result | engine.usage(), as_json)
+    if asked.as_json:
+        show(result | engine.usage(), asked.as_json)
     else:
         show_path(result)

@@ -90,7 +90,7 @@ class Output:
         if path.is_dir():
             raise DataError(f"{name} is a folder", "give the path of a file with --to")
         if not path.parent.is_dir():
-            raise DataError(f"there is no folder {path.parent}", "make it, or give another --to")
+            raise DataError(f"there is no folder {Path(name).parent}", "make it, or give another --to")
         return cls(name, path, OutputKind.FILE)
 
     @property

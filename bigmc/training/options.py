@@ -5,14 +5,77 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, Resources
 from bigmc.errors import BigmcError
-from bigmc.estimators import LEARNERS
+from bigmc.estimators import LEARNERS, Classifier
+from bigmc.options.learners import LearnerOptions, learner_options
+from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists
+from bigmc.store.sample import draw_rows
 
 VALID = "valid"
 """Split that chooses among models; where it is missing, rows of the training split do."""
+
+
+class HeldOut(NamedTuple):
+    """Rows that training leaves out.
+
+    Attributes
+    ----------
+    share : float
+    seed : int
+        Of the hash of the rows' ids that chooses them.
+    """
+
+    share: float
+    seed: int
+
+    def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
+        """Return these rows of some samples, in memory, and their places."""
+        return draw_rows(samples, self.share, self.seed, engine)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What a training makes, and from what.
+
+    Attributes
+    ----------
+    learner : LearnerOptions
+        The learner and its parameters.
+    split : str
+        Split to train on.
+    start : Path, optional
+        Saved model to start from.
+    keep_norms : bool
+        Keep the norms of the gradients in a file beside the model: a training that starts from it then saves
+        a pass.
+    held_out : HeldOut, optional
+        Rows that training leaves out.
+    if_exists : IfExists
+        What becomes of another file at the place of the model.
+    """
+
+    learner: LearnerOptions
+    split: str = "train"
+    start: Path | None = None
+    keep_norms: bool = False
+    held_out: HeldOut | None = None
+    if_exists: IfExists = IfExists.REFUSE
+
+    def classifier(self, resources: Resources) -> Classifier:
+        """Return the classifier that will train, its parameters checked."""
+        found = LEARNERS[self.learner.learner](
+            **self.learner.parameters(), memory_limit=resources.memory_limit, engine=resources.engine
+        )
+        found.check_params()
+        return found
 
 
 @dataclass(frozen=True)
@@ -46,7 +109,7 @@ class PathOptions:
     def __post_init__(self) -> None:
         if "alpha" in self.parameters:
             raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
-        LEARNERS["sparse"](**self.parameters).check_params()
+        LEARNERS["sparse"](**learner_options("sparse", self.parameters).parameters()).check_params()
         if self.alphas is None:
             if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
                 raise BigmcError(

@@ -12,16 +12,15 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bigmc import budget
-from bigmc.engine import Engine
+from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.estimators import LEARNERS
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.model import LinearModel, Model, load_model
@@ -33,7 +32,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
-from bigmc.store.sample import draw_rows
+from bigmc.training.options import HeldOut, TrainOptions
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -42,35 +41,19 @@ NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
 
 
-def train(
-    learner: str,
-    data: Dataset,
-    target: Path,
-    *,
-    split: str,
-    limit: int,
-    engine: Engine,
-    progress: ProgressCallback,
-    options: Mapping[str, Any],
-    start: Path | None = None,
-    keep_norms: bool = False,
-    held_out: HeldOut | None = None,
-    if_exists: IfExists = IfExists.REFUSE,
-) -> dict[str, Any]:
-    """Train, or go on training, or find the model there; see :func:`bigmc.api.train`.
-
-    With `keep_norms` a file beside the model keeps the norms of the gradients, with which a training that
-    starts from it saves a pass.
-    """
+def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> dict[str, Any]:
+    """Train, or continue an interrupted training, or find the model finished; see :func:`bigmc.api.train`."""
     started = time.monotonic()
     budget.reset_peak()
     read_before = data.bytes_read
-    estimator = LEARNERS[learner](**options, memory_limit=limit, engine=engine)
-    estimator.check_params()
-    samples = data[split]
-    params = estimator.recorded_params() | {"learner": learner, "dataset": identity(data), "split": split}
+    estimator = options.classifier(resources)
+    samples = data[options.split]
+    params = estimator.recorded_params()
+    params |= {"learner": options.learner.learner, "dataset": identity(data), "split": options.split}
+    held_out = options.held_out
     if held_out is not None:
         params["held_out"] = held_out.share
+    start, limit, if_exists = options.start, resources.memory_limit, options.if_exists
     if start is not None:
         params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
     work = target.with_name(target.name + ".wip")
@@ -88,14 +71,18 @@ def train(
                     estimator.fit_dataset(
                         samples,
                         checkpoint=FileCheckpoint(work),
-                        progress=_towards(estimator.tolerance, progress),
+                        progress=_towards(estimator.tolerance, resources.progress),
                         scratch=work,
                         start=None if start is None else _start(start),
-                        **_weights(samples, held_out, engine),
+                        **_weights(samples, held_out, resources.engine),
                     )
                 names = feature_names(data, estimator.model_.used_features, limit // 16)
                 trained = estimator.model_
-                if keep_norms and isinstance(trained, LinearModel) and trained.gradient_norms is not None:
+                if (
+                    options.keep_norms
+                    and isinstance(trained, LinearModel)
+                    and trained.gradient_norms is not None
+                ):
                     with replacing(norms_beside(target)) as file:
                         np.save(file, trained.gradient_norms)
                 replace(estimator.model_, params=params, names=names).save(target)
@@ -124,24 +111,6 @@ def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
         progress(replace(message, facts={**message.facts, "tol": tol}) if "gap" in message.facts else message)
 
     return tell
-
-
-class HeldOut(NamedTuple):
-    """Rows that training leaves out.
-
-    Attributes
-    ----------
-    share : float
-    seed : int
-        Of the hash of the rows' ids that chooses them.
-    """
-
-    share: float
-    seed: int
-
-    def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
-        """Return these rows of some samples, in memory, and their places."""
-        return draw_rows(samples, self.share, self.seed, engine)
 
 
 def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> dict[str, NDArray[np.float64]]:
@@ -250,7 +219,7 @@ def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) ->
     if not target.exists():
         return False
     try:
-        cure = "give another --to, or replace it with --overwrite"
+        cure = "delete it, give another --to, or add --overwrite"
         _refuse_other(load_model(target).params, params, f"the model {target}", cure)
     except ModelError:
         if if_exists is IfExists.REPLACE:

@@ -21,6 +21,7 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.options import EvaluateOptions
 from bigmc.model import load_model
+from bigmc.options.learners import learner_options
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
@@ -28,8 +29,8 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.object_store import local_file, read_file
 from bigmc.store.outputs import IfExists, Output
 from bigmc.store.receipt import Receipt
-from bigmc.training.options import VALID, PathOptions
-from bigmc.training.run import HeldOut, identity, train
+from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
+from bigmc.training.run import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
@@ -150,11 +151,9 @@ def _point(
     seen = target.with_suffix(".json")
     if seen.exists() and target.exists():
         return json.loads(seen.read_text()), None
-    trained = train(
-        "sparse", data, target, split=options.split, limit=resources.memory_limit, engine=resources.engine,
-        progress=resources.progress, options={**options.parameters, "alpha": alpha}, start=before,
-        keep_norms=True, held_out=validation.held_out,
-    )  # fmt: skip
+    learner = learner_options("sparse", {**options.parameters, "alpha": alpha})
+    asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
+    trained = train(data, target, asked, resources)
     measured = EvaluateOptions(options.validation)
     figures = evaluate(load_model(target), validation.samples, measured, resources)
     row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes")}

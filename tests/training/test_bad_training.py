@@ -103,7 +103,7 @@ CASES = {
         "predict m.model chars.bigmc --to new.p",
         ["analyzer is word in the model and char in the dataset"],
     ),
-    "other weighting": ("evaluate m.model counts.bigmc", ["weighting is l2 in the model and counts"]),
+    "other weighting": ("evaluate m.model counts.bigmc", ["weighting is l2+idf in the model and counts"]),
     "split of evaluate": ("evaluate m.model d.bigmc --split valid", ["'valid'", "train ("]),
     "evaluate in no memory": ("evaluate m.model d.bigmc --memory 1MB", ["1 MB", "at least"]),
     "missing text": ("predict m.model renamed.csv --to new.p", ["'text'", "did you mean 'texts'"]),

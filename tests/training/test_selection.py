@@ -15,7 +15,7 @@ from bigmc.errors import BigmcError, ModelError
 from bigmc.model import load_model
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
-from bigmc.training.run import HeldOut
+from bigmc.training.options import HeldOut
 from bigmc.training.selection import HELD_OUT_SEED
 
 TOL = 1e-4

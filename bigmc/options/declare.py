@@ -1,0 +1,64 @@
+"""Fields of dataclasses that are options of a command: default, help and names, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+KEY = "option"
+"""Key of a field's metadata under which its `Option` is."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is given on the command line.
+
+    Attributes
+    ----------
+    help : str
+        One sentence or two.
+    flags : tuple of str
+        Names, such as ``--seed``; by default the field's with hyphens.
+    metavar : str or None
+        What stands for the value in the help.
+    shown : str or None
+        Default to show in the help, where the field's own says little.
+    parse : callable or None
+        Makes the value of the text that was given; it raises ValueError with the reason.
+    minimum : int or None
+        Least value that is accepted.
+    is_argument : bool
+        Whether it is given by its place instead of a name.
+    """
+
+    help: str
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    shown: str | None = None
+    parse: Callable[[str], Any] | None = None
+    minimum: int | None = None
+    is_argument: bool = False
+
+
+def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
+    """Return a field that is an option with a default; `more` is as in `Option`."""
+    return field(default=default, metadata={KEY: Option(help, flags, **more)})
+
+
+def required(help: str, *flags: str, **more: Any) -> Any:
+    """Return a field that must be given by its name."""
+    return field(metadata={KEY: Option(help, flags, **more)})
+
+
+def argument(help: str, metavar: str | None = None) -> Any:
+    """Return a field that must be given by its place."""
+    return field(metadata={KEY: Option(help, metavar=metavar, is_argument=True)})
+
+
+def number_or_auto(text: str) -> float | str:
+    """Return a number, or the text ``auto``."""
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a number nor auto") from None

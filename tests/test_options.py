@@ -1,0 +1,49 @@
+"""Options are declared once: command line, Python and classifiers agree on names and defaults."""
+
+import inspect
+from dataclasses import fields
+
+import pytest
+import typer
+
+from bigmc import cli
+from bigmc.errors import BigmcError
+from bigmc.estimators import LEARNERS
+from bigmc.options.declare import KEY
+from bigmc.options.learners import OPTIONS, learner_options
+
+HOW = {"self", "memory_limit", "engine"}
+
+
+@pytest.mark.parametrize("learner", OPTIONS)
+def test_options_are_those_of_the_classifier(learner):
+    signature = inspect.signature(LEARNERS[learner].__init__)
+    declared = {item.name: item.default for item in fields(OPTIONS[learner])}
+    assert declared == {n: p.default for n, p in signature.parameters.items() if n not in HOW}
+    assert OPTIONS[learner]().parameters() == declared
+
+
+@pytest.mark.parametrize("learner", OPTIONS)
+def test_the_command_has_every_declared_option_with_its_default(learner):
+    command = typer.main.get_command(cli.app).commands["train"].commands[learner]
+    params = {param.name: param for param in command.params}
+    for item in fields(OPTIONS[learner]):
+        if KEY in item.metadata:
+            default = params[item.name].default
+            assert (float(default) if isinstance(item.default, float) else default) == item.default
+            assert params[item.name].help == item.metadata[KEY].help
+        else:
+            assert item.name not in params
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(BigmcError, match="training sparse has no option 'alfa'; use alpha, loss"):
+        learner_options("sparse", {"alfa": 1.0})
+    with pytest.raises(BigmcError, match="no learner is called 'sprase'"):
+        learner_options("sprase", {})
+
+
+def test_options_do_not_change():
+    options = learner_options("sparse", {"alpha": 0.1})
+    with pytest.raises(AttributeError):
+        options.alpha = 0.2
