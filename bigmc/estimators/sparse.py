@@ -211,7 +211,7 @@ optional
             **run.record,
             features=solution.features,
             # Weights are known no better than the scores they were computed with.
-            coef=solution.coef.astype(solution.plan.score_dtype, copy=False),
+            coef=solution.coef.astype(solution.score_dtype, copy=False),
             intercept=solution.intercept,
             gradient_norms=solution.norms,
             column_scale=solution.column_scale,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.kernels.linear import composite, loss_columns, squared_hinge
+from bigmc.kernels.linear import composite, loss_columns, optimality, squared_hinge
 from bigmc.kernels.linear.arguments import Columns, Extra, Level, Measures, Samples, Step, Support
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
@@ -80,6 +80,14 @@ class Objective:
     def add_gradients(self, *columns: Any) -> None:
         """Add up gradients; see `bigmc.kernels.linear.loss_columns.add_gradients` for the arguments."""
         loss_columns.add_gradients(self.loss.code, *columns)
+
+    def measure_gradients(self, alpha: float, *arrays: Any) -> None:
+        """Measure gradients; see `bigmc.kernels.linear.optimality.measure_gradients` for the arguments."""
+        optimality.measure_gradients(*self.penalty.kernel, alpha, self.ridge, *arrays)
+
+    def add_dual_norms(self, *arrays: Any) -> None:
+        """Add dual norms; see `bigmc.kernels.linear.optimality.add_dual_norms` for the arguments."""
+        optimality.add_dual_norms(*self.penalty.kernel, *arrays)
 
     def largest_curvatures(self, *columns: Any) -> None:
         """Bound curvatures; see `bigmc.kernels.linear.loss_columns.largest_curvatures` for the arguments."""

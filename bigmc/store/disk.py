@@ -2,7 +2,7 @@
 
 Datasets, models, checkpoints and results are written through the functions here and nowhere else, so that a
 test can record the calls, stop the process between any two of them, or let any one of them fail. Two things
-stay outside: files that are mapped into memory for the time of a run, and the locks of ``filelock``.
+stay outside: scratch files that live no longer than a run, and the locks of ``filelock``.
 """
 
 from __future__ import annotations

@@ -65,8 +65,13 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
 
 def _chosen(row_ids: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
     """Return the places of the rows whose hash is small."""
+    return np.flatnonzero(hashed_shares(row_ids, seed) < share)
+
+
+def hashed_shares(row_ids: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+    """Return a number from 0 to 1 for every row, evenly distributed, that its id and the seed decide."""
     start = np.uint64((seed * row_hash.GAMMA + 0x632BE59BD9B4E019) % (1 << 64))
-    return np.flatnonzero(row_hash.unit_interval(row_hash.mix(row_ids.astype(np.uint64) + start)) < share)
+    return np.asarray(row_hash.unit_interval(row_hash.mix(row_ids.astype(np.uint64) + start)), np.float64)
 
 
 def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]]) -> MemoryShard | None:

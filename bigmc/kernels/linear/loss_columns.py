@@ -97,29 +97,24 @@ def column_gradient(
 
 @njit(cache=True, nogil=True, fastmath=False)
 def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, wide, sums):
-    """`_hinge_gradient`; returns half the trace of the Hessian. `wide` is room for three rows."""
+    """`_hinge_gradient`; the third of the three rows of `wide` gets half the diagonal of the Hessian."""
     number = scores.dtype.type
     zero, one = number(0), number(1)
     width = np.uint64(scores.shape[1])
     groups = width // _EIGHT
     most = labels.shape[1]
-    others, own, unused = wide[0], wide[1], wide[2]
+    others, own, bends = wide[0], wide[1], wide[2]
     wide[:] = 0.0
-    trace = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             square = value * (number(data[k]) * row_scale[i])
-            active = zero
             if loss == MULTITASK_SQUARED_HINGE:
                 for q in range(groups):
                     lane = q * _EIGHT
-                    _, count = lanes_curvature(
-                        scores, i * width + lane, one, value, square, others, lane, unused, lane
-                    )
-                    active += count
+                    lanes_curvature(scores, i * width + lane, one, value, square, others, lane, bends, lane)
             for t in range(most):
                 c = labels[i, t]
                 if c < 0:
@@ -127,18 +122,18 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
                 score = scores[i, c]
                 if loss == MULTITASK_SQUARED_HINGE:
                     own[c] += value * (max(one + score, zero) + max(one - score, zero))
-                    active += number(score < one) - number(score > -one)
+                    bends[c] += square * (number(score < one) - number(score > -one))
                     continue
                 shift = one - score
-                total = zero
+                total = active = zero
                 for q in range(groups):
                     lane = q * _EIGHT
                     margins, count = lanes_curvature(
-                        scores, i * width + lane, shift, value, square, others, lane, unused, lane
+                        scores, i * width + lane, shift, value, square, others, lane, bends, lane
                     )
                     total += margins
-                    active += number(2) * count  # an active margin bends the own class too
-                active -= number(2)
+                    active += count  # an active margin bends the own class too
+                active -= number(2)  # the own class itself, in its lane and in the count
                 for u in range(most):  # a label with itself goes into both sums
                     q = labels[i, u]
                     if q < 0:
@@ -147,12 +142,12 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
                         margin = max(shift + scores[i, q], zero)
                         others[q] -= value * margin
                         total -= margin
-                        active -= number(2) * number(margin > zero)
+                        bends[q] -= square * number(margin > zero)
+                        active -= number(margin > zero)
                 own[c] += value * total
-            trace += square * active
+                bends[c] += square * active
     for r in range(sums.shape[0]):
         sums[r] = others[r] - own[r]
-    return trace
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -269,7 +264,7 @@ def add_column_step(j, indptr, indices, data, base, scores, row_scale, step):
 @njit(cache=True, nogil=True, fastmath=False)
 def add_gradients(
     loss, places, indptr, indices, data, base, scores, labels, row_scale, gain, n_classes, gradients,
-    curvatures,
+    curvatures, largest=False,
 ):  # fmt: skip
     """Add half the gradient of the sum of losses, equation (5), of each column, and its mean curvature (6).
 
@@ -284,6 +279,8 @@ def add_gradients(
     gradients : float64 array of shape (n_sums, width)
     curvatures : float64 array of shape (n_sums,)
         Half the diagonal of the Hessian, its mean over the classes.
+    largest : bool, optional
+        Add the largest of the diagonal instead of its mean.
     """
     none = np.empty((0, 0), scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
@@ -302,14 +299,14 @@ def add_gradients(
                 loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, others, slope,
                 bend, sums, diagonal, squares, no_hessian,
             )  # fmt: skip
-            trace = diagonal.sum()
         else:
-            trace = _hinge_curvature(
+            _hinge_curvature(
                 loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, wide, sums
             )
+            diagonal[:] = wide[2, :n_classes]
         for r in range(n_classes):
             gradients[place, r] += sums[r]
-        curvatures[place] += trace / n_classes
+        curvatures[place] += diagonal.max() if largest else diagonal.sum() / n_classes
 
 
 @njit(cache=True, nogil=True, fastmath=False)

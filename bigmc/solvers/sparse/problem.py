@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
-from bigmc.store.dataset import Dataset
 
 #: Rows a worker takes at once in passes over the scores.
 _PART_ROWS = 65_536
@@ -41,12 +40,36 @@ class Margins:
     active: NDArray[np.float64]
 
 
+class SampleTable(Protocol):
+    """What a problem must know of its samples; a `bigmc.store.dataset.Dataset` does."""
+
+    n_samples: int
+    n_classes: int
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether labels are sets."""
+        ...
+
+    def label_sets(self) -> NDArray[np.int32]:
+        """Return the class codes of every sample, -1 after the last."""
+        ...
+
+    def column_scale(self) -> NDArray[np.float32] | None:
+        """Return the scale of every feature, or None."""
+        ...
+
+    def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """Return the factor of every row."""
+        ...
+
+
 class Problem:
     """Rows, scores and objective of a run.
 
     Parameters
     ----------
-    dataset : Dataset
+    dataset : SampleTable
     objective : Objective
     alpha : float
     sample_weight : float64 array of shape (n_samples,) or None
@@ -75,7 +98,7 @@ class Problem:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: SampleTable,
         objective: Objective,
         alpha: float,
         sample_weight: NDArray[np.float64] | None,

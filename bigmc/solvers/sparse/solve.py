@@ -25,12 +25,16 @@ from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint, Limits, Packed, RunContext, load
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import (
     SINGLE_PRECISION_TOL,
+    ChunkPlan,
     SamplePlan,
     SolverPlan,
     holds,
+    plan_chunks,
     plan_memory,
     plan_sample,
     plan_start,
@@ -53,6 +57,8 @@ _SMALL_VISITS = 20_000_000
 _ROWS_PER_FEATURE = 15
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 _MANY_ENTRIES = 5_000_000
+#: A start on a share of the samples has a larger penalty, by the share to the power of minus this.
+_ROUGHER = 0.25
 #: Gap to reach on a sample: the optimum of all samples is further away than that. In memory a sample gives
 #: a rough start only, with a penalty larger by as much as the noise of its gradients: more features that soon
 #: lose their weights again cost more than the better objective saves.
@@ -88,7 +94,9 @@ class Solution:
     column_scale : float32 array of shape (n_features,) or None
         Scale of the columns the weights belong to (idf weighting).
     plan : SolverPlan
-        What was kept in memory.
+        What was kept in memory; None where samples were gone through chunk by chunk.
+    score_dtype : numpy.dtype
+        Of the scores the weights were computed with.
     """
 
     features: NDArray[np.int64]
@@ -103,7 +111,8 @@ class Solution:
     converged: bool
     norms: NDArray[np.float32] | None
     column_scale: NDArray[np.float32] | None
-    plan: SolverPlan
+    plan: SolverPlan | None
+    score_dtype: np.dtype[Any]
 
 
 def solve(
@@ -312,31 +321,51 @@ def _train(run: _Run, start: Start | None, block_bytes: int | None) -> Solution:
     """Plan the memory, find where to start, and go round until the limits are reached."""
     task, limits = run.task, run.limits
     dataset, size = task.dataset, task.size(limits.tol)
-    plan = plan_memory(limit=limits.memory, block_bytes=block_bytes, **size)
-    sampled = _plan_sample(run, plan, size) if block_bytes is None else None
+    chunks = _plan_chunks(run, size) if block_bytes is None else None
+    plan = None
+    try:
+        plan = plan_memory(limit=limits.memory, block_bytes=block_bytes, **size)
+    except MemoryLimitError:
+        if chunks is None:
+            raise
+    if plan is not None and plan.keep_blocks:
+        chunks = None
+    sampled = _plan_sample(run, plan, size) if plan and block_bytes is None else None
     saved = load(run.context, run.fingerprint)
     state = State.unpack(saved, task.width) if saved else None
     sample = None
-    if sampled and (state.corrected if state else not (plan.keep_blocks and start)):
+    if plan and sampled and (state.corrected if state else not (plan.keep_blocks and start)):
         sample = run.draw(sampled.share)
     if state is None:
         if start is not None:
             state = State.at(start, task.width, task.alpha)
-        elif sampled and sample:
+        elif plan and sampled and sample:
             with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
                 state = _start_on_sample(run, sample, sampled, rough=plan.keep_blocks)
-        if state and sample and not plan.keep_blocks:
+        elif chunks and chunks.sample_limit and (sample := run.draw(chunks.sample_share)):
+            first = replace(sample, alpha=task.alpha / chunks.sample_share**_ROUGHER)
+            sampled_plan = SamplePlan(chunks.sample_share, chunks.sample_limit, 0, 0, 0, 0)
+            with suppress(MemoryLimitError):
+                state = _start_on_sample(run, first, sampled_plan, rough=False)
+        if state and sample and plan and not plan.keep_blocks and sampled:
             enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
             state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)
     if sampled and sample and state and state.corrected:
         state, certificate, column_scale = _correct(run, sampled, sample, state)
+    elif chunks and (state is None or state.chunked or not saved):
+        sample = None
+        state, certificate, column_scale = _by_chunks(run, chunks, state)
     else:
         sample = None  # its memory is needed
+        assert plan is not None
+        if state is not None and start is None:
+            state.norms = None  # those of a sample say nothing about features of few samples
         state, certificate, column_scale = _go_round(run, plan, state, saved)
     return Solution(
         state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
         certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
         state.bytes_read, certificate.gap <= limits.tol, state.norms, column_scale, plan,
+        plan.score_dtype if plan else _dtype(limits.tol),
     )  # fmt: skip
 
 
@@ -365,11 +394,46 @@ def _go_round(run: _Run, plan: SolverPlan, start: State | None, saved: Packed | 
     return _Trained(rounds.state, outcome.certificate, problem.column_scale)
 
 
+def _plan_chunks(run: _Run, size: dict[str, Any]) -> ChunkPlan | None:
+    """Return how to go through chunks of the samples, if that is possible.
+
+    One pass alone is asked for exact gradients (`largest_alpha`), and dual points that an intercept allows
+    are not known for chunks.
+    """
+    if not run.descent.line_search or run.descent.fit_intercept or run.limits.max_passes <= 1:
+        return None
+    shard_rows = max(shard.n_rows for shard in run.task.dataset.shards)
+    return plan_chunks(run.limits.memory, run.context.local_engine.n_threads, shard_rows, **size)
+
+
+def _by_chunks(run: _Run, plan: ChunkPlan, state: State | None) -> _Trained:
+    """Train on chunks of the samples in turn."""
+    task, limits, context = run.task, run.limits, run.context
+    chunked = ChunkTask(
+        task.dataset, task.sample_weight, task.objective, task.alpha, limits.tol, _dtype(limits.tol),
+        run.descent.seed, context.local_engine, context.scratch,
+    )  # fmt: skip
+    rounds = ChunkRounds(chunked, plan)
+    if state is None:
+        state = State(Coefficients.zeros(task.width), np.zeros(task.dataset.n_classes))
+    if not state.chunked:
+        state.chunked, state.damping = True, 0.0
+        state.bytes_read = state.nnz_read * (2 + task.dataset.dtype.itemsize)
+    certificate = rounds.run(
+        state, limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
+    )
+    return _Trained(rounds.state, certificate, task.dataset.column_scale())
+
+
+def _dtype(tol: float) -> np.dtype[Any]:
+    """Return the type of the scores where they are no small matrix."""
+    return np.dtype(np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64)
+
+
 def _correct(run: _Run, plan: SamplePlan, sample: Task, state: State) -> _Trained:
     """Train on a sample, corrected by passes over all samples."""
     task, limits, context = run.task, run.limits, run.context
-    dtype = np.dtype(np.float32 if limits.tol >= SINGLE_PRECISION_TOL else np.float64)
-    problem = run.scores(sample, dtype)
+    problem = run.scores(sample, _dtype(limits.tol))
     everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
     source = BlockSource(sample.dataset, everything, keep=True)
     sweeper = run.sweeper(problem, sample.dataset.nnz, plan.newton_bytes)
@@ -402,6 +466,8 @@ def _start_on_sample(run: _Run, sample: Task, plan: SamplePlan, *, rough: bool) 
     found = _train(smaller, None, None)
     state = State.at(Start(found.features, found.coef, found.intercept), run.task.width, run.task.alpha)
     state.n_iter, state.nnz_read = found.n_iter, run.task.dataset.nnz
+    if not rough:
+        state.norms = found.norms
     return state
 
 

@@ -96,6 +96,16 @@ class State:
         The run goes by `bigmc.solvers.sparse.subsampled_newton`; the following is for it.
     anchor : Evaluated or None
         The best weights so far.
+    chunked : bool
+        The run goes by `bigmc.solvers.sparse.chunk_rounds`; the following is for it.
+    layers : list of int64 arrays
+        Features in the scratch file, in the order they were written.
+    n_chunks : int
+        Of that file.
+    rounds : int
+        One more than the rounds since the last pass over everything; 0 before such a pass.
+    gain : float
+        Share of the objective that the last of them gained.
     """
 
     coef: Coefficients
@@ -113,6 +123,11 @@ class State:
     damping: float = 0.0
     corrected: bool = False
     anchor: Evaluated | None = None
+    chunked: bool = False
+    layers: list[NDArray[np.int64]] = field(default_factory=list)
+    n_chunks: int = 0
+    rounds: int = 0
+    gain: float = 0.0
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -143,6 +158,17 @@ class State:
             "coef": self.coef.rows[:, :n_classes],
             "intercept": self.intercept,
         }
+        if self.chunked:
+            meta |= {
+                "chunked": True,
+                "n_chunks": self.n_chunks,
+                "rounds": self.rounds,
+                "gain": min(self.gain, 1e300),
+                "layer_sizes": [len(layer) for layer in self.layers],
+            }
+            arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])
+            if self.norms is not None:
+                arrays["norms"] = self.norms
         if self.screened is not None:
             arrays |= {"screened": self.screened.bits, "screened_norms": self.screened.norms}
         if self.anchor is not None:
@@ -194,6 +220,10 @@ class State:
                 arrays["anchor_slope"],
                 meta.pop("bend"),
             )
+        if "layer_sizes" in meta:
+            cuts = np.cumsum(meta.pop("layer_sizes"))
+            meta["layers"] = np.split(arrays["layers"], cuts[:-1]) if len(cuts) else []
+            meta["norms"] = arrays.get("norms")
         screened = None
         if "screened" in arrays:
             screened = Screened(arrays["screened"], arrays["screened_norms"])

@@ -1,0 +1,346 @@
+"""Columns of chosen features in a scratch file, cut into chunks of randomly drawn samples.
+
+A chunk has the same share of the samples of (nearly) every shard, so that its loss stands for that of all.
+The file is compressed: what is worth training on is mostly a small part of the bytes of the data, and reading
+it again costs accordingly less than another pass over the shards.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numcodecs import blosc
+from numpy.typing import NDArray
+
+from bigmc.kernels.csc import select_rows, undo_delta
+from bigmc.kernels.linear.columns import gather_columns
+from bigmc.solvers.sparse.columns import Columns
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import hashed_shares
+from bigmc.store.shard import Shard
+
+#: Entries decoded at once, and features whose offsets are looked at together.
+_ENTRIES, _FEATURES = 1 << 18, 1 << 16
+#: A chunk takes samples of at most about so many shards: each has its own offsets.
+_PIECES = 16
+
+
+class Stored(NamedTuple):
+    """Where an array lies in the file, and its size in elements."""
+
+    offset: int
+    n_bytes: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Samples of one shard that belong to one chunk."""
+
+    shard: int
+    part: int
+    chunk: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Features written together, in increasing order, and where their columns of every piece lie."""
+
+    features: NDArray[np.int64]
+    counts: dict[tuple[int, int], Stored] = field(default_factory=dict)
+    entries: dict[tuple[int, int], list[tuple[Stored, Stored]]] = field(default_factory=dict)
+
+
+class Samples:
+    """Labels and scales of some samples, as `bigmc.solvers.sparse.problem.Problem` needs them.
+
+    Attributes
+    ----------
+    n_samples, n_classes : int
+    has_sets : bool
+    weights : float64 array of shape (n_samples,) or None
+        Of the samples.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        labels: NDArray[np.int32],
+        row_scale: NDArray[np.float32],
+        weights: NDArray[np.float64] | None,
+        column_scale: NDArray[np.float32] | None,
+    ) -> None:
+        self.n_samples, self.n_classes, self.has_sets = len(labels), dataset.n_classes, dataset.has_sets
+        self.weights = weights
+        self._labels, self._row_scale, self._column_scale = labels, row_scale, column_scale
+
+    @property
+    def weightless(self) -> bool:
+        """Whether no sample has a weight."""
+        return self.weights is not None and not self.weights.any()
+
+    def label_sets(self) -> NDArray[np.int32]:
+        """Return the class codes of every sample, -1 after the last."""
+        return self._labels
+
+    def column_scale(self) -> NDArray[np.float32] | None:
+        """Return the scale of every feature, or None."""
+        return self._column_scale
+
+    def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """Return the factor of every row."""
+        return self._row_scale
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some samples and their columns of every layer."""
+
+    samples: Samples
+    held: list[Columns]
+    positions: list[NDArray[np.uint16]]
+    """Place of the samples of each piece in its shard."""
+    n_bytes: int
+    """Read from the file."""
+
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Return the number of entries of each column of each layer."""
+        return [np.asarray(np.diff(columns.indptr, axis=1).sum(axis=0)) for columns in self.held]
+
+
+class Spill:
+    """The scratch file; without layers it has labels and scales only.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    weights : float64 array of shape (n_samples,) or None
+        Of the samples.
+    n_chunks : int
+    seed : int
+        Which samples go to which chunk depends on it and on their ids alone.
+    folder : Path or None
+        Of the file, by default the system's for temporary files.
+
+    Attributes
+    ----------
+    layers : list of Layer
+    n_bytes : int
+        Decoded bytes read from shards, and bytes read from and written to the file.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        weights: NDArray[np.float64] | None,
+        n_chunks: int,
+        seed: int,
+        folder: Path | None,
+    ) -> None:
+        self._dataset, self._seed = dataset, seed
+        self._column_scale = dataset.column_scale()
+        self.n_chunks = n_chunks
+        self.layers: list[Layer] = []
+        self.n_bytes = 0
+        handle, name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
+        os.unlink(name)  # the system removes it with the last descriptor, however the process ends
+        self._file = handle
+        self._end = 0
+        self._entry_bytes = 2 + dataset.dtype.itemsize
+        self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
+        self._rows: dict[tuple[int, int], list[Stored]] = {}
+        self.pieces = [piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights)]
+        self._weighted = weights is not None
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._file)
+
+    def _place_rows(self, s: int, weights: NDArray[np.float64] | None) -> Iterator[Piece]:
+        """Write labels and scales of the samples of a shard, piece by piece."""
+        shard = self._dataset.subset([s], keep_scale=True)
+        labels, scale = shard.label_sets(), shard.row_scale(self._column_scale)
+        if self._column_scale is not None and self._dataset.weighting.l2:
+            self.n_bytes += shard.nnz * self._entry_bytes  # norms of weighted rows take all entries
+        first = self._first_chunk(s)
+        parts = self._parts(s)
+        for part in range(self._n_parts):
+            rows = np.flatnonzero(parts == part)
+            if not len(rows):
+                continue
+            arrays: list[NDArray[Any]] = [rows.astype(np.uint16), labels[rows].ravel(), scale[rows]]
+            if weights is not None:
+                arrays.append(weights[self._dataset.base[s] + rows])
+            self._rows[s, part] = [self._write(array) for array in arrays]
+            yield Piece(s, part, (first + part) % self.n_chunks, len(rows))
+
+    def _first_chunk(self, s: int) -> int:
+        generator = np.random.default_rng(np.random.SeedSequence([self._seed, self._dataset.n_shards]))
+        return int(generator.permutation(self._dataset.n_shards)[s]) * self._n_parts % self.n_chunks
+
+    def _parts(self, s: int) -> NDArray[np.int64]:
+        """Return the part of its shard each sample is in."""
+        ids = self._dataset.shards[s].table(["row_id"]).column("row_id").to_numpy()
+        shares = hashed_shares(ids, self._seed + 1)
+        return np.asarray((shares * self._n_parts).astype(np.int64))
+
+    def add(self, features: NDArray[np.int64]) -> None:
+        """Write the columns of increasing `features` as one more layer."""
+        layer = Layer(features)
+        for s in range(self._dataset.n_shards):
+            self._gather(s, layer)
+        self.layers.append(layer)
+
+    def _gather(self, s: int, layer: Layer) -> None:
+        """Write the columns of a shard, part by part."""
+        shard, parts, features = self._dataset.shards[s], self._parts(s), layer.features
+        present = [part for part in range(self._n_parts) if (s, part) in self._rows]
+        places = []
+        for part in present:
+            rows = parts == part
+            place = np.full(shard.n_rows, -1, np.int32)
+            place[rows] = np.arange(int(rows.sum()), dtype=np.int32)
+            places.append(place)
+            layer.entries[s, part] = []
+        counts = np.zeros((len(present), len(features)), np.int32)
+        for lo, hi, indptr, indices, data in self._spans(shard, features):
+            offsets, rows_read, values = _choose(features[lo:hi], indptr, indices, data)
+            for k, (part, place) in enumerate(zip(present, places, strict=True)):
+                rows_kept, values_kept = np.empty_like(rows_read), np.empty_like(values)
+                into = counts[k, lo:hi]
+                n = select_rows(offsets, rows_read, values, place, into, rows_kept, values_kept)
+                steps = rows_kept[:n].copy()
+                steps[1:] -= rows_kept[: max(n - 1, 0)]
+                layer.entries[s, part].append((self._write(steps), self._write(values_kept[:n])))
+        for part, entries in zip(present, counts, strict=True):
+            layer.counts[s, part] = self._write(entries)
+
+    def _spans(self, shard: Shard, features: NDArray[np.int64]) -> Iterator[tuple[int, int, Any, Any, Any]]:
+        """Yield ranges of `features` with the columns between the first and last of each."""
+        rows, values = np.empty(_ENTRIES, np.uint16), np.ones(_ENTRIES, self._dataset.dtype)
+        lo = 0
+        while lo < len(features):
+            first = int(features[lo])
+            offsets = shard.indptr(first, min(first + _FEATURES, shard.n_features))
+            width = max(1, int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1)
+            hi = int(np.searchsorted(features, first + width))
+            offsets = offsets[: int(features[hi - 1]) - first + 2]
+            start, stop = int(offsets[0]), int(offsets[-1])
+            shard.read(start, stop, rows, None if self._dataset.weighting.binary else values)
+            self.n_bytes += (stop - start) * self._entry_bytes
+            yield lo, hi, offsets - start, rows, values
+            lo = hi
+
+    def _write(self, array: NDArray[Any]) -> Stored:
+        data = b""
+        if len(array):
+            data = blosc.compress(np.ascontiguousarray(array), b"zstd", 1, blosc.BITSHUFFLE)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._file, data[written:], self._end + written)
+        stored = Stored(self._end, len(data), len(array))
+        self._end += len(data)
+        self.n_bytes += len(data)
+        return stored
+
+    def _read(self, stored: Stored, out: NDArray[Any]) -> NDArray[Any]:
+        """Decode an array into the front of `out`."""
+        wanted = out[: stored.size]
+        if stored.size:
+            blosc.decompress(os.pread(self._file, stored.n_bytes, stored.offset), wanted)
+        return wanted
+
+    def chunk(self, number: int) -> Chunk:
+        """Read a chunk."""
+        chunk = self._load([piece for piece in self.pieces if piece.chunk == number])
+        self.n_bytes += chunk.n_bytes
+        return chunk
+
+    def pieces_of_shard(self, s: int) -> Iterator[Chunk]:
+        """Read the samples of a shard piece by piece; safe to call from several threads, and not counted."""
+        for piece in self.pieces:
+            if piece.shard == s:
+                yield self._load([piece])
+
+    def samples_of_shard(self, s: int) -> Samples:
+        """Return labels and scales of the samples of a shard, in their order; not counted."""
+        pieces = [piece for piece in self.pieces if piece.shard == s]
+        samples, positions = self._samples(pieces)
+        order = np.argsort(np.concatenate(positions))
+        weights = None if samples.weights is None else samples.weights[order]
+        labels, scale = samples.label_sets()[order], samples.row_scale(None)[order]
+        return Samples(self._dataset, labels, scale, weights, self._column_scale)
+
+    def _load(self, pieces: Sequence[Piece]) -> Chunk:
+        base = np.concatenate([[0], np.cumsum([piece.n_rows for piece in pieces], dtype=np.int64)])
+        samples, positions = self._samples(pieces)
+        held = [self._columns(n, layer, pieces, base) for n, layer in enumerate(self.layers)]
+        keys = [(piece.shard, piece.part) for piece in pieces]
+        stored = [array for key in keys for array in self._rows[key]]
+        for layer in self.layers:
+            stored += [layer.counts[key] for key in keys]
+            stored += [array for key in keys for pair in layer.entries[key] for array in pair]
+        return Chunk(samples, held, positions, sum(array.n_bytes for array in stored))
+
+    def _samples(self, pieces: Sequence[Piece]) -> tuple[Samples, list[NDArray[np.uint16]]]:
+        """Return labels and scales of some pieces, and the places of each one's samples in its shard."""
+        positions, labels, scales, weights = [], [], [], []
+        for piece in pieces:
+            own = self._rows[piece.shard, piece.part]
+            positions.append(self._read(own[0], np.empty(piece.n_rows, np.uint16)))
+            labels.append(self._read(own[1], np.empty(own[1].size, np.int32)))
+            scales.append(self._read(own[2], np.empty(piece.n_rows, np.float32)))
+            if self._weighted:
+                weights.append(self._read(own[3], np.empty(piece.n_rows)))
+        most = max(len(codes) // piece.n_rows for codes, piece in zip(labels, pieces, strict=True))
+        together = np.full((sum(piece.n_rows for piece in pieces), most), -1, np.int32)
+        first = 0
+        for codes, piece in zip(labels, pieces, strict=True):
+            rows = codes.reshape(piece.n_rows, -1)
+            together[first : first + piece.n_rows, : rows.shape[1]] = rows
+            first += piece.n_rows
+        samples = Samples(
+            self._dataset, together, np.concatenate(scales), np.concatenate(weights) if weights else None,
+            self._column_scale,
+        )  # fmt: skip
+        return samples, positions
+
+    def _columns(
+        self, number: int, layer: Layer, pieces: Sequence[Piece], base: NDArray[np.int64]
+    ) -> Columns:
+        n_columns = len(layer.features)
+        indptr = np.zeros((len(pieces), n_columns + 1), np.int64)
+        counts = np.empty(n_columns, np.int32)
+        start = 0
+        for offsets, piece in zip(indptr, pieces, strict=True):
+            self._read(layer.counts[piece.shard, piece.part], counts)
+            np.cumsum(counts, out=offsets[1:])
+            offsets += start
+            start = int(offsets[-1])
+        indices, data = np.empty(start, np.uint16), np.empty(start, self._dataset.dtype)
+        at = 0
+        for piece in pieces:
+            for rows, values in layer.entries[piece.shard, piece.part]:
+                undo_delta(self._read(rows, indices[at:]))
+                self._read(values, data[at:])
+                at += rows.size
+        return Columns(number, layer.features, np.arange(n_columns), indptr, indices, data, base, start)
+
+
+def _choose(
+    features: NDArray[np.int64], indptr: NDArray[np.int64], indices: NDArray[np.uint16], data: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]:
+    """Return the columns of `features` alone, of a range that begins with the first of them."""
+    positions = features - features[0]
+    nnz = int((indptr[positions + 1] - indptr[positions]).sum())
+    offsets = np.empty((1, len(features) + 1), np.int64)
+    rows, values = np.empty(nnz, np.uint16), np.empty(nnz, data.dtype)
+    gather_columns(positions, indptr[None], indices, data, offsets, rows, values)
+    return offsets[0], rows, values

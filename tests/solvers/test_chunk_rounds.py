@@ -1,0 +1,202 @@
+"""Training on chunks of the samples against training on all of them in memory, and the scratch file."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from bigmc.engine import ThreadEngine
+from bigmc.kernels.linear import loss_columns
+from bigmc.objectives import LOSSES, PENALTIES, objective
+from bigmc.progress import silent
+from bigmc.solvers import solve
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.memory_plan import ChunkPlan
+from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.state import State
+from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
+
+PLAN = ChunkPlan(
+    most_gradients=60, most_candidates=60, chunk_bytes=40_000, newton_bytes=1 << 20, fixed_bytes=100_000,
+    entry_bytes=3, feature_bytes=8, sample_limit=0, sample_share=0.5, n_workers=2, block_bytes=4000,
+    block_columns=13,
+)  # fmt: skip
+
+
+def made(n=3000, d=60, n_classes=5, weighting=None, sets=False):
+    """Samples whose classes differ in some features, sorted by class, in shards of 700."""
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random(n, d, 0.15, format="csr", rng=generator)
+    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
+    signal = np.zeros((d, n_classes))
+    signal[:20] = generator.standard_normal((20, n_classes))
+    scores = X @ signal + generator.gumbel(size=(n, n_classes))
+    order = np.argsort(np.argmax(scores, axis=1), kind="stable")
+    y = (scores > 1)[order].astype(int) if sets else np.argmax(scores, axis=1)[order]
+    return X[order], Dataset.from_arrays(X[order], y, shard_rows=700, weighting=weighting or Weighting())
+
+
+def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, alpha=2e-2, **options):
+    minimised = objective(
+        options.get("loss", "squared_hinge"), options.get("penalty", "l1/l2"),
+        ridge=options.get("ridge", 0.0), sets=dataset.has_sets,
+    )  # fmt: skip
+    task = ChunkTask(dataset, weights, minimised, alpha, tol, np.dtype(float), 0, ThreadEngine(threads), None)
+    rounds = ChunkRounds(task, plan)
+    record = {"n": dataset.n_samples}
+    state = State.load(checkpoint, record, task.width) if checkpoint else None
+    state = state or State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
+    certificate = rounds.run(state, 100, checkpoint, record, silent)
+    return rounds.state, certificate
+
+
+def pairs():
+    return [(loss, penalty, 1e-3 if penalty == "l1" else 0.0) for loss in LOSSES for penalty in PENALTIES]
+
+
+@pytest.mark.parametrize(("loss", "penalty", "ridge"), pairs())
+def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge):
+    _, dataset = made(sets=loss == "multilabel_ranking")
+    best = solve(
+        dataset, alpha=2e-2, loss=loss, penalty=penalty, ridge=ridge, tol=1e-6, memory_limit=1 << 30
+    ).certificate
+    state, certificate = run(dataset, loss=loss, penalty=penalty, ridge=ridge)
+    assert state.n_chunks > 3
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
+    for entry in state.history:
+        assert entry["lower"] <= best.upper * (1 + 1e-9)
+    reads = [entry["n_passes"] for entry in state.history]
+    assert reads == sorted(reads)
+    assert state.bytes_read > len(reads) * dataset.nnz * 3
+
+
+@pytest.mark.parametrize(
+    "weighting", [Weighting(l2=True), Weighting(l2=True, idf=True), Weighting(binary=True)]
+)
+def test_weights_of_samples_and_of_values(weighting):
+    _, dataset = made(weighting=weighting)
+    weights = np.random.default_rng(1).integers(0, 3, dataset.n_samples).astype(float)
+    weights[700:1400] = 0  # a shard that counts for nothing
+    best = solve(dataset, alpha=1e-3, tol=1e-6, sample_weight=weights, memory_limit=1 << 30).certificate
+    _, certificate = run(dataset, weights=weights, alpha=1e-3)
+    assert certificate.gap <= 1e-3
+    assert best.lower * (1 - 1e-9) <= certificate.upper <= best.upper * (1 + 1e-3)
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+
+
+def test_features_whose_gradients_are_not_kept_have_bounds():
+    _, dataset = made()
+    best = solve(dataset, alpha=0.12, tol=1e-6, memory_limit=1 << 30).certificate
+    state, certificate = run(dataset, replace(PLAN, most_gradients=45, most_candidates=45), alpha=0.12)
+    assert certificate.lower <= best.upper
+    assert certificate.upper <= best.upper * (1 + 1e-3)
+    assert sum(map(len, state.layers)) <= 45
+
+
+def test_one_chunk_is_a_descent_in_memory():
+    _, dataset = made()
+    state, certificate = run(dataset, replace(PLAN, chunk_bytes=1 << 30))
+    assert state.n_chunks == 1
+    assert certificate.gap <= 1e-3
+
+
+class Stopping:
+    """Keeps the state, and ends the run after so many saves."""
+
+    def __init__(self, saves):
+        self.left, self.kept = saves, None
+
+    def save(self, meta, arrays):
+        self.kept = (meta | {}, {name: array.copy() for name, array in arrays.items()})
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def load(self):
+        return self.kept
+
+
+@pytest.mark.parametrize("saves", [1, 2, 4, 7])
+def test_resumed_runs_and_any_threads_give_the_same_bits(saves):
+    _, dataset = made(weighting=Weighting(l2=True, idf=True))
+    whole, _ = run(dataset, alpha=1e-3)
+    checkpoint = Stopping(saves)
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, checkpoint=checkpoint, alpha=1e-3)
+    again, _ = run(dataset, checkpoint=checkpoint, threads=1, alpha=1e-3)
+    assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
+    assert again.coef.features.tobytes() == whole.coef.features.tobytes()
+    assert again.history == whole.history
+
+
+def test_a_limit_below_the_data_goes_through_chunks():
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random(20_000, 500, 0.1, format="csr", rng=generator)
+    y = np.argmax(X[:, :5].toarray() + 0.1 * generator.random((20_000, 5)), axis=1)
+    dataset = Dataset.from_arrays(X.astype(np.float32), y, shard_rows=5000)
+    best = solve(dataset, alpha=5e-3, penalty="l1", tol=1e-5, memory_limit=1 << 30).certificate
+    found = solve(dataset, alpha=5e-3, penalty="l1", tol=1e-2, memory_limit=5_000_000)
+    assert found.plan is None or not found.plan.keep_blocks
+    assert found.converged
+    assert found.certificate.lower <= best.upper
+    assert found.objective <= best.upper * 1.01
+
+
+def test_the_file_gives_back_the_columns():
+    X, dataset = made()
+    spill = Spill(dataset, None, 4, 0, None)
+    try:
+        first, second = np.array([3, 7, 8, 59]), np.array([0, 10, 11, 12, 58])
+        spill.add(first)
+        spill.add(second)
+        places = []
+        for number in range(4):
+            chunk = spill.chunk(number)
+            pieces = [piece for piece in spill.pieces if piece.chunk == number]
+            rows = np.concatenate(
+                [dataset.base[p.shard] + at for p, at in zip(pieces, chunk.positions, strict=True)]
+            ).astype(int)
+            places.append(rows)
+            for columns, features in zip(chunk.held, (first, second), strict=True):
+                dense = np.zeros((len(rows), len(features)))
+                for p in range(len(pieces)):
+                    for j in range(len(features)):
+                        at = slice(columns.indptr[p, j], columns.indptr[p, j + 1])
+                        dense[chunk.samples.n_samples and columns.base[p] + columns.indices[at], j] = (
+                            columns.data[at]
+                        )
+                np.testing.assert_array_equal(dense, X[rows][:, features].toarray())
+            np.testing.assert_array_equal(chunk.samples.label_sets()[:, 0], dataset.labels()[rows])
+        np.testing.assert_array_equal(np.sort(np.concatenate(places)), np.arange(dataset.n_samples))
+    finally:
+        spill.close()
+
+
+@pytest.mark.parametrize(
+    "loss", ["squared_hinge", "multitask_squared_hinge", "multilabel_ranking", "log_loss"]
+)
+def test_the_largest_curvature_is_that_of_the_diagonal(loss):
+    generator = np.random.default_rng(0)
+    n, m = 30, 5
+    code = LOSSES[loss].code
+    scores = np.full((n, 8), LOSSES[loss].pad_score)
+    scores[:, :m] = generator.standard_normal((n, m))
+    labels = np.sort(np.stack([generator.choice(m, 2, replace=False) for _ in range(n)]), axis=1)
+    labels = labels.astype(np.int32) if loss == "multilabel_ranking" else labels[:, :1].astype(np.int32)
+    indptr, indices = np.array([[0, n]]), np.arange(n, dtype=np.uint16)
+    data, ones, base = generator.random(n), np.ones(n), np.array([0, n])
+    none, hessian = np.empty((0, 0)), np.empty((0, 0))
+    others, slope, bend = np.empty(8), np.empty(m), np.empty(m)
+    sums, diagonal, squares = np.empty((3, m))
+    block = (indptr, indices, data, base, scores, labels, ones, ones)
+    loss_columns.column_curvature(
+        code, 0, *block, none, others, slope, bend, sums, diagonal, squares, hessian
+    )
+    gradients, largest = np.zeros((1, 8)), np.zeros(1)
+    loss_columns.add_gradients(code, np.zeros(1, np.int64), *block, m, gradients, largest, True)
+    assert largest[0] == pytest.approx(diagonal.max())
