@@ -54,7 +54,7 @@ class Contents:
 class Ingest(Contents, Working, Raw):
     """Arguments of `bigmc ingest`."""
 
-    source: list[str] = argument("Files, folders or globs.")
+    source: list[str] = argument("Files, folders, globs, or - for standard input.")
     to: str = required("Dataset to make.")
     append: bool = option(False, "Add to the dataset that exists, whose options hold; nothing twice.")
     part: str | None = option(
