@@ -119,6 +119,16 @@ def verify(asked: Place) -> None:
         raise typer.Exit(1)
 
 
+@as_command
+def warm(asked: Shown) -> None:
+    """Compile all kernels now, as when an image is built: commands then start without compiling."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.warm(progress=screen.update)
+    show(result, asked.as_json)
+
+
 def parse_ngrams(text: str) -> tuple[int, int]:
     """Return the shortest and longest n of a text such as ``1-2``."""
     shortest, _, longest = text.partition("-")
