@@ -394,7 +394,7 @@ def test_the_command_line(parquet, tmp_path, monkeypatch, capsys):
     data, model = tmp_path / "d", tmp_path / "m"
     call("ingest", parquet, "--text", "text", "--label", "topics", "--hash-bits", 10, "--to", data)
     assert json.loads(call("info", data, "--json"))["label_sets"] is True
-    for learner in ("sparse", "boost", "mrc"):
+    for learner in ("boost", "mrc"):
         assert "multilabel_ranking" in call("train", learner, data, "--to", model, code=1)
     options = ("--loss", "multilabel_ranking", "--alpha", 1e-3)
     trained = json.loads(call("train", "sparse", data, "--to", model, *options, "--json"))

@@ -26,6 +26,7 @@ getattr(bigmc.api, command)(*arguments, **options, engine=ThreadEngine(2))
 print(budget.peak_memory() - bare)
 """
 N_ROWS, WORDS = 20_000, 200
+SPARSE = {"max_passes": 3, "alpha": 1e-4}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,10 @@ def here(tmp_path_factory):
     options = {"text": "text", "label": "label", "memory_limit": "400MB", "engine": ThreadEngine(2)}
     api.ingest(here / "rows.csv", here / "d.bigmc", **options)
     for arguments, options in (
-        (["sparse", here / "d.bigmc", here / "warm.model"], {"max_passes": 3, "memory_limit": "64MB"}),
+        (
+            ["sparse", here / "d.bigmc", here / "warm.model"],
+            SPARSE | {"memory_limit": "64MB"},
+        ),
         (["sparse", here / "d.bigmc", here / "m.model"], {"max_passes": 4, "alpha": 1e-5}),
     ):
         api.train(*arguments, **options)
@@ -54,8 +58,16 @@ def here(tmp_path_factory):
 @pytest.mark.parametrize(
     ("command", "arguments", "options"),
     [
-        ("train", ["sparse", "d.bigmc", "small.model"], {"max_passes": 3, "memory_limit": "64MB"}),
-        ("train", ["sparse", "d.bigmc", "large.model"], {"max_passes": 3, "memory_limit": "128MB"}),
+        (
+            "train",
+            ["sparse", "d.bigmc", "small.model"],
+            SPARSE | {"memory_limit": "64MB"},
+        ),
+        (
+            "train",
+            ["sparse", "d.bigmc", "large.model"],
+            SPARSE | {"memory_limit": "128MB"},
+        ),
         ("evaluate", ["m.model", "d.bigmc"], {"split": "train", "memory_limit": "64MB"}),
         ("predict", ["m.model", "d.bigmc", "a.parquet"], {"scores": True, "memory_limit": "64MB"}),
         ("predict", ["m.model", "rows.csv", "b.parquet"], {"scores": True, "memory_limit": "64MB"}),

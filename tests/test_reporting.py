@@ -272,8 +272,9 @@ def test_the_bound_of_the_error(tmp_path):
     page = page_of(linear(MinimaxModel, phi=0.1, certificate=bounds, objective=0.35), tmp_path)
     said = sentences(page)
     assert "worst-case error probability lies between 0.1 and 0.35" in said
-    assert "errs with a probability of at most 0.35 under every distribution" in said
-    assert "Nothing is certified for other distributions" in said
+    assert "errs with a probability of at most 0.35;" in said
+    assert "Both hold for every distribution" in said
+    assert "Whether new samples come from such a distribution is not certified" in said
     assert page.facts()["gap, a difference"] == 0.25
     assert "%" not in said
     vacuous = linear(MinimaxModel, phi=0.1, certificate=bounds | {"upper": 1.0})

@@ -170,11 +170,15 @@ optional
         """The relative gap to reach, given or not."""
         return self.settings(1.0).tol
 
+    @property
+    def _loss_name(self) -> str:
+        return self.loss or ("multitask_squared_hinge" if self.alpha == "auto" else "squared_hinge")
+
     def settings(self, weight_sum: float) -> Settings:
         """Return the parameters to train with, for samples of this total weight."""
         auto = self.alpha == "auto"
         alpha = 0.0 if isinstance(self.alpha, str) else float(self.alpha)
-        loss = self.loss or ("multitask_squared_hinge" if auto else "squared_hinge")
+        loss = self._loss_name
         ridge = RIDGE_OF_LOSS.get(loss, 1.0) / weight_sum if auto else 0.0
         return Settings(
             alpha,
@@ -232,14 +236,15 @@ optional
 
     def check_labels(self, sets: bool) -> None:
         """Refuse labels that the loss is not for; see `Classifier.check_labels`."""
-        objective(self.settings(1.0).loss, self.penalty, self.l1_ratio, sets=sets)
+        objective(self._loss_name, self.penalty, self.l1_ratio, sets=sets)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
-        used = self.settings(1.0)
-        tags.classifier_tags.poor_score = not used.fit_intercept
-        tags.classifier_tags.multi_label = used.loss in LOSSES and LOSSES[used.loss].takes_sets
+        loss = self._loss_name
+        intercept = self.alpha == "auto" if self.fit_intercept is None else bool(self.fit_intercept)
+        tags.classifier_tags.poor_score = not intercept
+        tags.classifier_tags.multi_label = loss in LOSSES and LOSSES[loss].takes_sets
         return tags
 
 

@@ -29,7 +29,7 @@ from bigmc.store.dataset import Dataset
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([MultiBoostClassifier(n_rounds=15)])
+@parametrize_with_checks([MultiBoostClassifier(n_rounds=15, max_depth=1)])
 def test_scikit_learn_compatibility(estimator, check):
     check(estimator)
 

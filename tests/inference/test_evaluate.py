@@ -7,8 +7,11 @@ import scipy.sparse
 from sklearn.metrics import accuracy_score, classification_report, confusion_matrix, f1_score
 
 from bigmc.engine import ThreadEngine
+from bigmc.engine.resources import Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.inference.evaluate import evaluate, inspect
+from bigmc.inference import evaluate as evaluation
+from bigmc.inference.evaluate import inspect
+from bigmc.inference.options import EvaluateOptions
 from bigmc.model import LinearModel
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -26,6 +29,10 @@ def linear(classes=CLASSES, n_features=30, seed=0, **fields):
 
 def samples(n=300, n_features=30, seed=1):
     return scipy.sparse.random_array((n, n_features), density=0.3, rng=np.random.default_rng(seed)).tocsr()
+
+
+def evaluate(model, dataset, engine, **options):
+    return evaluation.evaluate(model, dataset, EvaluateOptions(**options), Resources(engine, 10**9))
 
 
 def predicted(model, X):

@@ -21,9 +21,10 @@ from bigmc.estimators import LEARNERS, Classifier, SparseClassifier
 from bigmc.model import KINDS, Model, load_model, verify_model
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.linear_scoring import ROOM, best_codes
+from bigmc.options.learners import OPTIONS, LearnerOptions
 
 ENTRIES = 5  # a feature is used if so many samples have it
-TEXT = {"text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
+TEXT = {"weighting": "l2", "text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
 
 
 def columns_above(shard, features, weighting, threshold, room=ROOM):
@@ -150,9 +151,20 @@ class StumpClassifier(Classifier):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class StumpOptions(LearnerOptions):
+    learner = "stump"
+
+    threshold: float = 0.1
+    rounds: int = 1
+    tol: float = 0.5
+    random_state: int = 0
+
+
 @pytest.fixture
 def stump(monkeypatch):
     monkeypatch.setitem(KINDS, "stump", StumpModel)
+    monkeypatch.setitem(OPTIONS, "stump", StumpOptions)
     monkeypatch.setitem(LEARNERS, "stump", StumpClassifier)
 
 

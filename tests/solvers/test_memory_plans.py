@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
@@ -13,6 +14,8 @@ from bigmc.budget import SMALLEST_LIMIT, MemoryLimitError, parse_bytes
 from bigmc.solvers.boosting import memory_plan as boosting
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.minimax import memory_plan as minimax
+from bigmc.solvers.sparse.solve import solve as solve_sparse
+from bigmc.store.dataset import Dataset
 
 
 @dataclass
@@ -131,3 +134,16 @@ def test_tiles_of_many_classes_are_small_whole_words():
     for n_classes in (500, 5_000, 10**6):
         assert tile_rows(n_classes) % 64 == 0
         assert 64 <= tile_rows(n_classes) < 8192
+
+
+def test_training_without_a_penalty_counts_the_weights_of_all_features_before_it_begins():
+    """Every feature gets weights then: a limit that they do not fit into is refused at once."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((2000, 60_000), density=0.01, rng=rng, format="csr")
+    dataset = Dataset.from_arrays(X, rng.integers(0, 30, 2000))
+    seen = []
+    with pytest.raises(MemoryLimitError, match="weights"):
+        solve_sparse(
+            dataset, alpha=0.0, ridge=1e-3, memory_limit=30_000_000, progress=lambda p: seen.append(p)
+        )
+    assert not seen

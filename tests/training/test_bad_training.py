@@ -157,16 +157,16 @@ def test_unfinished_training_of_other_parameters(here, monkeypatch, capsys):
     status, _, err = run(monkeypatch, capsys, f"{TRAIN} --alpha 0.3")
     assert status == 1
     assert "alpha: it has 0.0001, asked for 0.3" in err
-    assert "delete new.model.wip" in err
+    assert f"delete {here / 'new.model.wip'}" in err
     checkpoint = here / "new.model.wip" / "checkpoint.npz"
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole[:-20])
-    status, _, err = run(monkeypatch, capsys, TRAIN)
+    status, _, err = run(monkeypatch, capsys, f"{TRAIN} --alpha 1e-4")
     assert status == 1
     assert "checkpoint" in err
     assert "delete it to start over" in err
     checkpoint.write_bytes(whole)
-    assert run(monkeypatch, capsys, TRAIN)[0] == 0
+    assert run(monkeypatch, capsys, f"{TRAIN} --alpha 1e-4")[0] == 0
 
 
 def test_a_damaged_shard_is_named_while_training(here, monkeypatch, capsys):

@@ -239,6 +239,7 @@ class Task:
             "widest": int(dataset.column_nnz().max(initial=0)), "itemsize": dataset.dtype.itemsize,
             "tol": tol, "weighted": self.sample_weight is not None,
             "column_scaled": dataset.weighting.idf, "most_labels": dataset.most_labels(),
+            "n_certain": 0 if self.alpha > 0 else int(np.count_nonzero(dataset.column_nnz())),
         }  # fmt: skip
 
 
