@@ -4,6 +4,7 @@ from bigmc.api.data import info, ingest, ingest_part, open_dataset, verify
 from bigmc.api.fitting import fit
 from bigmc.api.inference import evaluate, inspect, predict, report
 from bigmc.api.training import load_model, publish, sparse_path, train
+from bigmc.api.warm import warm
 
 __all__ = [
     "evaluate",
@@ -20,4 +21,5 @@ __all__ = [
     "sparse_path",
     "train",
     "verify",
+    "warm",
 ]

@@ -58,7 +58,9 @@ def ingest(
     Parameters
     ----------
     source : path, glob, folder, array, table, or a list of these
-        CSV, TSV, JSONL, Parquet or svmlight files; NumPy, SciPy sparse or dask arrays; Arrow tables.
+        CSV, TSV, JSONL, Parquet or svmlight files, named pipes, ``-`` for standard input; NumPy, SciPy
+        sparse or dask arrays; Arrow tables, data frames, readers of batches, pyarrow datasets and scanners,
+        DuckDB relations, iterators of dicts or batches. What can be read only once is written to disk first.
     to : path
         Dataset to make.
     text, categorical, numeric : str or sequence of str

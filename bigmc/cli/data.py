@@ -54,7 +54,7 @@ class Contents:
 class Ingest(Contents, Working, Raw):
     """Arguments of `bigmc ingest`."""
 
-    source: list[str] = argument("Files, folders or globs.")
+    source: list[str] = argument("Files, folders, globs, or - for standard input.")
     to: str = required("Dataset to make.")
     append: bool = option(False, "Add to the dataset that exists, whose options hold; nothing twice.")
     part: str | None = option(
@@ -117,6 +117,16 @@ def verify(asked: Place) -> None:
     show({"path": asked.path, "sound": not problems, "problems": problems}, asked.as_json)
     if problems:
         raise typer.Exit(1)
+
+
+@as_command
+def warm(asked: Shown) -> None:
+    """Compile all kernels now, as when an image is built: commands then start without compiling."""
+    from bigmc import api
+
+    with Screen() as screen:
+        result = api.warm(progress=screen.update)
+    show(result, asked.as_json)
 
 
 def parse_ngrams(text: str) -> tuple[int, int]:

@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 app.command()(with_settings(fitting.fit))
 for command in (
-    *(data.ingest, data.info, data.verify, training.path),
+    *(data.ingest, data.info, data.verify, data.warm, training.path),
     *(inference.evaluate, inference.publish, inference.predict, inference.inspect),
     *(inference.report, inference.demo),
 ):

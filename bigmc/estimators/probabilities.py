@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from bigmc.store.dataset import Dataset
 class ProbabilityMixin:
     """`predict_proba` and `calibrate` of a classifier whose ``model_`` gives scores."""
 
+    kind: ClassVar[str]
     model_: Any
     classes_: Any
     _scores: Any
@@ -27,8 +28,8 @@ class ProbabilityMixin:
     def _can_tell_probabilities(self) -> bool:
         """Tell scikit-learn whether there is `predict_proba`: the error says how to get it."""
         model: Model | None = getattr(self, "model_", None)
-        if model is None:
-            return True  # not fitted: the method says so
+        if model is None:  # the method says that it is not fitted
+            return self.kind == "mrc" or getattr(self, "loss", None) == "log_loss"
         model.check_probabilities()
         return True
 
@@ -43,6 +44,7 @@ class ProbabilityMixin:
         ----------
         X : as for `predict`
         """
+        check_is_fitted(self)
         found: NDArray[np.float64] = self.model_.probabilities(self._scores(X))
         return found
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from bigmc.budget import MemoryLimitError
+from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
@@ -86,9 +86,12 @@ def evaluate(
     rows = max(shard.n_rows for shard in dataset.shards)
     engine, progress, per_class = resources.engine, resources.progress, options.per_class
     # A process of its own keeps the model as it came beside the model.
-    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
-    cost = ROW_COST + (SET_COST if sets else 0)
-    n_threads, room = divide(model, limit, engine.n_threads, cost * rows, "evaluation")
+    own = 0 if engine.shares_memory else model.nbytes
+    cost, wanted = ROW_COST + (SET_COST if sets else 0), engine.n_threads
+    n_threads, room = plan_within(
+        resources.memory_limit,
+        lambda limit: divide(model, limit - own, wanted, cost * rows, "evaluation"),
+    )
     engine = engine.at_most(n_threads)
     if sets:
         places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))

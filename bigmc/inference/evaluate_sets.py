@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.inference.top_labels import RANKS, top_classes, top_sums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
@@ -28,6 +29,8 @@ class SetCounts:
         Samples whose set is predicted as it is.
     ranking_loss, precision : float
         Sums over the samples, see `figures`.
+    top : float64 array of shape (2, len(RANKS))
+        Sums over the samples of precision@k and nDCG@k.
     """
 
     right: NDArray[np.int64]
@@ -36,6 +39,7 @@ class SetCounts:
     exact: int = 0
     ranking_loss: float = 0.0
     precision: float = 0.0
+    top: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, len(RANKS))))
 
     @classmethod
     def zeros(cls, n_labels: int) -> SetCounts:
@@ -55,6 +59,7 @@ class SetCounts:
         not order (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean over the labels of a
         sample of how many of the classes scored as high are labels
         (`sklearn.metrics.label_ranking_average_precision_score`), both for the classes of the model.
+        ``precision_at_k`` and ``ndcg_at_k`` (`sklearn.metrics.ndcg_score`) are of the k best classes.
         """
         total = int(self.support.sum() + self.predicted.sum())
         return {
@@ -62,6 +67,8 @@ class SetCounts:
             "micro_f1": 2.0 * int(self.right.sum()) / total if total else 0.0,
             "ranking_loss": self.ranking_loss / n_samples,
             "ranking_precision": self.precision / n_samples,
+            **{f"precision_at_{k}": float(self.top[0, i]) / n_samples for i, k in enumerate(RANKS)},
+            **{f"ndcg_at_{k}": float(self.top[1, i]) / n_samples for i, k in enumerate(RANKS)},
         }
 
 
@@ -113,7 +120,9 @@ def count_shard(shard: int, model: Model, dataset: Dataset, places: Places, room
     loss, precision = _ranking(
         rows[known], ours[known], n_rows, model.n_classes, lambda: model.shard_tiles(dataset, shard, room)
     )
-    return SetCounts(right, support, marked, int(exact.sum()), loss, precision)
+    top = top_classes(model.shard_tiles(dataset, shard, room), n_rows, max(RANKS))
+    sums = top_sums(top, rows[known], ours[known], model.n_classes)
+    return SetCounts(right, support, marked, int(exact.sum()), loss, precision, sums)
 
 
 def _ranking(

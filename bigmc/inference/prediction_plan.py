@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bigmc.budget import plan_within
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.inference.options import PredictOptions
@@ -182,10 +183,13 @@ def _columns(model: Model, options: PredictOptions) -> tuple[str, ...]:
 
 def _divide(model: Model, resources: Resources, result: int) -> tuple[Engine, int]:
     """Return the engine the limit allows, if one result has so many bytes, and the bytes for each part."""
-    # A process of its own keeps the model as it came beside the model.
     engine = resources.engine
-    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
-    n_threads, scratch = divide(model, limit, engine.n_threads, result, "prediction")
+    # A process of its own keeps the model as it came beside the model.
+    own = 0 if engine.shares_memory else model.nbytes
+    n_threads, scratch = plan_within(
+        resources.memory_limit,
+        lambda limit: divide(model, limit - own, engine.n_threads, result, "prediction"),
+    )
     return engine.at_most(n_threads), scratch
 
 

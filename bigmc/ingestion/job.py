@@ -32,6 +32,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.shard_placement import PartShard, Placing
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
+from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
@@ -104,7 +105,12 @@ class Job:
         MemoryLimitError
             If the memory limit cannot work.
         """
-        engine = at_the_data(engine, self.sources)
+        try:
+            return self._run(at_the_data(engine, self.sources), progress)
+        finally:
+            disk.try_clear(spool_beside(self.to))
+
+    def _run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         if not self._is_done():
             self._refuse_foreign_folder()
             self._divide(engine)  # refuses before the scan, if it can
@@ -195,6 +201,8 @@ class Job:
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
         write_atomic(plan, json.dumps(stored).encode())
+        for folder in (self.to, self.to.parent):  # a power cut may not take the plan and leave what follows
+            disk.sync(folder)
         return parts
 
     def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
@@ -219,6 +227,8 @@ class Job:
         self, missing: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter
     ) -> None:
         n_workers, shares = self._divide(engine, parts)
+        if engine.shares_memory and missing:
+            shares = replace(shares, n_threads=max(1, n_workers // len(missing)))
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine.at_most(n_workers)
         with mapping_room(self.recipe.features, shares, self.sources[0]) as room:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
 from bigmc.ingestion.part_writer import ShardWriter
+from bigmc.ingestion.pipeline import in_order
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.recipe import Recipe
@@ -116,7 +119,8 @@ class PartWriter:
         first = next(iter(self._recipe.splits))
         total = Moments(0, np.zeros(1), np.zeros(1))
         for batch in self._batches():
-            for split, samples, _ in self._samples(self._set_bad_aside(batch)):
+            good, _, whole = self._transformed(batch)
+            for split, samples, _ in self._by_split(good, whole):
                 if split == first and not isinstance(samples, Rows):
                     total = total + Moments.of(samples)
         return total
@@ -142,25 +146,36 @@ class PartWriter:
     def run(self) -> Iterator[tuple[int, int]]:
         """Write the part, yielding the rows and source bytes done after each batch."""
         disk.make_folder(self._aside)
-        recipe, part = self._recipe, self._part
-        writer = ShardWriter(self._aside, recipe.splits, self._shares.buffer_bytes)
+        with ExitStack() as stack:
+            n_threads = self._shares.n_threads
+            pool = stack.enter_context(ThreadPoolExecutor(n_threads)) if n_threads > 1 else None
+            yield from self._write(pool)
+
+    def _write(self, pool: ThreadPoolExecutor | None) -> Iterator[tuple[int, int]]:
+        writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, pool)
         rows_in = 0
-        for batch in self._batches():
-            rows_in += batch.n_rows + len(batch.rejects)
-            self._rejects += batch.rejects
-            good = self._set_bad_aside(batch)
-            if self._names is not None:
-                for name in recipe.features.text:
-                    self._names.update(plain_text(good.table.column(name)))
-                for name in recipe.features.categorical:
-                    self._names.update_values(name, category_text(good.table.column(name)))
-            for split, samples, table in self._samples(good):
-                if writer.add(split, samples, table):
+        names: Future[None] | None = None  # counted in the order of the batches, one after another
+        for batch, rejects, samples in in_order(
+            self._transformed, self._batches(), pool, self._shares.n_threads
+        ):
+            n_rows = batch.n_rows + len(rejects)
+            rows_in += n_rows
+            self._rejects += rejects
+            if names is not None:
+                names.result()
+            if pool is None:
+                self._count_names(batch)
+            elif self._names is not None:
+                names = pool.submit(self._count_names, batch)
+            for split, some, table in self._by_split(batch, samples):
+                if writer.add(split, some, table):
                     trim()
-            yield batch.n_rows + len(batch.rejects), batch.n_bytes
+            yield n_rows, batch.n_bytes
+        if names is not None:
+            names.result()
         self._commit(
             Receipt(
-                part.index,
+                self._part.index,
                 rows_in,
                 len(self._rejects),
                 self._labels.values,
@@ -169,8 +184,22 @@ class PartWriter:
             )
         )
 
-    def _set_bad_aside(self, batch: Batch) -> Batch:
-        """Return the batch without rows whose label or features cannot be used."""
+    def _transformed(self, batch: Batch) -> tuple[Batch, list[Reject], Samples]:
+        """Return the rows of a batch that can be used, the other ones, and the features of the former."""
+        good, rejects = self._set_bad_aside(batch)
+        return good, [*batch.rejects, *rejects], samples_of(good, self._recipe.features)
+
+    def _count_names(self, batch: Batch) -> None:
+        """Count the names of hashed features."""
+        if self._names is None:
+            return
+        for name in self._recipe.features.text:
+            self._names.update(plain_text(batch.table.column(name)))
+        for name in self._recipe.features.categorical:
+            self._names.update_values(name, category_text(batch.table.column(name)))
+
+    def _set_bad_aside(self, batch: Batch) -> tuple[Batch, list[Reject]]:
+        """Return the batch without rows whose label or features cannot be used, and these rows."""
         bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table)
         if self._recipe.group is not None:
             missing = find_missing(batch.table.column(self._recipe.group))
@@ -180,8 +209,7 @@ class PartWriter:
         reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
         bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
         good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
-        self._rejects += rejects
-        return good
+        return replace(good, n_bytes=batch.n_bytes), rejects
 
     def _label_column(self, batch: Batch) -> pa.Array:
         if self._recipe.label is None:
@@ -190,7 +218,7 @@ class PartWriter:
         separator = self._recipe.label_separator
         return labels if separator is None else split_labels(labels, separator)
 
-    def _samples(self, batch: Batch) -> Iterator[tuple[str, Samples, pa.Table]]:
+    def _by_split(self, batch: Batch, samples: Samples) -> Iterator[tuple[str, Samples, pa.Table]]:
         """Yield the samples of each split with their table."""
         recipe = self._recipe
         codes = self._labels.encode(self._label_column(batch))
@@ -200,7 +228,6 @@ class PartWriter:
         else:
             fractions = group_fractions(batch.table.column(recipe.group), recipe.seed)
         assigned = assign_splits(fractions, recipe.splits)
-        samples = samples_of(batch, recipe.features)
         for number, split in enumerate(recipe.splits):
             chosen = assigned == number
             if not chosen.any():

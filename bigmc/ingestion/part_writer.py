@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,10 +38,14 @@ class ShardWriter:
         Names of the splits.
     buffer_bytes : int
         Bytes of samples to collect over all splits before the fullest one is written.
+    pool : Executor, optional
+        Compresses several chunks at once.
     """
 
-    def __init__(self, folder: Path, splits: Iterable[str], buffer_bytes: int) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, splits: Iterable[str], buffer_bytes: int, pool: Executor | None = None
+    ) -> None:
+        self._folder, self._pool = folder, pool
         self._buffers = {name: _Buffer() for name in splits}
         self._buffer_bytes = buffer_bytes
         self._entries: list[ShardEntry] = []
@@ -82,7 +87,7 @@ class ShardWriter:
         folder = self._folder / f"{len(self._entries):03d}"
         samples = _join(buffer.samples)
         del buffer  # the pieces need as much memory as their concatenation
-        self._entries.append(write_shard(folder, samples, table, split=split))
+        self._entries.append(write_shard(folder, samples, table, split=split, pool=self._pool))
 
 
 def _slice(samples: Samples, start: int, stop: int) -> Samples:

@@ -23,7 +23,10 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import OnBadRow
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
+from bigmc.ingestion.spool import spool_beside
 from bigmc.kernels.compile_server import compile_elsewhere
+from bigmc.store import disk
+from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
 
@@ -53,7 +56,12 @@ def make_job(
         If a parameter, a column or a source cannot be used.
     """
     labels = None if isinstance(options.label, str) else options.label
-    return job_of(expand_sources(source, format, labels), to, options, limit, on_bad_row)
+    try:
+        sources = expand_sources(source, format, labels, spool_beside(to))
+        return job_of(sources, to, options, limit, on_bad_row)
+    except BaseException:
+        disk.try_clear(spool_beside(to))
+        raise
 
 
 def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on_bad_row: str) -> Job:
@@ -136,6 +144,10 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
 def identify(source: Source) -> dict[str, Any]:
     """Return what tells a source from another one: path, size and time of change, or a digest."""
     data = source.data
+    if source.stream is not None:
+        file = Path(source.path)
+        identity = {"path": source.stream, "format": source.format, "bytes": file.stat().st_size}
+        return identity | {"sha256": sha256(file)}
     if data is None:
         file = Path(source.path).resolve()
         status = file.stat()

@@ -23,8 +23,11 @@ import scipy.sparse as sp
 from bigmc.errors import DataError
 from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
+from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.parquet import count_rows
-from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, open_stream
+from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, compression_of, open_stream
+from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
+from bigmc.store import disk
 from bigmc.store.label_sets import column_of_indicator
 
 __all__ = [
@@ -45,7 +48,9 @@ _KNOWN = "the formats are " + ", ".join(sorted(FILE_FORMATS))
 NO_HINTS, EVERYTHING = ReadHints(), ReadRequest()
 
 
-def expand_sources(source: Any, format: str | None = None, labels: Any = None) -> list[Source]:
+def expand_sources(
+    source: Any, format: str | None = None, labels: Any = None, spool: Path | None = None
+) -> list[Source]:
     """Return the files or arrays meant by what the user passed, in a fixed order.
 
     Parameters
@@ -58,6 +63,9 @@ def expand_sources(source: Any, format: str | None = None, labels: Any = None) -
         Format of the files; by default their ending tells.
     labels : array-like, optional
         Labels of the rows of an array; a list of them for a list of arrays.
+    spool : Path, optional
+        Folder for what can be read only once: standard input (``-``), named pipes, readers of record batches,
+        pyarrow datasets and scanners, relations of DuckDB, iterators of mappings or batches.
 
     Returns
     -------
@@ -79,7 +87,14 @@ def expand_sources(source: Any, format: str | None = None, labels: Any = None) -
             raise DataError(f"{len(items)} arrays but {len(labels)} arrays of labels", "pass one for each")
     found: list[Source] = []
     for i, item in enumerate(items):
-        if isinstance(item, str | os.PathLike):
+        if spool is not None and isinstance(item, str | os.PathLike) and is_pipe(os.fspath(item)):
+            found.append(_spooled_pipe(os.fspath(item), format, spool / str(i)))
+        elif spool is not None and is_stream(item):
+            name = f"{type(item).__name__}[{i}]"
+            disk.make_folder(spool / str(i))
+            spool_rows(item, name, spool / str(i) / "rows.parquet")
+            found.append(Source(str(spool / str(i) / "rows.parquet"), "parquet", stream=name))
+        elif isinstance(item, str | os.PathLike):
             found += [Source(path, format or _format_of(path)) for path in _files(os.fspath(item))]
         else:
             name = f"{type(item).__name__}[{i}]" if len(items) > 1 else type(item).__name__
@@ -88,6 +103,16 @@ def expand_sources(source: Any, format: str | None = None, labels: Any = None) -
         raise DataError("no sources given", "name a file, a pattern, a directory or an array")
     _check_alike(found)
     return found
+
+
+def _spooled_pipe(path: str, format: str | None, folder: Path) -> Source:
+    if format is None and path == STDIN:
+        raise DataError("standard input has no name that tells its format", f"give the format; {_KNOWN}")
+    known = format or _format_of(path)
+    disk.make_folder(folder)
+    file = folder / f"rows{os.path.splitext(path)[1] if compression_of(path) else ''}"
+    spool_pipe(path, file)
+    return Source(str(file), known, stream=path)
 
 
 def _check_alike(found: list[Source]) -> None:
@@ -269,6 +294,8 @@ def schema(
     pyarrow.Schema
         Names and types; empty for svmlight and arrays.
     """
+    if sources[0].format == "parquet":
+        check_footers([source.path for source in sources])
     found = FORMATS[sources[0].format].schema(sources[0], hints)
     wanted = list(found.names if columns is None else columns)
     check_columns(sources[0].path, wanted, found.names)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError, ModelError
+from bigmc.kernels.boosting.arguments import Encoding, ScoredTrees
 from bigmc.kernels.boosting.bins import MAX_EDGES, encode_columns, encode_rows
 from bigmc.kernels.boosting.scoring import add_learners
 from bigmc.model.column_reader import column_runs
@@ -120,22 +121,11 @@ class Trees(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Learners that are scored together, and what they ask.
-
-    The edges of feature ``features[j]`` are in `table` as `bigmc.kernels.boosting.bins.code_of` has them.
-    """
+    """Learners that are scored together, and the features they ask, increasing."""
 
     features: NDArray[np.int64]
-    firsts: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    missing: NDArray[np.int64]
-    table: NDArray[np.float64]
-    feature: NDArray[np.int32]
-    low: NDArray[np.uint8]
-    high: NDArray[np.uint8]
-    leaf: NDArray[np.int8]
-    classes: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    encoding: Encoding
+    trees: ScoredTrees
 
 
 class BoostedScorer:
@@ -163,7 +153,16 @@ class BoostedScorer:
     @property
     def table_bytes(self) -> int:
         """Bytes of the copies of the learners with weight."""
-        return 2 * sum(array.nbytes for array in self._all)
+        encoding = self._all.encoding
+        arrays = (
+            self._all.features,
+            encoding.firsts,
+            encoding.steps,
+            encoding.missing,
+            encoding.table,
+            *self._all.trees,
+        )
+        return 2 * sum(array.nbytes for array in arrays)
 
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
@@ -175,18 +174,7 @@ class BoostedScorer:
         for lo in range(0, rows.n_rows, step):
             indptr = rows.indptr[lo : lo + step + 1]
             codes = np.empty((max(1, len(group.features)), len(indptr) - 1), np.uint8)
-            encode_rows(
-                indptr,
-                rows.indices,
-                rows.data,
-                self._binary,
-                group.features,
-                group.firsts,
-                group.steps,
-                group.missing,
-                group.table,
-                codes,
-            )
+            encode_rows(indptr, rows.indices, rows.data, group.features, group.encoding, codes)
             tile = np.zeros((self._n_classes, codes.shape[1]))
             self._add(group, codes, 0, tile)
             scores[lo : lo + step] = tile.T
@@ -213,17 +201,13 @@ class BoostedScorer:
         for group in self._groups(max(1, room // 2 // max(shard.n_rows, 1))):
             codes = np.empty((max(1, len(group.features)), shard.n_rows), np.uint8)
             for run in column_runs(shard, group.features, room // 2, 64, self._binary):
-                encode_columns(
-                    run.first, run.starts, run.stops, run.rows, run.data, self._binary, group.firsts,
-                    group.steps, group.missing, group.table, codes,
-                )  # fmt: skip
+                encode_columns(run.first, run.starts, run.stops, run.rows, run.data, group.encoding, codes)
             self._add(group, codes, lo, scores)
         return scores.T
 
     def _add(self, group: _Group, codes: NDArray[np.uint8], lo: int, scores: NDArray[np.float64]) -> None:
-        add_learners(
-            codes, group.feature, group.low, group.high, group.leaf, group.classes - lo, group.weights, scores
-        )
+        trees = group.trees
+        add_learners(codes, trees._replace(classes=trees.classes - lo), scores)
 
     def _groups(self, most: int) -> Iterator[_Group]:
         """Cut the learners into groups that ask at most so many features, one learner at the least."""
@@ -259,7 +243,13 @@ class BoostedScorer:
         for first, place in zip(firsts.tolist(), places.tolist(), strict=False):
             edges = trees.edges[trees.edge_starts[place] : trees.edge_starts[place + 1]]
             table[first : first + len(edges)] = edges
-        return _Group(
-            trees.features[places], firsts[:-1], steps, own + 1, table, feature, low, high,
-            trees.leaf[learners], trees.learner_class[learners], self._weights[learners],
-        )  # fmt: skip
+        scored = ScoredTrees(
+            feature=feature,
+            low=low,
+            high=high,
+            leaf=trees.leaf[learners],
+            classes=trees.learner_class[learners],
+            weights=self._weights[learners],
+        )
+        encoding = Encoding(firsts[:-1], steps, own + 1, table, self._binary)
+        return _Group(trees.features[places], encoding, scored)

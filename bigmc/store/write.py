@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +36,12 @@ _COLUMNS = 16
 
 
 def write_shard(
-    folder: Path, rows: Rows | NDArray[Any], table: pa.Table, *, split: str = "all"
+    folder: Path,
+    rows: Rows | NDArray[Any],
+    table: pa.Table,
+    *,
+    split: str = "all",
+    pool: Executor | None = None,
 ) -> ShardEntry:
     """Write one shard; a reader sees all of it or nothing, also after a kill.
 
@@ -50,6 +56,8 @@ def write_shard(
         to pass through; ``norm`` and ``entries`` are added here.
     split : str, optional
         Split all rows belong to.
+    pool : Executor, optional
+        Compresses several chunks at once.
 
     Returns
     -------
@@ -73,7 +81,7 @@ def write_shard(
     disk.clear(aside)
     disk.make_folder(aside)
     if isinstance(rows, Rows):
-        nnz, dtype, norm, entries, files = _write_sparse(aside, rows)
+        nnz, dtype, norm, entries, files = _write_sparse(aside, rows, pool)
     else:
         nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
     table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
@@ -87,7 +95,7 @@ def write_shard(
 _Written = tuple[int, np.dtype[Any], NDArray[np.float32], NDArray[np.int32], list[FileEntry]]
 
 
-def _write_sparse(folder: Path, rows: Rows) -> _Written:
+def _write_sparse(folder: Path, rows: Rows, pool: Executor | None) -> _Written:
     nnz = len(rows.indices)
     if nnz > MAX_ENTRIES:
         raise DataError(f"{nnz} entries are more than a shard can number", "make shards of fewer rows")
@@ -107,7 +115,7 @@ def _write_sparse(folder: Path, rows: Rows) -> _Written:
         ("indptr", indptr.astype(np.int32), True, INDPTR_CHUNK),
     ):
         writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, delta=delta, chunk=chunk)
-        writer.append(values)
+        writer.append(values, pool)
         files += writer.close()
     norm, entries = row_measures(indptr, indices, data, rows.n_rows)
     return nnz, dtype, norm, entries, files

@@ -36,6 +36,7 @@ import math
 import os
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,15 @@ class ArrayWriter:
         disk.make_folder(folder / "c" / self._first)
         self._write("zarr.json", json.dumps(_metadata(shape, dtype, chunk_shape, delta), indent=1).encode())
 
-    def append(self, values: NDArray[Any]) -> None:
-        """Write the next elements, in the order they are stored."""
+    def append(self, values: NDArray[Any], pool: Executor | None = None) -> None:
+        """Write the next elements, in the order they are stored; a pool compresses several chunks at once."""
         flat = values.reshape(-1)
         self._given += flat.size
+        if pool is not None and not self._filled:
+            whole = flat.size // self._buffer.size * self._buffer.size
+            for content in pool.map(self._packed, flat[:whole].reshape(-1, self._buffer.size)):
+                self._write_chunk(content)
+            flat = flat[whole:]
         while flat.size:
             n = min(flat.size, self._buffer.size - self._filled)
             self._buffer[self._filled : self._filled + n] = flat[:n]
@@ -153,15 +159,19 @@ class ArrayWriter:
         return self.files
 
     def _flush(self) -> None:
-        chunk = self._buffer
+        self._write_chunk(self._packed(self._buffer))
+        self._filled = 0
+
+    def _packed(self, chunk: NDArray[Any]) -> bytes:
+        """Return a chunk as it is stored."""
         if self._delta:
             chunk = np.diff(chunk, prepend=chunk.dtype.type(0))
         name, level = _compressor(chunk.dtype, self._delta)
-        packed = blosc.compress(chunk, name.encode(), level, blosc.BITSHUFFLE)
-        checksum = int(google_crc32c.value(packed)).to_bytes(_CRC_BYTES, "little")
-        number = len(self.files) - 1
-        self._write(f"c/{self._first}{number}", packed + checksum)
-        self._filled = 0
+        packed: bytes = blosc.compress(chunk, name.encode(), level, blosc.BITSHUFFLE)
+        return packed + int(google_crc32c.value(packed)).to_bytes(_CRC_BYTES, "little")
+
+    def _write_chunk(self, content: bytes) -> None:
+        self._write(f"c/{self._first}{len(self.files) - 1}", content)
 
     def _write(self, name: str, content: bytes) -> None:
         path = self._folder / name

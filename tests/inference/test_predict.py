@@ -3,10 +3,12 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources, ThreadEngine
-from bigmc.inference.options import PredictOptions
+from bigmc.inference.evaluate import evaluate
+from bigmc.inference.options import EvaluateOptions, PredictOptions
 from bigmc.inference.predict import PredictionJob
 from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, divide
@@ -59,6 +61,38 @@ def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):
     needed = int(str(refused.value).rpartition("--memory ")[2].partition("MB")[0]) * 10**6
     assert predict(model, tmp_path / "p", dataset, limit=needed).num_rows == 20_000
     assert predict(model, tmp_path / "q", dataset, limit=46_000_000, scores=False).num_rows == 20_000
+
+
+class Elsewhere(ThreadEngine):
+    """Threads that count as processes with a memory of their own."""
+
+    shares_memory = False
+
+
+@pytest.mark.parametrize("step", ["predict", "evaluate"])
+@pytest.mark.parametrize("engine", [ThreadEngine(2), Elsewhere(2)], ids=["threads", "processes"])
+def test_the_limit_that_a_refusal_names_works_and_is_the_least(step, engine, data, tmp_path):
+    model = data[1]
+    wide = LinearModel(
+        "sparse", model.classes, 60_000, np.arange(60_000), np.ones((60_000, N_CLASSES)), model.intercept
+    )
+    rows = scipy.sparse.csr_array(([1.0], ([0], [7])), shape=(2000, 60_000))
+    dataset = Dataset.from_arrays(rows, model.classes[np.arange(2000) % N_CLASSES])
+
+    def run(limit: int) -> None:
+        resources = Resources(engine, limit)
+        if step == "evaluate":
+            evaluate(wide, dataset, EvaluateOptions(), resources)
+            return
+        job = PredictionJob(wide, None, Output.at(tmp_path / "p"), PredictOptions(), resources)
+        job.run(dataset, IfExists.REPLACE)
+
+    with pytest.raises(MemoryLimitError) as refused:
+        run(40_000_000)
+    least = int(str(refused.value).rpartition("--memory ")[2].partition("MB")[0]) * 10**6
+    run(least)
+    with pytest.raises(MemoryLimitError):
+        run(int(least / 1.05))
 
 
 def test_the_limit_is_shared_among_workers(data):

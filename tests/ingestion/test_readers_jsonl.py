@@ -179,3 +179,17 @@ def test_half_a_surrogate_pair_in_a_key_or_value_spoils_its_line_only(tmp_path):
     assert kept[-1] == "c"
     assert "b" in kept
     assert 3 in rejected
+
+
+def test_an_integer_that_its_column_of_floats_does_not_hold_makes_its_row_bad(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text(
+        '{"x": 0.5}\n{"x": 9007199254740993}\n{"x": 9007199254740992}\n{"x": 1e300}\n{"x": null}\n'
+    )
+    (batch,) = everything(path, on_bad_row="quarantine")
+    assert batch.table.column("x").to_pylist() == [0.5, 2.0**53, 1e300, None]
+    (reject,) = batch.rejects
+    assert (reject.line, reject.reason) == (
+        2,
+        "column 'x' is 9007199254740993, which is not exact as a 64-bit float",
+    )

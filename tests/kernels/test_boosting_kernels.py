@@ -6,7 +6,7 @@ import scipy.optimize
 import scipy.sparse
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.boosting.arguments import Visits
+from bigmc.kernels.boosting.arguments import Encoding, Visits
 from bigmc.kernels.boosting.bins import MAX_EDGES, code_of, encode_columns, encode_rows
 from bigmc.kernels.boosting.descent import (
     LANES,
@@ -99,19 +99,16 @@ def test_training_and_prediction_bin_alike():
         table[first : first + len(piece)] = piece
     rows = scipy.sparse.csr_array(X)
     codes = np.empty((6, 1500), np.uint8)
-    encode_rows(
-        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, False, np.arange(6), firsts,
-        steps, missing, table, codes,
-    )  # fmt: skip
+    encoding = Encoding(firsts, steps, missing, table, False)
+    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+    encode_rows(indptr, indices, rows.data, np.arange(6), encoding, codes)
     assert (codes == trained).all()
     columns = scipy.sparse.csc_array(X)
     again = np.empty((6, 1500), np.uint8)
     for j in range(6):
         stretch = columns.indptr[j : j + 2].astype(np.int64)
-        encode_columns(
-            j, stretch[:1], stretch[1:], columns.indices.astype(np.uint16), columns.data, False, firsts,
-            steps, missing, table, again,
-        )  # fmt: skip
+        shard_rows = columns.indices.astype(np.uint16)
+        encode_columns(j, stretch[:1], stretch[1:], shard_rows, columns.data, encoding, again)
     assert (again == trained).all()
 
 

@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
 WHOLE_BYTES = 1 << 20  # text of a part that is counted whole
 SAMPLE_ONE_IN = 8  # of the documents after that
 NAME_BYTES = 40  # a longer name is cut and ends in an ellipsis
+_ELLIPSIS = "…".encode()
 LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
 
 
@@ -154,7 +155,7 @@ class NameCounter:
         table = pa.table(
             [
                 pa.array(buckets),
-                pa.array([self._name(slot) for slot in slots.tolist()], pa.string()),
+                self._spelled(slots),
                 pa.array(signs),
                 pa.array(self._seen[slots]),
             ],
@@ -162,10 +163,19 @@ class NameCounter:
         )
         return _sorted(table)
 
-    def _name(self, slot: int) -> str:
-        length = int(self._lengths[slot])
-        name = self._names[slot, : min(length, NAME_BYTES)].tobytes().decode(errors="ignore")
-        return name if length <= NAME_BYTES else name + "…"
+    def _spelled(self, slots: NDArray[np.intp]) -> pa.Array:
+        """Return the names in some slots; those that were cut end in an ellipsis."""
+        lengths = self._lengths[slots].astype(np.int32)
+        letters = np.zeros((len(slots), NAME_BYTES + len(_ELLIPSIS)), np.uint8)
+        letters[:, :NAME_BYTES] = self._names[slots]
+        for i in np.flatnonzero(lengths > NAME_BYTES).tolist():
+            whole = letters[i, :NAME_BYTES].tobytes().decode(errors="ignore").encode() + _ELLIPSIS
+            letters[i, : len(whole)] = np.frombuffer(whole, np.uint8)
+            lengths[i] = len(whole)
+        used = letters[np.arange(letters.shape[1]) < lengths[:, None]]
+        offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(used)]
+        return pa.Array.from_buffers(pa.string(), len(slots), buffers)
 
 
 def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucket: int = 4) -> pa.Table:

@@ -42,12 +42,15 @@ class Source:
         The array or table; None for a file.
     labels : array or None
         Labels of the rows of an array.
+    stream : str or None
+        What came as a stream and was written to the file; None for other files.
     """
 
     path: str
     format: str
     data: Any = None
     labels: Any = None
+    stream: str | None = None
 
 
 @dataclass(frozen=True)

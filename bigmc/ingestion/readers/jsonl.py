@@ -13,6 +13,7 @@ import pyarrow.json as pa_json
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.base import Part, ReadHints, Source, check_columns
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
 from bigmc.ingestion.readers.streams import skip_mark
@@ -124,7 +125,8 @@ class JsonLinesFormat(TextFormat):
         schema = _decoded(part.options["schema"])
         wanted = list(schema.names if columns is None else columns)
         check_columns(part.path, wanted, schema.names)
-        return _parsed(chunk, pa.schema([schema.field(name) for name in wanted]))
+        parsed = _parsed(chunk, pa.schema([schema.field(name) for name in wanted]))
+        return parsed.without(_inexact(chunk, parsed))
 
 
 def _loaded(raw: bytes) -> dict[str, Any] | None:
@@ -173,6 +175,20 @@ def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
                 "give the types of the columns",
             ) from error
     return Parsed(np.flatnonzero(good), table, reasons=reasons)
+
+
+def _inexact(chunk: Chunk, parsed: Parsed) -> dict[int, str]:
+    """Return the parsed records with an integer that was read as another float, by position."""
+    wrong: dict[int, str] = {}
+    for name, column in zip(parsed.table.schema.names, parsed.table.columns, strict=True):
+        if not pa.types.is_float64(column.type):
+            continue
+        values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+        for i in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS).tolist():
+            value = (_loaded(chunk.raw(int(parsed.kept[i]))) or {}).get(name)
+            if isinstance(value, int) and not is_exact(str(value)):
+                wrong.setdefault(i, f"column {name!r} is {value}, which is not exact as a 64-bit float")
+    return wrong
 
 
 def _parse(chunk: Chunk, keep: NDArray[np.bool_], schema: Any) -> Any:

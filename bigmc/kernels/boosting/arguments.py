@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,3 +156,79 @@ class Visits(NamedTuple):
     tolerance: float
     rate: float
     r: float
+
+
+class Values(NamedTuple):
+    """Entries of a block of columns before they are coded; see `Entries` for the other fields.
+
+    Attributes
+    ----------
+    data : array
+        Value of each entry.
+    """
+
+    indptr: NDArray[np.int64]
+    rows: NDArray[np.uint16]
+    data: NDArray[Any]
+    base: NDArray[np.int64]
+
+
+class Edges(NamedTuple):
+    """Where the edges of a block's columns are written.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_columns + 1,)
+        Where each column may write in `edges`.
+    edges : float64 array
+    n_edges : int64 array of shape (n_columns,)
+    missing : bool array of shape (n_columns,)
+        Whether the column has NaN.
+    """
+
+    starts: NDArray[np.int64]
+    edges: NDArray[np.float64]
+    n_edges: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+
+
+class Encoding(NamedTuple):
+    """How the values of the features that a model asks become codes, see `code_of`.
+
+    Attributes
+    ----------
+    firsts, steps, missing : int64 arrays of shape (n_asked,)
+        First edge of each feature in `table`, steps of the search, and the code of missing values.
+    table : float64 array
+    binary : bool
+        Every entry counts as 1.
+    """
+
+    firsts: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    table: NDArray[np.float64]
+    binary: bool
+
+
+class ScoredTrees(NamedTuple):
+    """Learners that are scored together.
+
+    Attributes
+    ----------
+    feature : int32 array of shape (n_learners, n_nodes)
+        Row of the codes that each node asks.
+    low, high : uint8 arrays of shape (n_learners, n_nodes)
+        Codes, both included, with which a sample goes above.
+    leaf : int8 array of shape (n_learners, n_nodes + 1)
+    classes : int64 array of shape (n_learners,)
+        Row of the scores, which may be outside: such learners are passed over.
+    weights : float64 array of shape (n_learners,)
+    """
+
+    feature: NDArray[np.int32]
+    low: NDArray[np.uint8]
+    high: NDArray[np.uint8]
+    leaf: NDArray[np.int8]
+    classes: NDArray[np.int64]
+    weights: NDArray[np.float64]

@@ -105,28 +105,23 @@ def _quantile_edges(sample, n_zeros, limit, edges):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def find_edges(lo, hi, indptr, rows, data, base, counted, limit, room, edges, n_edges, missing):
+def find_edges(lo, hi, values, counted, limit, out):
     """Find the edges of columns ``lo`` to ``hi`` of a block.
 
     Parameters
     ----------
     lo, hi : int
-    indptr : int64 array of shape (n_shards, n_columns + 1)
-    rows : uint16 array
-    data : array
-        Values of the entries; samples without one have the value 0.
-    base : int64 array of shape (n_shards + 1,)
+    values : Values
+        Samples without an entry have the value 0.
     counted : bool array of shape (n_samples,)
         Samples to look at.
     limit : int
         Most edges of a column, at most `MAX_EDGES`.
-    room : int64 array of shape (n_columns + 1,)
-        Where each column may write in `edges`: at least ``min(entries + 1, limit)`` elements.
-    edges : float64 array
-    n_edges : int64 array of shape (n_columns,)
-    missing : bool array of shape (n_columns,)
-        Whether the column has NaN.
+    out : Edges
+        Filled; a column needs space for ``min(entries + 1, limit)`` edges.
     """
+    indptr, rows, data, base = values.indptr, values.rows, values.data, values.base
+    n_edges, missing = out.n_edges, out.missing
     found = np.empty(limit + 2)
     n_samples = np.count_nonzero(counted)
     for j in range(lo, hi):
@@ -143,7 +138,7 @@ def find_edges(lo, hi, indptr, rows, data, base, counted, limit, room, edges, n_
                         n_found = _note(x, found, n_found, limit + 1)
         if n_entries < n_samples and n_found >= 0:
             n_found = _note(0.0, found, n_found, limit + 1)
-        own = edges[room[j] : room[j + 1]]
+        own = out.edges[out.starts[j] : out.starts[j + 1]]
         if n_found >= 0:
             for k in range(n_found - 1):
                 own[k] = _between(found[k], found[k + 1])
@@ -214,7 +209,7 @@ def zero_codes(starts, edges, out):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def encode_rows(indptr, indices, data, binary, features, firsts, steps, missing, table, codes):
+def encode_rows(indptr, indices, data, features, encoding, codes):
     """Write the codes of samples in row order, for the features a model asks.
 
     Parameters
@@ -223,15 +218,12 @@ def encode_rows(indptr, indices, data, binary, features, firsts, steps, missing,
     indices : int32 array
         Feature of each entry.
     data : array
-    binary : bool
-        Every entry counts as 1.
     features : int64 array of shape (n_asked,)
         Increasing.
-    firsts, steps, missing : int64 arrays of shape (n_asked,)
-    table : float64 array
-        See `code_of`.
+    encoding : Encoding
     codes : uint8 array of shape (n_asked, n_rows)
     """
+    firsts, steps, missing, table = encoding.firsts, encoding.steps, encoding.missing, encoding.table
     for j in range(features.shape[0]):
         codes[j] = code_of(0.0, table, firsts[j], steps[j], 0)
     for i in range(indptr.shape[0] - 1):
@@ -244,12 +236,12 @@ def encode_rows(indptr, indices, data, binary, features, firsts, steps, missing,
                 else:
                     high = middle
             if low < features.shape[0] and features[low] == indices[k]:
-                value = 1.0 if binary else np.float64(data[k])
+                value = 1.0 if encoding.binary else np.float64(data[k])
                 codes[low, i] = code_of(value, table, firsts[low], steps[low], missing[low])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def encode_columns(first, starts, stops, rows, data, binary, firsts, steps, missing, table, codes):
+def encode_columns(first, starts, stops, rows, data, encoding, codes):
     """Write the codes of the samples of a shard in neighbouring features of those a model asks.
 
     Parameters
@@ -260,13 +252,14 @@ def encode_columns(first, starts, stops, rows, data, binary, firsts, steps, miss
         Entries of each in `rows` and `data`.
     rows : uint16 array
     data : array
-    binary, firsts, steps, missing, table, codes
+    encoding, codes
         See `encode_rows`.
     """
+    firsts, steps, missing, table = encoding.firsts, encoding.steps, encoding.missing, encoding.table
     for j in range(starts.shape[0]):
         p = first + j
         out = codes[p]
         out[:] = code_of(0.0, table, firsts[p], steps[p], 0)
         for k in range(starts[j], stops[j]):
-            value = 1.0 if binary else np.float64(data[k])
+            value = 1.0 if encoding.binary else np.float64(data[k])
             out[rows[k]] = code_of(value, table, firsts[p], steps[p], missing[p])

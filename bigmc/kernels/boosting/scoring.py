@@ -8,22 +8,17 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_learners(codes, feature, low, high, leaf, classes, weights, scores):
+def add_learners(codes, trees, scores):
     """Add ``w h`` of every learner to the scores of its class.
 
     Parameters
     ----------
     codes : uint8 array of shape (n_features, n_rows)
-    feature : int32 array of shape (n_learners, n_nodes)
-        Row of `codes` each node asks.
-    low, high : uint8 arrays of shape (n_learners, n_nodes)
-        Codes, both included, with which a sample goes above.
-    leaf : int8 array of shape (n_learners, n_nodes + 1)
-    classes : int64 array of shape (n_learners,)
-        Row of `scores`, which may be outside: such learners are passed over.
-    weights : float64 array of shape (n_learners,)
+    trees : ScoredTrees
     scores : float64 array of shape (n_classes, n_rows)
     """
+    feature, low, high, leaf = trees.feature, trees.low, trees.high, trees.leaf
+    classes, weights = trees.classes, trees.weights
     n_nodes = feature.shape[1]
     for t in range(feature.shape[0]):
         if not 0 <= classes[t] < scores.shape[0]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.boosting.arguments import CutColumns, Entries
+from bigmc.kernels.boosting.arguments import CutColumns, Edges, Entries, Values
 from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
 from bigmc.store.block import Block, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
@@ -163,21 +163,24 @@ class BinnedSource:
         n_columns = block.hi - block.lo
         n_samples = int(block.base[-1])
         entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)
-        room = np.concatenate([[0], np.cumsum(np.minimum(entries + 1, self._limit))])
-        found = np.empty(int(room[-1]))
-        n_edges, missing = np.empty(n_columns, np.int64), np.empty(n_columns, np.bool_)
+        starts = np.concatenate([[0], np.cumsum(np.minimum(entries + 1, self._limit))])
+        found = Edges(
+            starts=starts,
+            edges=np.empty(int(starts[-1])),
+            n_edges=np.empty(n_columns, np.int64),
+            missing=np.empty(n_columns, np.bool_),
+        )
+        values = Values(block.indptr, block.indices, block.data, block.base)
 
         def work(part: tuple[int, int]) -> None:
-            find_edges(
-                *part, block.indptr, block.indices, block.data, block.base, self._counted, self._limit, room,
-                found, n_edges, missing,
-            )  # fmt: skip
+            find_edges(*part, values, self._counted, self._limit, found)
 
         for _ in self._engine.map(work, parts):
             pass
+        n_edges, missing = found.n_edges, found.missing
         starts = np.concatenate([[0], np.cumsum(n_edges)])
         edges = np.empty(int(starts[-1]))
-        pack_edges(room, n_edges, found, starts, edges)
+        pack_edges(found.starts, n_edges, found.edges, starts, edges)
         zero = np.empty(n_columns, np.int64)
         zero_codes(starts, edges, zero)
         n_bins = n_edges + 1 + missing

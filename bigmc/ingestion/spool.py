@@ -1,0 +1,142 @@
+"""Sources that can be read only once, written to a file first: pipes, and streams of rows in memory.
+
+An ingest reads its sources twice, and again after a kill. What comes as a stream is therefore written beside
+the dataset, in bounded memory, and removed when the ingest has ended. Its bytes decide whether it is the same
+source as before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bigmc.errors import DataError
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL
+
+STDIN = "-"
+"""What standard input is called as a source."""
+
+ROWS_AT_ONCE = 1024
+"""Rows of an iterable of mappings that are turned into a table at once."""
+
+GROUP_BYTES = 8 << 20
+"""About the bytes of a row group of the file written."""
+
+_COPY_BYTES = 1 << 20
+
+
+def spool_beside(dataset: Path) -> Path:
+    """Return the folder beside a dataset for sources that can be read only once."""
+    return dataset.with_name(f".{dataset.name}.input{PARTIAL}")
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is standard input or a named pipe."""
+    return path == STDIN or (os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode))
+
+
+def is_stream(item: Any) -> bool:
+    """Return whether a source in memory gives its rows only once, or batch by batch."""
+    if isinstance(item, pa.Table | pa.RecordBatch | Mapping | str | bytes):
+        return False
+    return isinstance(item, pa.RecordBatchReader | Iterator) or hasattr(item, "to_reader") or _scans(item)
+
+
+def _scans(item: Any) -> bool:
+    return hasattr(item, "scanner") or hasattr(item, "fetch_record_batch")
+
+
+def spool_pipe(path: str, target: Path) -> None:
+    """Write what a pipe gives to a file."""
+    with disk.output(target) as file:
+        if path == STDIN:
+            _copy(sys.stdin.buffer, file)
+        else:
+            with open(path, "rb") as pipe:
+                _copy(pipe, file)
+
+
+def _copy(source: BinaryIO, file: Any) -> None:
+    while piece := source.read(_COPY_BYTES):
+        file.write(piece)
+
+
+def spool_rows(item: Any, name: str, target: Path) -> None:
+    """Write the rows of a stream to a Parquet file.
+
+    Parameters
+    ----------
+    item : object
+        A reader of record batches, what makes one (a pyarrow dataset or scanner, a relation of DuckDB), or an
+        iterator of record batches, tables or mappings.
+    name : str
+        What messages call it.
+    target : Path
+        File to write.
+
+    Raises
+    ------
+    DataError
+        If the stream is empty, or its rows are no mappings, or of types that differ.
+    """
+    batches = _batches(item, name)
+    first = next(batches, None)
+    if first is None:
+        raise DataError(f"{name}: no rows", "give a stream that holds at least one")
+    held: list[pa.Table] = []
+    with disk.output(target) as file, pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+        for table in itertools.chain([first], batches):
+            if table.schema != first.schema:
+                columns = f"{_named(first.schema)}, later ones {_named(table.schema)}"
+                raise DataError(
+                    f"{name}: some rows have the columns {columns}", "give rows of the same columns and types"
+                )
+            held.append(table)
+            if sum(piece.nbytes for piece in held) >= GROUP_BYTES:
+                writer.write_table(pa.concat_tables(held))
+                held = []
+        if held:
+            writer.write_table(pa.concat_tables(held))
+
+
+def _named(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)
+
+
+def _batches(item: Any, name: str) -> Iterator[pa.Table]:
+    if hasattr(item, "fetch_record_batch"):  # DuckDB
+        item = item.fetch_record_batch()
+    elif hasattr(item, "scanner"):  # a dataset of pyarrow
+        item = item.scanner().to_reader()
+    elif hasattr(item, "to_reader"):  # a scanner of pyarrow
+        item = item.to_reader()
+    rows = iter(item)
+    schema: pa.Schema | None = None
+    for head in rows:
+        if isinstance(head, pa.RecordBatch):
+            yield pa.Table.from_batches([head])
+        elif isinstance(head, pa.Table):
+            yield head
+        elif isinstance(head, Mapping):
+            some = [head, *itertools.islice(rows, ROWS_AT_ONCE - 1)]
+            table = _table(some, schema, name)
+            schema = table.schema
+            yield table
+        else:
+            raise DataError(f"{name}: a row is {type(head).__name__}", "give mappings or record batches")
+
+
+def _table(rows: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
+    try:
+        return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name}: rows of several types ({error})", "give every column one type") from error

@@ -1,0 +1,40 @@
+"""Some hundred random and mutated inputs of every format; the whole is tests/faults/fuzz_readers.py."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bigmc.errors import DataError
+from bigmc.ingestion.readers import footers
+from bigmc.ingestion.sources import expand_sources, schema
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+import fuzz_readers
+
+
+@pytest.mark.parametrize("one", fuzz_readers.FORMATS, ids=lambda one: one.__name__)
+def test_readers_agree_with_independent_ones(one, tmp_path):
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    for case in range(seed, seed + 40):
+        one(random.Random(case), tmp_path)
+
+
+def test_mutated_parquet_is_refused_or_read(tmp_path):
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    assert fuzz_readers.fuzz_mutated_parquet(range(seed, seed + 60), tmp_path) == []
+
+
+def test_a_footer_that_crashes_the_library_is_refused(tmp_path, monkeypatch):
+    for name in ("a", "t", "z"):
+        pq.write_table(pa.table({"t": ["x"]}), tmp_path / f"{name}.parquet")
+    assert schema(expand_sources(tmp_path)).names == ["t"]
+    monkeypatch.setattr(footers, "_read", lambda path: os.abort() if path.endswith("t.parquet") else None)
+    with pytest.raises(DataError, match=r"t\.parquet: not a readable Parquet file"):
+        schema(expand_sources(tmp_path))

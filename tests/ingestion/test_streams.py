@@ -1,0 +1,107 @@
+"""What can be read only once becomes the same dataset as a Parquet file of the same rows."""
+
+import hashlib
+import io
+import os
+import sys
+import threading
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+from bigmc import api
+from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError
+
+ROWS = [{"text": f"a{i % 13} b{i % 7} é{i}", "label": f"k{i % 3}", "x": i / 4} for i in range(3000)]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+def ingest(source, to, **options):
+    return api.ingest(
+        source, to, text="text", label="label", numeric="x", hash_bits=10, engine=ThreadEngine(2), **options
+    )
+
+
+def shards_of(folder):
+    """Digests of everything but what tells where the rows came from."""
+    files = [*sorted((folder / "shards").rglob("*")), *sorted((folder / "statistics").rglob("*"))]
+    files += [folder / "classes.parquet", folder / "names.parquet"]
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("expected")
+    pq.write_table(TABLE, folder / "rows.parquet")
+    ingest(folder / "rows.parquet", folder / "d.bigmc")
+    return shards_of(folder / "d.bigmc")
+
+
+def duckdb_relation(table):
+    return pytest.importorskip("duckdb").from_arrow(table)
+
+
+STREAMS = {
+    "reader": lambda table, folder: table.to_reader(max_chunksize=700),
+    "batches": lambda table, folder: iter(table.to_batches(max_chunksize=500)),
+    "tables": lambda table, folder: iter([table[:1000], table[1000:]]),
+    "mappings": lambda table, folder: (row for row in table.to_pylist()),
+    "dataset": lambda table, folder: pads.dataset(table),
+    "scanner": lambda table, folder: pads.dataset(table).scanner(batch_size=100),
+    "DuckDB": lambda table, folder: duckdb_relation(table),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_of_rows(name, tmp_path, expected):
+    ingest(STREAMS[name](TABLE, tmp_path), tmp_path / "d.bigmc")
+    assert shards_of(tmp_path / "d.bigmc") == expected
+    assert os.listdir(tmp_path) == ["d.bigmc"]
+    again = ingest(STREAMS[name](TABLE, tmp_path), tmp_path / "d.bigmc")  # the same rows: nothing to do
+    assert again.n_samples == len(ROWS)
+    with pytest.raises(DataError, match="made with other parameters"):
+        ingest(iter(TABLE[:50].to_batches()), tmp_path / "d.bigmc")
+
+
+def as_lines():
+    return "".join(f"{row['text']},{row['label']},{row['x']}\n" for row in ROWS).encode()
+
+
+def test_standard_input_and_a_named_pipe(tmp_path, monkeypatch):
+    content = b"text,label,x\n" + as_lines()
+    (tmp_path / "t.csv").write_bytes(content)
+    ingest(tmp_path / "t.csv", tmp_path / "file.bigmc")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    ingest("-", tmp_path / "stdin.bigmc", format="csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe.csv").write_bytes(content))
+    writer.start()
+    ingest(tmp_path / "pipe.csv", tmp_path / "pipe.bigmc")
+    writer.join()
+    assert shards_of(tmp_path / "stdin.bigmc") == shards_of(tmp_path / "file.bigmc")
+    assert shards_of(tmp_path / "pipe.bigmc") == shards_of(tmp_path / "file.bigmc")
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [
+        (iter([]), "no rows"),
+        (iter([1, 2]), "a row is int"),
+        (iter([{"text": "a", "label": 1}, {"text": 3, "label": "b"}]), "rows of several types"),
+        (iter([TABLE[:2], TABLE[:2].drop_columns("x")]), "later ones text"),
+        ("-", "give the format"),
+    ],
+    ids=["empty", "numbers", "types", "columns", "no format"],
+)
+def test_streams_that_cannot_be_used(stream, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        ingest(stream, tmp_path / "d.bigmc")
+    assert not os.listdir(tmp_path)
