@@ -11,12 +11,13 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigmc.engine import Resources
+from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.options import EvaluateOptions
@@ -156,7 +157,9 @@ def _point(
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
     trained = train(data, target, asked, resources)
     measured = EvaluateOptions(options.validation)
-    figures = evaluate(load_model(target), validation.samples, measured, resources)
+    # Rows held out of the training are in the memory of this process, where no worker sees them.
+    local = resources if validation.samples.path else replace(resources, engine=ThreadEngine())
+    figures = evaluate(load_model(target), validation.samples, measured, local)
     row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes")}
     gap = trained["certificate"]["gap"]
     scores = {name: figures[name] for name in FIGURES if name in figures}
