@@ -6,14 +6,22 @@ import pytest
 import scipy.sparse
 from sklearn.metrics import accuracy_score, classification_report, confusion_matrix, f1_score
 
-from bigmc.engine import ThreadEngine
+from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError, ModelError
-from bigmc.inference.evaluate import evaluate, inspect
+from bigmc.inference import evaluate as evaluation
+from bigmc.inference.evaluate import inspect
+from bigmc.inference.options import EvaluateOptions
 from bigmc.model import LinearModel
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
 ENGINE = ThreadEngine(2)
+
+
+def evaluate(model, dataset, engine, **options):
+    return evaluation.evaluate(model, dataset, EvaluateOptions(**options), Resources(engine, 1 << 30))
+
+
 CLASSES = np.array(["ham", "news", "rare", "spam", "ähm"])
 
 

@@ -161,12 +161,12 @@ def test_unfinished_training_of_other_parameters(here, monkeypatch, capsys):
     checkpoint = here / "new.model.wip" / "checkpoint.npz"
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole[:-20])
-    status, _, err = run(monkeypatch, capsys, TRAIN)
+    status, _, err = run(monkeypatch, capsys, f"{TRAIN} --alpha 1e-4")
     assert status == 1
     assert "checkpoint" in err
     assert "delete it to start over" in err
     checkpoint.write_bytes(whole)
-    assert run(monkeypatch, capsys, TRAIN)[0] == 0
+    assert run(monkeypatch, capsys, f"{TRAIN} --alpha 1e-4")[0] == 0
 
 
 def test_a_damaged_shard_is_named_while_training(here, monkeypatch, capsys):
