@@ -21,9 +21,10 @@ from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import MATRICES, identify, job_of
 from bigmc.ingestion.sources import Source, expand_sources
 from bigmc.progress import ProgressCallback
+from bigmc.store import disk
 from bigmc.store.atomic import exclusive, file_entry, remove_tree, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import APPENDS, MANIFEST, Manifest, read_manifest
+from bigmc.store.layout import APPENDS, MANIFEST, WIP, Manifest, read_manifest
 from bigmc.store.object_store import building_folder, publish
 from bigmc.store.snapshot import append_address, append_folder
 from bigmc.store.weighting import Weighting
@@ -71,7 +72,10 @@ class Append:
             if job is not None:
                 job.run(engine, progress)
                 self._publish(job, progress)
-        return Dataset.open(self.to)
+        dataset = Dataset.open(self.to)
+        if len(dataset.ingests) > 1 and not isinstance(self.to, str):
+            disk.try_clear(dataset.ingests[-1].path / WIP)  # left where it could not be removed before
+        return dataset
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write a part of what is to be appended, as :meth:`bigmc.ingestion.job.Job.run_part`."""

@@ -201,6 +201,8 @@ class Job:
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
         write_atomic(plan, json.dumps(stored).encode())
+        for folder in (self.to, self.to.parent):  # a power cut may not take the plan and leave what follows
+            disk.sync(folder)
         return parts
 
     def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:

@@ -59,6 +59,7 @@ class Placing:
     def place(self, shards: Sequence[PartShard], progress: ProgressCallback) -> list[ShardEntry]:
         """Return the entries of the shards in their places; earlier attempts may have done some."""
         disk.make_folder(self.to / SHARDS)
+        disk.sync(self.to)  # before parts are removed whose rows are in this folder then
         groups = self._plan_merges(shards)
         total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
         done = 0

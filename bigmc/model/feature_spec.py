@@ -34,7 +34,7 @@ def check_feature_spec(spec: object, n_features: int) -> None:
         Naming what is wrong.
     """
     if not isinstance(spec, Mapping):
-        raise ValueError(f"feature_spec is {str(spec)[:40]!r}")
+        raise ValueError(f"feature_spec is {ascii(spec)[:40]}")
     if "hasher" in spec:
         for name in _LISTS:
             _check_names(spec.get(name), name)
@@ -43,6 +43,8 @@ def check_feature_spec(spec: object, n_features: int) -> None:
         if spec["hasher"] is not None:
             known = {name: kind for name, kind in _HASHER.items() if name in spec["hasher"]}
             check_types(spec["hasher"], known)
+            for size in spec["hasher"].get("ngrams", []):
+                check_whole(size, 2**15, "ngrams")
     if "missing" in spec:
         check_types(spec, {"missing": bool})
     if "columns" in spec:
@@ -55,12 +57,12 @@ def check_feature_spec(spec: object, n_features: int) -> None:
 
 def _check_names(names: object, what: str) -> None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{what} is {str(names)[:40]!r}, not a list of names")
+        raise ValueError(f"{what} is {ascii(names)[:40]}, not a list of names")
 
 
 def _check_map(found: object) -> None:
     if not isinstance(found, Mapping):
-        raise ValueError(f"map is {str(found)[:40]!r}")
+        raise ValueError(f"map is {ascii(found)[:40]}")
     for name in ("mean", "deviation"):
         values = found.get(name)
         if not isinstance(values, list) or not all(_is_finite(value) for value in values):

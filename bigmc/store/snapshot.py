@@ -209,7 +209,7 @@ class Stored:
     def nbytes(self) -> int:
         """Bytes of all files but those of shards."""
         listed = sum(file.bytes for ingest in self.ingests for file in ingest.manifest.files)
-        return listed + sum((ingest.path / MANIFEST).stat().st_size for ingest in self.ingests)
+        return listed + sum(len(ingest.manifest.to_json()) for ingest in self.ingests)
 
     def statistic(
         self, shards: Sequence[Shard], name: str, shape: tuple[int, ...], lo: int, hi: int

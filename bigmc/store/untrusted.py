@@ -62,7 +62,7 @@ def check_digest(digest: object) -> None:
 def check_whole(number: object, most: int, what: str) -> None:
     """Refuse what is not an integer from 0 to `most`."""
     if type(number) is not int or not 0 <= number <= most:
-        raise ValueError(f"{what} is {str(number)[:40]}, not a whole number from 0 to {most}")
+        raise ValueError(f"{what} is {ascii(number)[:40]}, not a whole number from 0 to {most}")
 
 
 def check_types(fields: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]]) -> None:
@@ -71,7 +71,7 @@ def check_types(fields: Mapping[str, Any], types: Mapping[str, type | tuple[type
         value = fields.get(name)
         wanted = expected if isinstance(expected, tuple) else (expected,)
         if not isinstance(value, expected) or (isinstance(value, bool) and bool not in wanted):
-            raise ValueError(f"{name} is {str(value)[:40]!r}")
+            raise ValueError(f"{name} is {ascii(value)[:40]}")
 
 
 def check_inside(path: Path, root: Path) -> None:

@@ -230,7 +230,12 @@ def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) ->
 
 def _refuse_foreign(work: Path) -> None:
     """Refuse a folder for unfinished work that holds something else: it is removed in the end."""
-    if work.exists() and not (work.is_dir() and ((work / "lock").exists() or not any(work.iterdir()))):
+    names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
+    ours = "lock" in names or all(
+        name in ("training.json", "checkpoint.npz") or name.endswith(PARTIAL) or name.startswith("bigmc-")
+        for name in names  # a power cut may have taken the lock's name and left another
+    )
+    if work.exists() and not (work.is_dir() and ours):
         raise ModelError(f"{work} is not of an unfinished training", "give another --to")
 
 

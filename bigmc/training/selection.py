@@ -67,7 +67,8 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
         _refuse_foreign(to)
         with exclusive(work / LOCK):
             found = _finished(to, asked) or _make_path(data, to, options, resources, asked)
-    disk.try_clear(work)
+    for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have brought back what was removed
+        disk.try_clear(leftover)
     return {**found, "best_model": str(to / BEST)}
 
 

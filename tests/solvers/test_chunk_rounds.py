@@ -21,7 +21,7 @@ from bigmc.store.weighting import Weighting
 
 PLAN = ChunkPlan(
     most_gradients=60, most_candidates=60, chunk_bytes=40_000, newton_bytes=1 << 20, fixed_bytes=100_000,
-    entry_bytes=3, feature_bytes=8, sample_limit=0, sample_share=0.5, n_workers=2, block_bytes=4000,
+    entry_bytes=3, feature_bytes=8, n_workers=2, block_bytes=4000,
     block_columns=13,
 )  # fmt: skip
 

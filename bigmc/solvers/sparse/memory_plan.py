@@ -35,8 +35,9 @@ _LARGEST_BLOCK = 64 << 20
 _BLOCK_COEF = 32 << 20
 #: Share of the room for columns that goes to the copy of them in row order.
 _NEWTON_SHARE = 0.4
-#: Shares of what is left for gradients and for a chunk, when samples are gone through chunk by chunk.
-_GRADIENT_SHARE, _CHUNK_SHARE = 0.3, 0.4
+#: Shares of what is left, when samples are gone through chunk by chunk: for gradients at least, beside more
+#: than one worker of a pass; for a chunk, and for the vectors of the candidates beside it.
+_GRADIENT_SHARE, _CHUNK_SHARE, _CANDIDATE_SHARE = 0.3, 0.4, 0.45
 #: Chunks are drawn, some larger than others; shards that a chunk has samples of.
 _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
 #: Stacks of threads, compressed chunks being decoded, results of parts.
@@ -256,8 +257,6 @@ class ChunkPlan:
         Of all samples of a chunk, were there one only, without their entries.
     entry_bytes, feature_bytes : int
         Of an entry, and of a candidate's offsets in a chunk.
-    sample_limit, sample_share : int, float
-        Bytes for training on a share of the samples first; 0 where there is no room for it.
     n_workers : int
         Most workers of a pass.
     block_bytes, block_columns : int
@@ -271,8 +270,6 @@ class ChunkPlan:
     fixed_bytes: int
     entry_bytes: int
     feature_bytes: int
-    sample_limit: int
-    sample_share: float
     n_workers: int
     block_bytes: int
     block_columns: int
@@ -307,26 +304,18 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, **size: Any) -> Chu
     row = score * width + 4 * size.get("most_labels", 1) + 24
     block_bytes = max(shard_rows * (2 + itemsize), min(8 << 20, free // 16))
     worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * n_features + (2 << 20)
-    gradients = int(_GRADIENT_SHARE * free)
-    n_workers = min(n_workers, (free - gradients) // max(worker, 1))
+    # a pass holds no chunk, and rounds no shard
+    n_workers = max(1, min(n_workers, int((1.0 - _GRADIENT_SHARE) * free) // worker))
+    gradients = free - n_workers * worker
     chunk_bytes = int(_CHUNK_SHARE * free)
-    if n_workers < 1 or chunk_bytes < 1 << 19:
-        return None
     most_gradients = gradients // (8 * width * (n_workers + 2))
-    most_candidates = min(most_gradients, gradients // (56 * width))
+    most_candidates = min(most_gradients, int(_CANDIDATE_SHARE * free) // (56 * width))
     least = (nnz * (2 + itemsize) * 64) // max(n_samples, 1) + 64 * row
-    if most_candidates < 16 or chunk_bytes < least:
+    if most_candidates < 16 or chunk_bytes < max(least, 1 << 19):
         return None
-    sample_limit, share = 0, _LARGEST_SHARE
-    while n_samples * share >= _SMALLEST_SAMPLE and not sample_limit:
-        part = _plan_part(limit, share, size)
-        if part is not None:
-            sample_limit = part[0]
-        else:
-            share *= _NEXT_SHARE
     return ChunkPlan(
         most_gradients, most_candidates, chunk_bytes, int(0.2 * free), n_samples * row, 2 + itemsize,
-        8 * _CHUNK_PIECES, sample_limit, share, n_workers, block_bytes, max(1, (4 << 20) // (8 * width)),
+        8 * _CHUNK_PIECES, n_workers, block_bytes, max(1, (4 << 20) // (8 * width)),
     )  # fmt: skip
 
 

@@ -57,8 +57,6 @@ _SMALL_VISITS = 20_000_000
 _ROWS_PER_FEATURE = 15
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 _MANY_ENTRIES = 5_000_000
-#: A start on a share of the samples has a larger penalty, by the share to the power of minus this.
-_ROUGHER = 0.25
 #: Gap to reach on a sample: the optimum of all samples is further away than that. In memory a sample gives
 #: a rough start only, with a penalty larger by as much as the noise of its gradients: more features that soon
 #: lose their weights again cost more than the better objective saves.
@@ -341,12 +339,10 @@ def _train(run: _Run, start: Start | None, block_bytes: int | None) -> Solution:
             state = State.at(start, task.width, task.alpha)
         elif plan and sampled and sample:
             with suppress(MemoryLimitError):  # by chance the sample is far larger than planned for
-                state = _start_on_sample(run, sample, sampled, rough=plan.keep_blocks)
-        elif chunks and chunks.sample_limit and (sample := run.draw(chunks.sample_share)):
-            first = replace(sample, alpha=task.alpha / chunks.sample_share**_ROUGHER)
-            sampled_plan = SamplePlan(chunks.sample_share, chunks.sample_limit, 0, 0, 0, 0)
-            with suppress(MemoryLimitError):
-                state = _start_on_sample(run, first, sampled_plan, rough=False)
+                if plan.keep_blocks:  # passes are cheap: a rough start will do
+                    sample = replace(sample, alpha=task.alpha / math.sqrt(sampled.share))
+                tol = _ROUGH_TOL if plan.keep_blocks else _SAMPLE_TOL
+                state = _start_on_sample(run, sample, sampled.memory_limit, tol)
         if state and sample and plan and not plan.keep_blocks and sampled:
             enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(state.coef.features)
             state.corrected = run.correctable and enough and not holds(plan, dataset, state.coef)
@@ -447,18 +443,16 @@ def _correct(run: _Run, plan: SamplePlan, sample: Task, state: State) -> _Traine
     return _Trained(rounds.state, certificate, task.dataset.column_scale())
 
 
-def _start_on_sample(run: _Run, sample: Task, plan: SamplePlan, *, rough: bool) -> State:
-    """Return the weights of a sample as the start for all samples; where passes are cheap a rough one."""
+def _start_on_sample(run: _Run, sample: Task, memory: int, tol: float) -> State:
+    """Return the weights of a sample as the start for all samples."""
 
     def show(seen: Progress) -> None:
         run.context.progress(replace(seen, stage="train on a sample"))
 
-    if rough:
-        sample = replace(sample, alpha=run.task.alpha / math.sqrt(plan.share))
     smaller = replace(
         run,
         task=sample,
-        limits=replace(run.limits, tol=_ROUGH_TOL if rough else _SAMPLE_TOL, memory=plan.memory_limit),
+        limits=replace(run.limits, tol=tol, memory=memory),
         # another seed: a sample of the sample by the same hash would be all of it
         descent=replace(run.descent, seed=run.descent.seed + 1),
         context=RunContext(run.context.local_engine, progress=show),
@@ -466,8 +460,7 @@ def _start_on_sample(run: _Run, sample: Task, plan: SamplePlan, *, rough: bool) 
     found = _train(smaller, None, None)
     state = State.at(Start(found.features, found.coef, found.intercept), run.task.width, run.task.alpha)
     state.n_iter, state.nnz_read = found.n_iter, run.task.dataset.nnz
-    if not rough:
-        state.norms = found.norms
+    state.norms = found.norms
     return state
 
 

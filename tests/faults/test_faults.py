@@ -1,0 +1,89 @@
+"""The short form of the fault suite; ``.ci/faults`` runs the whole."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bigmc.ingestion import job as job_module
+from faults import crash, damage, hostile, together, trials
+from faults.commands import COMMANDS, make_inputs, small_parts
+from faults.recorder import Call
+
+NAMED = {command.name: command for command in COMMANDS}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    before = job_module.SMALLEST_PART, job_module.ROWS_PER_PART
+    small_parts()
+    folder = tmp_path_factory.mktemp("faults") / "inputs"
+    folder.mkdir()
+    make_inputs(folder)
+    yield folder
+    job_module.SMALLEST_PART, job_module.ROWS_PER_PART = before
+
+
+@pytest.mark.parametrize(
+    ("name", "one_in"), [("ingest", 60), ("append", 30), ("train sparse", 12), ("predict", 3), ("publish", 1)]
+)
+def test_a_command_completes_what_a_crash_left(name, one_in, inputs, tmp_path):
+    outcome = trials.crashes(NAMED[name], inputs, tmp_path, seed=1, cuts=2, one_in=one_in)
+    assert not outcome.problems, outcome.problems[:3]
+    assert outcome.different > 3
+
+
+@pytest.mark.parametrize("name", ["append", "train boost", "evaluate"])
+def test_a_failing_call_is_told_and_the_command_again_completes(name, inputs, tmp_path):
+    outcome = trials.failures(NAMED[name], inputs, tmp_path, seed=1, each=2)
+    assert not outcome.problems, outcome.problems[:3]
+    assert outcome.trials > 5
+
+
+def test_a_failing_read_is_told(inputs, tmp_path):
+    outcome = trials.unreadable(NAMED["ingest"], inputs, tmp_path, seed=1, each=6)
+    assert not outcome.problems, outcome.problems[:3]
+
+
+def test_damaged_files_are_refused_or_answer_rightly(inputs, tmp_path):
+    outcome = damage.dataset_outcome(inputs / "n.bigmc", tmp_path, seed=1, each=2)
+    assert not outcome.problems, outcome.problems[:3]
+    outcome = damage.model_outcome(inputs / "m.model", inputs / "n.bigmc", 1, 30, tmp_path)
+    assert not outcome.problems, outcome.problems[:3]
+
+
+def test_hostile_files_end_in_one_line(inputs, tmp_path):
+    for outcome in hostile.all_outcomes(inputs, tmp_path, seed=1, each=15):
+        assert not outcome.problems, outcome.problems[:3]
+
+
+def test_two_processes_on_one_target(inputs, tmp_path):
+    outcome = together.at_once(NAMED["evaluate"], inputs, tmp_path, 2)
+    assert not outcome.problems, outcome.problems
+
+
+def test_a_second_writer_leaves_the_first_alone(tmp_path):
+    assert not together.leftovers_of_the_living(tmp_path).problems
+
+
+def calls(*listed: tuple[str, str, str, bytes]) -> list[Call]:
+    return [Call(name, path, other, content) for name, path, other, content in listed]
+
+
+def test_the_replay_knows_what_is_lost():
+    """A file written and renamed without a sync may be lost or empty; after both syncs it is there."""
+    log = calls(
+        ("open", "/d/.f", "create", b""), ("write", "0", "", b"abc"), ("sync", "0", "", b""),
+        ("rename", "/d/.f", "/d/f", b""), ("open", "/d", "look", b""), ("sync", "4", "", b""),
+    )  # fmt: skip
+    lost = []
+    replay = crash.Replay({"/d": None})
+    for number, call in enumerate(log):
+        replay.apply(number, call)
+        lost.append(replay.lost())
+    assert lost[:5] == [{"/d": None}] * 5
+    assert lost[5] == {"/d": None, "/d/f": b"abc"}
+    assert replay.killed() == lost[5]
+    images = list(crash.states({"/d": None}, log[:2], random.Random(0), 60))
+    assert {image.get("/d/.f") for image in images} >= {None, b"", b"abc"}

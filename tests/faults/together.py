@@ -1,0 +1,280 @@
+"""Several processes at once: on one target, readers beside writers, locks of the dead, an object store."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from bigmc.errors import BusyError
+from bigmc.store import disk
+from bigmc.store.atomic import exclusive
+from faults.commands import COMMANDS, Command
+from faults.damage import dataset_digest
+from faults.recorder import contents
+from faults.trials import EXPECTED, Outcome, again, differences, record
+
+FINE, BUSY, WRONG = 0, 3, 4
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run something in a forked process and return its process id; it ends with one of the codes above."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = WRONG
+    try:
+        work()
+        code = FINE
+    except BusyError:
+        code = BUSY
+    except BaseException as error:
+        print(f"    in a child: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+def code_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def at_once(command: Command, inputs: Path, work: Path, n_processes: int) -> Outcome:
+    """Run a command in so many processes on one target: each completes it or is told that it is busy."""
+    found = record(command, inputs, work)
+    outcome = Outcome(f"{command.name}, {n_processes} at once", "together", 1, 1)
+    folder = work / f"at-once-{n_processes}"
+    folder.mkdir()
+    command.start(inputs, folder)
+    pids = [in_child(lambda: command.run(inputs, folder)) for _ in range(n_processes)]
+    codes = [code_of(pid) for pid in pids]
+    if set(codes) - {FINE, BUSY} or FINE not in codes:
+        outcome.problems.append(f"the processes ended with {codes}")
+    problem = again(command, inputs, folder, found.made)
+    if problem:
+        outcome.problems.append(problem)
+    return outcome
+
+
+def killed_holding_a_lock(command: Command, inputs: Path, work: Path, each: int = 6) -> Outcome:
+    """Kill a real process at some of its calls; its lock is free for the next one."""
+    found = record(command, inputs, work)
+    outcome = Outcome(f"{command.name}, SIGKILL", "together")
+    for number in range(each):
+        at = 1 + number * len(found.log) // each
+        outcome.trials += 1
+        outcome.different += 1
+        with tempfile.TemporaryDirectory(dir=work) as name:
+            folder = Path(name) / "target"
+            folder.mkdir()
+            command.start(inputs, folder)
+            code = code_of(in_child(partial(_until, at, partial(command.run, inputs, folder))))
+            if code != -signal.SIGKILL:
+                outcome.problems.append(f"call {at}: the process ended with {code}")
+            problem = again(command, inputs, folder, found.made)
+            if problem:
+                outcome.problems.append(f"call {at}: {problem}")
+    return outcome
+
+
+def _until(at: int, work: Callable[[], object]) -> None:
+    class Deadly(disk.SystemCalls):
+        seen = 0
+
+        def __getattribute__(self, name):
+            if not name.startswith("_") and name != "seen":
+                self.seen += 1
+                if self.seen == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return super().__getattribute__(name)
+
+    disk.calls = Deadly()
+    work()
+
+
+def read_while_appending(inputs: Path, work: Path) -> Outcome:
+    """Open and read a dataset again and again while rows are appended: it is that of before or after."""
+    command = next(c for c in COMMANDS if c.name == "append")
+    outcome = Outcome("reader beside append", "together")
+    folder = work / "reading"
+    folder.mkdir()
+    command.start(inputs, folder)
+    allowed = {dataset_digest(folder / "d.bigmc")}
+    pid = in_child(lambda: command.run(inputs, folder))
+    seen = []
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        outcome.trials += 1
+        try:
+            seen.append(dataset_digest(folder / "d.bigmc"))
+        except EXPECTED as error:
+            outcome.problems.append(str(error))
+    allowed.add(dataset_digest(folder / "d.bigmc"))
+    if set(seen) - allowed:
+        outcome.problems.append("a reader saw a dataset that never was")
+    outcome.different = len(set(seen))
+    return outcome
+
+
+def read_while_publishing(inputs: Path, work: Path) -> Outcome:
+    """Read a public model while it is replaced again and again: it is always one of the two, whole."""
+    from bigmc.store.atomic import write_atomic
+
+    outcome = Outcome("reader beside publish", "together")
+    versions = [(inputs / name).read_bytes() for name in ("s.model", "b.model")]
+    target = work / "public.model"
+    target.write_bytes(versions[0])
+
+    def publish() -> None:
+        for number in range(200):
+            write_atomic(target, versions[number % 2])
+
+    pid = in_child(publish)
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        outcome.trials += 1
+        if target.read_bytes() not in versions:
+            outcome.problems.append("a reader saw a part of a model")
+    outcome.different = min(outcome.trials, 2)
+    return outcome
+
+
+def dead_locks(work: Path) -> Outcome:
+    """Take the lock of a process that was killed with it."""
+    outcome = Outcome("locks of the dead", "together", 1, 1)
+    lock = work / "dead" / "lock"
+
+    def hold() -> None:
+        with exclusive(lock):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    code_of(in_child(hold))
+    try:
+        with exclusive(lock):
+            pass
+    except BusyError as error:
+        outcome.problems.append(str(error))
+    return outcome
+
+
+def leftovers_of_the_living(work: Path) -> Outcome:
+    """A second writer of a file does not remove what the first, alive, is writing aside."""
+    from bigmc.store.atomic import replacing, write_atomic
+
+    outcome = Outcome("two writers of one file", "together", 1, 1)
+    folder = work / "writers"
+    folder.mkdir()
+    with replacing(folder / "f") as first:
+        first.write(b"first")
+        write_atomic(folder / "f", b"second")
+    if contents(folder) != {"./f": b"first"}:
+        outcome.problems.append(f"left {sorted(contents(folder))}")
+    return outcome
+
+
+def in_object_store(inputs: Path, work: Path, url: str) -> Outcome:
+    """Kill an ingest into an object store at its calls there, lose answers, and run it again."""
+    from bigmc import api
+    from bigmc.store.object_store import Address
+    from faults.commands import TEXT
+
+    outcome = Outcome("ingest into S3", "object store")
+    options = {"split": {"train": 0.6, "test": 0.4}, **TEXT}
+
+    def ingest(name: str) -> None:
+        api.ingest(inputs / "rows.csv", f"{url}/{name}.bigmc", **options)
+
+    def objects(name: str) -> dict[str, str]:
+        address = Address(f"{url}/{name}.bigmc")
+        return {path: address.digest(path) for path in address.sizes("")}
+
+    ingest("whole")
+    right = objects("whole")
+    for call, times in (("create", 1), ("send", 2), ("read", 2), ("sizes", 2)):
+        for at in range(1, times + 1):
+            for moment in ("before", "after", "answer lost"):
+                name = f"{call}-{at}-{moment[0]}"
+                outcome.trials += 1
+                outcome.different += 1
+                interrupted = partial(_break, Address, call, at, moment, partial(ingest, name))
+                code = code_of(in_child(interrupted))
+                if code not in (FINE, -signal.SIGKILL, 5):
+                    outcome.problems.append(f"{name}: the process ended with {code}")
+                try:
+                    ingest(name)
+                    problem = differences(objects(name), right)  # type: ignore[arg-type]
+                except Exception as error:
+                    problem = f"{type(error).__name__}: {error}"
+                if problem:
+                    outcome.problems.append(f"{name}: {problem}")
+    return outcome
+
+
+def _break(owner, name: str, at: int, moment: str, work: Callable[[], object]) -> None:
+    plain, seen = getattr(owner, name), [0]
+
+    def call(*args, **kwargs):
+        seen[0] += 1
+        if seen[0] == at and moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = plain(*args, **kwargs)
+        if seen[0] == at and moment == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if seen[0] == at:
+            raise OSError("the connection was lost")
+        return answer
+
+    setattr(owner, name, call)
+    try:
+        work()
+    except EXPECTED:
+        os._exit(5)
+
+
+def all_outcomes(inputs: Path, work: Path) -> Iterator[Outcome]:
+    """Yield the outcome of each kind of trial."""
+    names = ("ingest", "append", "train sparse", "path", "predict", "evaluate", "publish")
+    for number, command in enumerate(c for c in COMMANDS if c.name in names):
+        for n_processes in (2, 8):
+            here = work / f"together-{number}-{n_processes}"
+            here.mkdir()
+            yield at_once(command, inputs, here, n_processes)
+        here = work / f"killed-{number}"
+        here.mkdir()
+        yield killed_holding_a_lock(command, inputs, here)
+    yield read_while_appending(inputs, work)
+    yield read_while_publishing(inputs, work)
+    yield dead_locks(work)
+    yield leftovers_of_the_living(work)
+    yield from _with_moto(inputs, work)
+
+
+def _with_moto(inputs: Path, work: Path) -> Iterator[Outcome]:
+    try:
+        import s3fs  # noqa: F401
+        from moto.server import ThreadedMotoServer
+    except ImportError:
+        print("S3 is left out: moto or s3fs is not installed", flush=True)
+        return
+    from bigmc.store.object_store import Address
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ |= {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "BIGMC_CACHE": str(work / "cache"),
+    }
+    with Address(f"s3://faults{int(time.time())}")._told() as (fs, path):
+        fs.mkdir(path)
+    try:
+        yield in_object_store(inputs, work, f"s3://{path}")
+    finally:
+        server.stop()
