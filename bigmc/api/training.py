@@ -78,7 +78,7 @@ def train(
         elif output.kind is OutputKind.OBJECT:
             target = held.enter_context(built(to))
         else:
-            target = output.path
+            target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
         start = None if warm_start is None else held.enter_context(local_file(warm_start))
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
         asked = TrainOptions(parameters, split, start, if_exists=if_exists)

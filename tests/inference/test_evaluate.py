@@ -6,8 +6,7 @@ import pytest
 import scipy.sparse
 from sklearn.metrics import accuracy_score, classification_report, confusion_matrix, f1_score
 
-from bigmc.engine import ThreadEngine
-from bigmc.engine.resources import Resources
+from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.inference import evaluate as evaluation
 from bigmc.inference.evaluate import inspect
@@ -17,6 +16,12 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
 ENGINE = ThreadEngine(2)
+
+
+def evaluate(model, dataset, engine, **options):
+    return evaluation.evaluate(model, dataset, EvaluateOptions(**options), Resources(engine, 1 << 30))
+
+
 CLASSES = np.array(["ham", "news", "rare", "spam", "ähm"])
 
 
@@ -29,10 +34,6 @@ def linear(classes=CLASSES, n_features=30, seed=0, **fields):
 
 def samples(n=300, n_features=30, seed=1):
     return scipy.sparse.random_array((n, n_features), density=0.3, rng=np.random.default_rng(seed)).tocsr()
-
-
-def evaluate(model, dataset, engine, **options):
-    return evaluation.evaluate(model, dataset, EvaluateOptions(**options), Resources(engine, 10**9))
 
 
 def predicted(model, X):
