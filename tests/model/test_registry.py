@@ -283,6 +283,7 @@ def test_kinds_are_not_mistaken_for_each_other(stump, tmp_path, monkeypatch):
         load_model(tmp_path / "m")
     assert len(verify_model(tmp_path / "m")) == 1
     monkeypatch.delitem(LEARNERS, "stump")
+    monkeypatch.delitem(OPTIONS, "stump")
     with pytest.raises(DataError, match="no learner is called 'stump'; use one of sparse"):
         bigmc.train("stump", "d", tmp_path / "new")
 
