@@ -47,7 +47,7 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     )  # fmt: skip
     task = ChunkTask(
         dataset, weights, minimised, alpha, tol, options.get("fit_intercept", False),
-        options.get("step") != "constant", np.dtype(options.get("dtype", float)), 0, ThreadEngine(threads), None,
+        options.get("step") != "constant", np.dtype(float), 0, ThreadEngine(threads), None,
     )  # fmt: skip
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
