@@ -275,10 +275,12 @@ def blocks_of_noise(shard_rows=50):
         ("multitask_squared_hinge", "sparse_group", True),
     ],
 )
-def test_blocks_left_out_are_not_read_and_going_on_gives_the_same_bits(loss, penalty, intercept, monkeypatch):
+def test_features_left_out_are_passed_over_and_resuming_gives_the_same_bits(
+    loss, penalty, intercept, monkeypatch
+):
     dataset = blocks_of_noise()
     options = options_of(
-        penalty, loss=loss, tol=1e-9, fit_intercept=intercept, block_bytes=2500, ridge=1e-3,
+        penalty, loss=loss, tol=1e-9, fit_intercept=intercept, ridge=1e-3,
         alpha=0.02 if penalty == "l1/l2" else 0.01,
     )  # fmt: skip
     kept = Memory()
@@ -291,9 +293,6 @@ def test_blocks_left_out_are_not_read_and_going_on_gives_the_same_bits(loss, pen
     assert screened[0] == 0
     assert (np.diff(screened) >= 0).all()
     assert screened[-2] >= 40
-    # the last pass read fewer blocks, and worked on fewer entries than all
-    read = [np.diff([entry["bytes_read"] for entry in run.history])[-1] for run in (whole, without)]
-    assert read[0] < 0.8 * read[1]
     assert whole.n_passes < without.n_passes
     started = [saved for saved in kept.saved if saved[1]["screened_norms"].any()]
     assert started

@@ -153,7 +153,7 @@ def improve(
     level = _level(problem, weights.intercept, anchor, damping) if task.fit_intercept else None
     problem.rebuild_scores(weights.coef(task.width), weights.intercept, chunk.held)
     negligible = _NEGLIGIBLE * min(task.alpha, largest_violation(task, anchor, weights.layers))
-    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, 0, 0)
+    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, 0, 0)
     violations = [np.zeros(len(r)) for r in weights.rows]
     active = [np.arange(len(r)) for r in weights.rows]
     for sweep in range(n_iter, n_iter + _SWEEPS):
@@ -199,7 +199,7 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
+    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
     changes, n_sweeps = sweeper.sweep_until(
         chunk.held, coef, weights.intercept, task.alpha, target, _MOST_SWEEPS, n_iter
     )

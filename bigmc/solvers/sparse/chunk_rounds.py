@@ -36,10 +36,10 @@ from bigmc.solvers.sparse.chunk_loss import (
     improve,
     largest_violation,
 )
+from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
-from bigmc.solvers.sparse.memory_plan import ChunkPlan
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated, State

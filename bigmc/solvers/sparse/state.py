@@ -78,8 +78,6 @@ class State:
         Entries of the data passed over so far, the working set not counted.
     bytes_read : int
         Decoded bytes read from the shards so far.
-    in_memory : bool
-        The columns with weights were in memory at the end of the round.
     stage : int
         Larger penalties that were gone through already, on the way to the one asked for.
     top : float
@@ -114,7 +112,6 @@ class State:
     n_iter: int = 0
     nnz_read: int = 0
     bytes_read: int = 0
-    in_memory: bool = False
     stage: int = 0
     top: float = 0.0
     history: list[Figures] = field(default_factory=list)
@@ -145,7 +142,6 @@ class State:
             "n_iter": self.n_iter,
             "nnz_read": self.nnz_read,
             "bytes_read": self.bytes_read,
-            "in_memory": self.in_memory,
             "stage": self.stage,
             "top": self.top,
             "history": self.history,
