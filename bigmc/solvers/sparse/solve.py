@@ -25,7 +25,8 @@ from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint, Limits, Packed, RunContext, load
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
+from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import (
@@ -406,10 +407,9 @@ def _plan(
 def _plan_chunks(run: _Run, size: dict[str, Any], limit: int) -> ChunkPlan | None:
     """Return how to go through chunks of the samples, if that is possible.
 
-    One pass alone is asked for exact gradients (`largest_alpha`), and dual points that an intercept allows
-    are not known for chunks.
+    One pass alone is asked for exact gradients (`largest_alpha`).
     """
-    if not run.descent.line_search or run.descent.fit_intercept or run.limits.max_passes <= 1:
+    if run.limits.max_passes <= 1:
         return None
     shard_rows = max(shard.n_rows for shard in run.task.dataset.shards)
     return plan_chunks(limit, run.context.local_engine.n_threads, shard_rows, **size)
@@ -419,8 +419,9 @@ def _by_chunks(run: _Run, plan: ChunkPlan, state: State | None) -> _Trained:
     """Train on chunks of the samples in turn."""
     task, limits, context = run.task, run.limits, run.context
     chunked = ChunkTask(
-        task.dataset, task.sample_weight, task.objective, task.alpha, limits.tol, _dtype(limits.tol),
-        run.descent.seed, context.local_engine, context.scratch,
+        task.dataset, task.sample_weight, task.objective, task.alpha, limits.tol,
+        run.descent.fit_intercept, run.descent.line_search, _dtype(limits.tol), run.descent.seed,
+        context.local_engine, context.scratch,
     )  # fmt: skip
     rounds = ChunkRounds(chunked, plan)
     if state is None:
