@@ -105,7 +105,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         int(chunk_bytes / _CHUNK_SHARE),
     )
     if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
-        least = Plan.of(limit, [*items, ("a shard, gradients, chunks", max(needed, free + 1))])
+        least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
         least.check("training the sparse learner")
     return ChunkPlan(
         most_gradients, most_candidates, int(_CHUNK_SHARE * free), int(0.2 * free), size.n_samples * row,
