@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.row_scales import exact_rows
 from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
@@ -154,7 +155,7 @@ def test_a_limit_below_the_data_goes_through_chunks():
 
 def test_the_file_gives_back_the_columns():
     X, dataset = made()
-    spill = Spill(dataset, None, 4, 0, None)
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
     try:
         first, second = np.array([3, 7, 8, 59]), np.array([0, 10, 11, 12, 58])
         spill.add(first)

@@ -39,9 +39,9 @@ _NEGLIGIBLE = 0.1
 _ENTRIES = 50.0
 #: With one chunk: sweeps at most.
 _MOST_SWEEPS = 300
-#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over in units
-#: of the scores' precision and of the margins.
-_INTERCEPT_STEPS, _ROUNDING = 20, 16.0
+#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
+#: of the scores' precision and of the margins, and of the margins alone.
+_INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
 #: Parts the columns are cut into for the workers, whatever their number.
 _PARTS = 16
 
@@ -214,7 +214,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
     """
     loss, half = task.objective.loss, task.weight_sum / 2.0
-    noise = _ROUNDING * float(np.finfo(task.dtype).eps)
+    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     for number in range(spill.n_chunks):
         chunk = spill.chunk(number)
         if chunk.samples.weightless:

@@ -41,6 +41,7 @@ from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.row_scales import RowNorms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated, State
 
@@ -97,6 +98,7 @@ class ChunkRounds:
         self._column_nnz = task.dataset.column_nnz()
         self._scale = 1.0
         self._max_passes = math.inf
+        self._rough = False
         self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
 
     def run(
@@ -114,7 +116,7 @@ class ChunkRounds:
             if state.rounds:
                 self._restore()
             else:
-                self._begin()
+                self._begin(rough=norms_take_a_pass(self._task.dataset) and not len(state.coef.features))
             while True:
                 if not state.rounds:
                     certificate = self._certify(max_passes, progress)
@@ -137,7 +139,7 @@ class ChunkRounds:
         of all is known.
         """
         try:
-            self._begin()
+            self._begin(rough=False)
             while True:
                 chosen = self._known_features()
                 _, measured, _ = self._pass(chosen)
@@ -183,12 +185,14 @@ class ChunkRounds:
         self._count(self._spill.n_bytes)
         self._spill.n_bytes = 0
 
-    def _begin(self) -> None:
+    def _begin(self, rough: bool) -> None:
         """Write the scratch file for the weights there are, and evaluate them.
 
-        Where the norms of the gradients of a sample are known, they name the first candidates.
+        Where the norms of the gradients of a sample are known, they name the first candidates. With rough
+        scales of the rows the first pass adds up the exact ones; scores without weights do not need them.
         """
         state, task = self.state, self._task
+        self._rough = rough
         features = state.coef.features
         if state.norms is not None and len(features):
             chosen = np.flatnonzero(self._column_nnz)
@@ -203,24 +207,33 @@ class ChunkRounds:
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
         state.coef = Coefficients.zeros(task.width).updated(kept)
-        state.anchor = evaluate(task, self._spill, state.coef, state.intercept)
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Measure objective and gradient of the candidates at the weights there are."""
+        state = self.state
+        assert self._spill is not None
+        state.anchor = evaluate(self._task, self._spill, state.coef, state.intercept)
         self._count_spill()
 
     def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
-        chosen = self._known_features()
+        chosen, rough = self._known_features(), self._rough
         found, measured, lower = self._pass(chosen)
         state.norms = found.norms
-        state.lower = max(state.lower, lower)
+        state.lower = max(state.lower, 0.0 if rough else lower)
         self._record(measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
         if certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
             state.layers = self._candidates(chosen, measured.norms)
             self._write()
-            state.anchor = _extended(state.anchor, before, np.concatenate(state.layers), chosen, found)
+            if rough:
+                self._evaluate()
+            else:
+                state.anchor = _extended(state.anchor, before, np.concatenate(state.layers), chosen, found)
             state.rounds, state.gain = 1, math.inf
         return certificate
 
@@ -237,7 +250,13 @@ class ChunkRounds:
             task.objective, chosen, task.weight_sum, task.width, scales, self._plan.block_bytes,
             self._plan.block_columns,
         )  # fmt: skip
-        found = certifying_pass(task.dataset, request, lambda s: self._shard_problem(s, moved), self._engine)
+        row_norms, scale = None, task.dataset.column_scale()
+        if self._rough and scale is not None:
+            row_norms = RowNorms(scale, self._spill.put_scales)
+        found = certifying_pass(
+            task.dataset, request, lambda s: self._shard_problem(s, moved), self._engine, row_norms
+        )
+        self._rough = False
         self._count(found.n_bytes)
         self._count_spill()
         measured = self._measure(found, chosen, state.coef)
@@ -354,7 +373,8 @@ class ChunkRounds:
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         if old is None or n_chunks > old.n_chunks or not kept:
             state.layers = [np.sort(features)] if len(features) else []
-            self._spill = Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, old)
+            rows_of = old.rows_of_shard if old is not None else self._rows_of()
+            self._spill = Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, rows_of)
             if old is not None:
                 old.close()
         assert self._spill is not None
@@ -363,10 +383,26 @@ class ChunkRounds:
         state.n_chunks = self._spill.n_chunks
         self._count_spill()
 
+    def _rows_of(self) -> RowsOf:
+        """Return where labels and scales of the samples come from before there is a scratch file."""
+        dataset = self._task.dataset
+        if self._rough:
+            return rough_rows(dataset)
+        if norms_take_a_pass(dataset):
+            self._count(dataset.nnz * (2 + dataset.dtype.itemsize))
+        return exact_rows(dataset)
+
     def _restore(self) -> None:
         """Write the scratch file of an interrupted run anew, which counts as read once already."""
         state, task = self.state, self._task
-        self._spill = Spill(task.dataset, task.sample_weight, state.n_chunks, task.seed, task.scratch)
+        self._spill = Spill(
+            task.dataset,
+            task.sample_weight,
+            state.n_chunks,
+            task.seed,
+            task.scratch,
+            exact_rows(task.dataset),
+        )
         for layer in state.layers:
             self._spill.add(layer)
         self._spill.n_bytes = 0
