@@ -152,7 +152,7 @@ def improve(
     terms = _corrections(problem, chunk, weights, anchor, damping)
     level = _level(problem, weights.intercept, anchor, damping) if task.fit_intercept else None
     problem.rebuild_scores(weights.coef(task.width), weights.intercept, chunk.held)
-    negligible = _NEGLIGIBLE * min(task.alpha, largest_violation(task, anchor, weights.layers))
+    negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
     sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, 0, 0)
     violations = [np.zeros(len(r)) for r in weights.rows]
     active = [np.arange(len(r)) for r in weights.rows]
@@ -232,19 +232,42 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     return None
 
 
-def largest_violation(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
-    """Return the largest violation of the candidates and of the intercept."""
+@dataclass(frozen=True)
+class Distance:
+    """How far the candidates are from their optimum.
+
+    Attributes
+    ----------
+    violation : float
+        Largest violation of the conditions of optimality, of the intercept too.
+    gap : float
+        What the candidates add to the gap of the dual point that the losses' derivatives are; infinite
+        without a ridge, where that point must be scaled first.
+    """
+
+    violation: float
+    gap: float
+
+
+def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Distance:
+    """Measure the gradients of the candidates at a point.
+
+    With a ridge the gap is ``sum_j R(W_j) + R*(-G_j) + <W_j, G_j>``, where R is penalty and ridge together,
+    whose conjugate is the squared distance to the dual ball over twice the ridge.
+    """
+    ridge, start, gap = task.objective.ridge, 0, 0.0
     largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
-    start = 0
     for layer in layers:
         norms, violations, distances = np.empty((3, len(layer)))
+        gradient, rows = point.gradient[start : start + len(layer)], point.coef.take(layer)
         task.objective.measure_gradients(
-            task.alpha, point.gradient[start : start + len(layer)], point.coef.take(layer), task.n_classes,
-            norms, violations, distances,
-        )  # fmt: skip
+            task.alpha, gradient, rows, task.n_classes, norms, violations, distances
+        )
         start += len(layer)
         largest = max(largest, float(violations.max(initial=0.0)))
-    return largest
+        gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
+        gap += float(distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
+    return Distance(largest, gap)
 
 
 def _corrections(
