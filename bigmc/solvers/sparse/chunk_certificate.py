@@ -135,13 +135,15 @@ class Certifier:
             task.alpha, sums.gradient, coef.take(chosen), task.n_classes, norms, violations, distances
         )
         sums.norms[chosen] = norms
-        others = sums.norms.astype(np.float64)
-        others[chosen] = 0.0
-        excess = np.maximum(others - task.alpha, 0.0)
+        excess = sums.norms.copy()
+        excess[chosen] = 0.0
+        largest = max(float(norms.max(initial=0.0)), float(excess.max(initial=0.0)))
+        excess -= np.float32(task.alpha * (1.0 - float(np.finfo(np.float32).eps)))
+        np.maximum(excess, 0.0, out=excess)
         # no gradient is further from the ball than by what scales it into it
         conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
-        distance = float(distances.sum()) + conversion**2 * float((excess * excess).sum())
-        largest = max(float(norms.max(initial=0.0)), float(others.max(initial=0.0)))
+        squares = float(np.einsum("j,j->", excess, excess, dtype=np.float64))
+        distance = float(distances.sum()) + conversion**2 * squares
         violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
         return Measured(largest, distance, violation, norms)
 

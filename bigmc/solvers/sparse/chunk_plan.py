@@ -16,9 +16,8 @@ _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 #: Most bytes of a shard decoded at once.
 _LARGEST_BLOCK = 8 << 20
-#: What the allocator keeps between chunks of changing size, in shares of the limit: without it the peak was
-#: measured 3 MB above a limit of 64 MB, with a share of .15 half a megabyte.
-_FRAGMENTS = 0.25
+#: What the allocator keeps between chunks of changing size, in shares of the limit.
+_FRAGMENTS = 0.08
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         ("workspace", WORKSPACE if size.nnz > 1 << 20 else 1 << 20),
         ("share of the allocator", int(_FRAGMENTS * limit) if size.nnz > 1 << 20 else 0),
         ("sums per class", 6 * 8 * size.n_classes * size.width),
-        ("entries and norms per feature", 24 * size.n_features),
-        ("column scale", 8 * size.n_features if size.column_scaled else 0),
+        ("entries and norms per feature", 20 * size.n_features),
+        ("column scale", 4 * size.n_features if size.column_scaled else 0),
         ("sample weights", 8 * size.n_samples if size.weighted else 0),
     ]
     free = Plan.of(limit, items).free

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bigmc.budget import MemoryLimitError
+from bigmc.budget import MemoryLimitError, give_back_large_arrays
 from bigmc.solvers.loop import Packed
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
@@ -65,6 +65,7 @@ def train_out_of_core(run: Run, chunks: ChunkPlan, start: Start | None, saved: P
         Where to resume.
     """
     task = run.task
+    give_back_large_arrays()
     state = State.unpack(saved, task.width) if saved else None
     if state is None and start is not None:
         state = State.at(start, task.width, task.alpha)
