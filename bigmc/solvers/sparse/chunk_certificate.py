@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers.sparse.bounds import lower_bound
+from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, certifying_pass
 from bigmc.solvers.sparse.chunk_loss import Balanced, balanced
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
@@ -26,6 +26,7 @@ from bigmc.solvers.sparse.state import Evaluated
 
 #: Scales of the dual point in units of the last, at which entropies are computed (log loss).
 _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
+_SMALLEST_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -55,24 +56,31 @@ class Certified:
     sums : PassSums
         Its norms are those of the gradients where these are known, else bounds.
     measured : Measured
-    lower : float
-        Lower bound of the optimum.
+    lower, scale : float
+        Lower bound of the optimum, and the scale of the dual point that gives it.
     """
 
     sums: PassSums
     measured: Measured
     lower: float
+    scale: float
 
 
 class Certifier:
-    """Makes passes over everything; remembers the scale of the last dual point."""
+    """Makes passes over everything."""
 
     def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
         self._task, self._plan = task, plan
         self._engine = task.engine.at_most(plan.n_workers)
-        self._scale = 1.0
 
-    def certify(self, spill: Spill, point: Evaluated, chosen: NDArray[np.int64], rough: bool) -> Certified:
+    def certify(
+        self,
+        spill: Spill,
+        point: Evaluated,
+        chosen: NDArray[np.int64],
+        rough: bool,
+        last_scale: float,
+    ) -> Certified:
         """Make a pass; its bytes are added to those of the spill.
 
         Parameters
@@ -84,11 +92,13 @@ class Certifier:
             Features whose gradients are kept, increasing.
         rough : bool
             The norms of the rows are rough ones: the pass finds the exact ones, and no bound but 0.
+        last_scale : float
+            Of the dual point of the pass before.
         """
         task = self._task
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
-            scales = tuple(sorted({min(1.0, self._scale * scale) for scale in _SCALES}))
+            scales = tuple(sorted({min(1.0, last_scale * scale) for scale in _SCALES}))
         moved = balanced(task, spill, point) if task.fit_intercept else None
         request = PassRequest(
             task.objective, chosen, task.weight_sum, task.width, scales, self._plan.block_bytes,
@@ -104,9 +114,10 @@ class Certifier:
         spill.n_bytes += sums.n_bytes
         measured = self._measure(sums, chosen, point.coef)
         if rough or (task.fit_intercept and moved is None):
-            return Certified(sums, measured, 0.0)
-        lower = self._lower(sums, measured, scales) + (moved.left if moved else 0.0)
-        return Certified(sums, measured, lower)
+            return Certified(sums, measured, 0.0, last_scale)
+        bound = self._lower(sums, measured, scales)
+        scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
+        return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale)
 
     def _shard_problem(
         self, spill: Spill, point: Evaluated, moved: Balanced | None, s: int
@@ -147,16 +158,14 @@ class Certifier:
         violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
         return Measured(largest, distance, violation, norms)
 
-    def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> float:
+    def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
         task = self._task
 
         def entropy(factor: NDArray[np.float64], scale: float) -> float:
             # concave in the scale and 0 at 0: what lies between two points is at least the chord
             return float(np.interp(scale, (0.0, *scales), (0.0, *sums.entropies)))
 
-        bound = lower_bound(
+        return lower_bound(
             task.objective, task.alpha, task.weight_sum, task.dtype, sums.totals,
             np.empty((0, task.n_classes)), measured, entropy,
         )  # fmt: skip
-        self._scale = min(1.0, max(bound.scale, 1e-3))
-        return bound.value

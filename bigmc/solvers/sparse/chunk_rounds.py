@@ -230,8 +230,8 @@ class ChunkRounds:
         state = self.state
         assert self._spill is not None
         assert state.anchor is not None
-        found = self._certifier.certify(self._spill, state.anchor, chosen, self._rough)
-        self._rough = False
+        found = self._certifier.certify(self._spill, state.anchor, chosen, self._rough, state.scale)
+        self._rough, state.scale = False, found.scale
         self._count_spill()
         return found
 

@@ -104,6 +104,8 @@ class State:
         One more than the rounds since the last pass over everything; 0 before such a pass.
     gain : float
         Share of the objective that the last of them gained.
+    scale : float
+        Of the last dual point.
     """
 
     coef: Coefficients
@@ -125,6 +127,7 @@ class State:
     n_chunks: int = 0
     rounds: int = 0
     gain: float = 0.0
+    scale: float = 1.0
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -160,6 +163,7 @@ class State:
                 "n_chunks": self.n_chunks,
                 "rounds": self.rounds,
                 "gain": min(self.gain, 1e300),
+                "scale": self.scale,
                 "layer_sizes": [len(layer) for layer in self.layers],
             }
             arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])
