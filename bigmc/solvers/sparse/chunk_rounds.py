@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError
-from bigmc.objectives import Objective
+from bigmc.kernels.linear.arguments import GradientSums, Measures
+from bigmc.objectives import Curvature, Objective
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
@@ -323,11 +324,11 @@ class ChunkRounds:
     def _measure(self, found: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
         task = self._task
-        norms, violations, distances = np.empty((3, len(chosen)))
+        out = Measures(*np.empty((3, len(chosen))))
+        norms, violations, distances = out
         task.objective.measure_gradients(
-            task.alpha, found.gradient, coef.take(chosen), task.dataset.n_classes, norms, violations,
-            distances,
-        )  # fmt: skip
+            task.alpha, found.gradient, coef.take(chosen), task.dataset.n_classes, out
+        )
         found.norms[chosen] = norms
         others = found.norms.astype(np.float64)
         others[chosen] = 0.0
@@ -500,13 +501,13 @@ class ChunkRounds:
         task, largest = self._task, 0.0
         start = 0
         for layer in self.state.layers:
-            norms, violations, distances = np.empty((3, len(layer)))
+            out = Measures(*np.empty((3, len(layer))))
+            gradient = anchor.gradient[start : start + len(layer)]
             task.objective.measure_gradients(
-                task.alpha, anchor.gradient[start : start + len(layer)], anchor.coef.take(layer),
-                task.dataset.n_classes, norms, violations, distances,
-            )  # fmt: skip
+                task.alpha, gradient, anchor.coef.take(layer), task.dataset.n_classes, out
+            )
             start += len(layer)
-            largest = max(largest, float(violations.max(initial=0.0)))
+            largest = max(largest, float(out.violations.max(initial=0.0)))
         return largest
 
     def _evaluate(self, coef: Coefficients) -> Evaluated:
@@ -538,20 +539,19 @@ class ChunkRounds:
 def _gradients(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return gradient and largest curvature of columns at the present scores."""
     n = len(columns.positions)
-    gradient, curvature = np.zeros((n, problem.width)), np.zeros(n)
+    sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
 
     def add(part: NDArray[np.int64]) -> None:
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions[part]] = part
         problem.objective.add_gradients(
-            places, columns.indptr, columns.indices, columns.data, columns.base, problem.scores,
-            problem.labels, problem.row_scale, problem.gain, problem.n_classes, gradient, curvature, True,
-        )  # fmt: skip
+            places, columns.entries, problem.samples, problem.n_classes, sums, Curvature.LARGEST
+        )
 
     for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
         pass
     scale = problem.two_over_n * problem.scale_of(columns.features)
-    return gradient * scale[:, None], curvature * scale * problem.scale_of(columns.features)
+    return sums.gradients * scale[:, None], sums.curvatures * scale * problem.scale_of(columns.features)
 
 
 def _message(entry: dict[str, float], max_passes: float) -> Progress:
