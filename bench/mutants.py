@@ -5,10 +5,10 @@
 Mistakes are drawn with a seed from `bigmc/store`, `bigmc/solvers` and `bigmc/objectives`: a comparison turned
 or shifted, an operator exchanged, a number off by one, a condition negated, a statement left out, a result
 replaced by None. Each is tried against those tests of its folder (`tests/store` …) that mention its module or
-package, which must fail; the files that mention it most often run first. Tests that use more than `CPU_SECONDS` count as noticing:
-the time is that of the processor, so that a busy machine changes nothing. One JSON line per mistake says the
-file, the line, what was changed, and whether it was noticed; at the end stands the share that was. A file of
-results that exists already is continued.
+package, which must fail; the files that mention it most often run first. Tests that use more than
+`CPU_SECONDS` count as noticing: it is processor time, so that a busy machine changes nothing. One
+JSON line per mistake says the file, the line, what was changed, and whether it was noticed; at the end stands
+the share that was. A file of results that exists already is continued.
 """
 
 from __future__ import annotations
