@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.objectives import Objective
+from bigmc.kernels.linear.arguments import Entries, GradientSums
+from bigmc.objectives import Curvature, Objective
 from bigmc.solvers.sparse.problem import Margins, Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.store.dataset import Dataset
@@ -192,10 +193,8 @@ def _add_gradients(
         places = np.full(hi - lo, -1)
         places[used] = np.arange(len(used))
         gradient, curvature = np.zeros((len(used), request.width)), np.zeros(len(used))
-        objective.add_gradients(
-            places, indptr[None], indices, data, base, problem.scores, problem.labels, problem.row_scale,
-            problem.gain, problem.n_classes, gradient, curvature, True,
-        )  # fmt: skip
+        entries, added = Entries(indptr[None], indices, data, base), GradientSums(gradient, curvature)
+        objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
         scale = problem.scale_of(used + lo)
         norms = np.zeros(len(used))
         objective.add_dual_norms(gradient, factor * scale, problem.n_classes, norms)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
+from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, certifying_pass
 from bigmc.solvers.sparse.chunk_loss import Balanced, balanced
@@ -141,10 +142,9 @@ class Certifier:
     def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
         task = self._task
-        norms, violations, distances = np.empty((3, len(chosen)))
-        task.objective.measure_gradients(
-            task.alpha, sums.gradient, coef.take(chosen), task.n_classes, norms, violations, distances
-        )
+        out = Measures(*np.empty((3, len(chosen))))
+        norms, violations, distances = out
+        task.objective.measure_gradients(task.alpha, sums.gradient, coef.take(chosen), task.n_classes, out)
         sums.norms[chosen] = norms
         excess = sums.norms.copy()
         excess[chosen] = 0.0
