@@ -1,0 +1,148 @@
+# mypy: ignore-errors
+"""Dual coordinate descent for ridge problems with the squared hinge of each class against the rest.
+
+Hsieh, Chang, Lin, Keerthi and Sundararajan, "A dual coordinate descent method for large-scale linear SVM",
+ICML 2008, algorithm 1, for all classes of a sample at once: its entries are read once, and the weights of
+the classes lie side by side. Every class is a problem of its own, so that classes may be spread over threads
+in any way without a change of a bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.products import row_outer, row_product
+from bigmc.kernels.linear.simd import LANES
+
+_EIGHT = np.uint64(LANES)
+_ONE = np.uint64(1)
+_UNIT = np.float32(1.0)
+_ZERO = np.float32(0.0)
+_HALF = np.float32(0.5)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def weigh_entries(indptr, slots, values, column_scale, row_scale, weighted, squares):
+    """Set `weighted` to the values times both scales, and `squares` to the squared norms of the rows."""
+    for i in range(np.uint64(indptr.shape[0] - 1)):
+        total = 0.0
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+            value = np.float32(values[k] * column_scale[slots[k]] * row_scale[i])
+            weighted[k] = value
+            total += value * value
+        squares[i] = total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def descend_duals(order, span, rows, targets, curvature, duals, coef, totals):
+    """Move the dual variables of some classes to their best values, sample after sample.
+
+    Parameters
+    ----------
+    order : int64 array
+        Samples to visit.
+    span : (int, int)
+        Groups of lanes: the classes worked on are ``8 * span[0]`` to ``8 * span[1]``.
+    rows : Rows
+        Samples in row order, their values weighted.
+    targets : int32 array of shape (n_samples, most labels)
+        Classes of each sample, increasing, -1 after the last.
+    curvature : (float32 array of shape (n_samples,), float32 array of shape (n_samples,))
+        Squared norm of each sample, the constant included, and ``n ridge / (2 weight)``.
+    duals : float32 array of shape (n_samples, width)
+        With the sign of the class: positive for labels, negative for the rest; changed.
+    coef : float32 array of shape (n_used + 1, width)
+        Sum of samples times `duals`, the intercept last (0 without one); changed.
+    totals : float64 array of shape (2, width)
+        Are given the sums of the losses, as the samples were when visited, and of the gains of the dual
+        objective, both over the ridge and times n.
+    """
+    indptr, slots, values, constant = rows
+    squares, diagonal = curvature
+    width = np.uint64(coef.shape[1])
+    first, last = np.uint64(span[0]), np.uint64(span[1])
+    n_groups = last - first
+    groups, moved = np.empty(n_groups, np.uint64), np.empty(n_groups, np.uint64)
+    for q in range(n_groups):
+        groups[q] = (first + q) * _EIGHT
+    low, high = first * _EIGHT, last * _EIGHT
+    score, step = np.zeros(coef.shape[1], np.float32), np.zeros(coef.shape[1], np.float32)
+    constants = coef[coef.shape[0] - 1]
+    for t in range(order.shape[0]):
+        i = np.uint64(order[t])
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        row_product(slots, values, start, stop, _UNIT, coef, constant, groups, n_groups, width, score)
+        dual, bend = duals[i], diagonal[i]
+        rate, half = _UNIT / (squares[i] + bend), _HALF * (squares[i] + bend)
+        weight = _HALF / bend
+        for r in range(low, high):
+            margin = score[r] + _UNIT + bend * dual[r]
+            loss = max(score[r] + _UNIT, _ZERO)
+            change = max(margin * rate, dual[r])
+            step[r] = -change
+            totals[0, r] += weight * loss * loss
+            totals[1, r] += change * (margin - half * change)
+        for p in range(targets.shape[1]):
+            if targets[i, p] < 0:
+                break
+            r = np.uint64(targets[i, p])
+            if r < low or r >= high:
+                continue
+            change = -step[r]
+            margin = score[r] + _UNIT + bend * dual[r]
+            loss = max(score[r] + _UNIT, _ZERO)
+            totals[0, r] -= weight * loss * loss
+            totals[1, r] -= change * (margin - half * change)
+            margin = _UNIT - score[r] - bend * dual[r]
+            loss = max(_UNIT - score[r], _ZERO)
+            change = max(margin * rate, -dual[r])
+            step[r] = change
+            totals[0, r] += weight * loss * loss
+            totals[1, r] += change * (margin - half * change)
+        n_moved = np.uint64(0)
+        for q in range(n_groups):
+            some = False
+            for r in range(groups[q], groups[q] + _EIGHT):
+                some |= step[r] != _ZERO
+            if some:
+                moved[n_moved] = groups[q]
+                n_moved += _ONE
+                for r in range(groups[q], groups[q] + _EIGHT):
+                    dual[r] += step[r]
+                    if constant:
+                        constants[r] += step[r]
+        if n_moved > np.uint64(0):
+            row_outer(slots, values, start, stop, _UNIT, step, moved, n_moved, width, coef)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def score_rows(chosen, rows, coef, scores):
+    """Set ``scores[t]`` to the scores of sample ``chosen[t]``; rows, coef as in `descend_duals`."""
+    indptr, slots, values, constant = rows
+    width = np.uint64(coef.shape[1])
+    n_groups = width // _EIGHT
+    groups = np.empty(n_groups, np.uint64)
+    for q in range(n_groups):
+        groups[q] = q * _EIGHT
+    for t in range(chosen.shape[0]):
+        i = np.uint64(chosen[t])
+        row_product(
+            slots, values, np.uint64(indptr[i]), np.uint64(indptr[i + _ONE]), _UNIT, coef, constant, groups,
+            n_groups, width, scores[t],
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_rows(chosen, rows, duals, coef):
+    """Add the chosen samples times their `duals` to the weights; arguments as in `descend_duals`."""
+    indptr, slots, values, _ = rows
+    width = np.uint64(coef.shape[1])
+    n_groups = width // _EIGHT
+    groups = np.empty(n_groups, np.uint64)
+    for q in range(n_groups):
+        groups[q] = q * _EIGHT
+    for t in range(chosen.shape[0]):
+        i = np.uint64(chosen[t])
+        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
+        row_outer(slots, values, start, stop, _UNIT, duals[i], groups, n_groups, width, coef)
