@@ -120,8 +120,9 @@ def test_sets_of_labels_are_problems_of_their_own():
 def test_a_training_with_a_ridge_alone_starts_by_duals():
     """The certificate of one pass suffices, where rounds without this start take several."""
     X, y = texts()
+    data = Dataset.from_arrays(X, y, weighting=Weighting(l2=True))
     found = solve(
-        Dataset.from_arrays(X, y, weighting=Weighting(l2=True)), alpha=0.0, ridge=1 / N_ROWS, loss="multitask_squared_hinge",
+        data, alpha=0.0, ridge=1 / N_ROWS, loss="multitask_squared_hinge",
         fit_intercept=True, tol=0.1, memory_limit=1 << 30,
     )  # fmt: skip
     assert found.certificate.gap <= 0.1

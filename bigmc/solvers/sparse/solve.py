@@ -379,13 +379,14 @@ def _train(run: _Run, start: Start | None, block_bytes: int | None) -> Solution:
 def _takes_duals(run: _Run, plan: SolverPlan) -> bool:
     """Return whether dual coordinates find the start: a ridge alone, many features, all in memory."""
     task = run.task
+    n_used = int(np.count_nonzero(task.dataset.column_nnz()))
     return (
         plan.keep_blocks
         and task.alpha == 0.0
         and task.objective.loss.name == MultitaskSquaredHinge.name
         and run.descent.line_search
         and run.limits.max_passes > 1
-        and np.count_nonzero(task.dataset.column_nnz()) >= _MANY_FEATURES
+        and n_used >= _MANY_FEATURES
         and DualDescent.memory(task.dataset) <= run.limits.memory
     )
 
