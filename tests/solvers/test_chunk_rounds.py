@@ -8,10 +8,12 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import loss_columns
+from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers import solve
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
+from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.memory_plan import ChunkPlan
 from bigmc.solvers.sparse.spill import Spill
@@ -44,7 +46,10 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
         options.get("loss", "squared_hinge"), options.get("penalty", "l1/l2"),
         ridge=options.get("ridge", 0.0), sets=dataset.has_sets,
     )  # fmt: skip
-    task = ChunkTask(dataset, weights, minimised, alpha, tol, np.dtype(float), 0, ThreadEngine(threads), None)
+    task = ChunkTask(
+        dataset, weights, minimised, alpha, tol, options.get("fit_intercept", False),
+        options.get("step") != "constant", np.dtype(float), 0, ThreadEngine(threads), None,
+    )  # fmt: skip
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
     state = State.load(checkpoint, record, task.width) if checkpoint else None
@@ -57,13 +62,13 @@ def pairs():
     return [(loss, penalty, 1e-3 if penalty == "l1" else 0.0) for loss in LOSSES for penalty in PENALTIES]
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("loss", "penalty", "ridge"), pairs())
-def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge):
+def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept):
     _, dataset = made(sets=loss == "multilabel_ranking")
-    best = solve(
-        dataset, alpha=2e-2, loss=loss, penalty=penalty, ridge=ridge, tol=1e-6, memory_limit=1 << 30
-    ).certificate
-    state, certificate = run(dataset, loss=loss, penalty=penalty, ridge=ridge)
+    options = {"loss": loss, "penalty": penalty, "ridge": ridge, "fit_intercept": fit_intercept}
+    best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, **options).certificate
+    state, certificate = run(dataset, **options)
     assert state.n_chunks > 3
     assert certificate.gap <= 1e-3
     assert certificate.lower <= best.upper * (1 + 1e-9)
@@ -190,13 +195,10 @@ def test_the_largest_curvature_is_that_of_the_diagonal(loss):
     labels = labels.astype(np.int32) if loss == "multilabel_ranking" else labels[:, :1].astype(np.int32)
     indptr, indices = np.array([[0, n]]), np.arange(n, dtype=np.uint16)
     data, ones, base = generator.random(n), np.ones(n), np.array([0, n])
-    none, hessian = np.empty((0, 0)), np.empty((0, 0))
-    others, slope, bend = np.empty(8), np.empty(m), np.empty(m)
-    sums, diagonal, squares = np.empty((3, m))
-    block = (indptr, indices, data, base, scores, labels, ones, ones)
-    loss_columns.column_curvature(
-        code, 0, *block, none, others, slope, bend, sums, diagonal, squares, hessian
-    )
-    gradients, largest = np.zeros((1, 8)), np.zeros(1)
-    loss_columns.add_gradients(code, np.zeros(1, np.int64), *block, m, gradients, largest, True)
-    assert largest[0] == pytest.approx(diagonal.max())
+    none = np.empty((0, 0))
+    entries, samples = Entries(indptr, indices, data, base), Samples(scores, labels, np.empty(0), ones, ones)
+    work = loss_columns.column_work(scores, m)
+    loss_columns.column_curvature(code, 0, entries, samples, none, work, none)
+    sums = GradientSums(np.zeros((1, 8)), np.zeros(1))
+    loss_columns.add_gradients(code, np.zeros(1, np.int64), entries, samples, m, sums, True)
+    assert sums.curvatures[0] == pytest.approx(work.diagonal.max())

@@ -35,7 +35,7 @@ def weigh_entries(indptr, slots, values, column_scale, row_scale, weighted, squa
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def descend_duals(order, span, rows, targets, curvature, duals, coef, totals):
+def descend_duals(order, span, rows, targets, curvature, pair, totals):
     """Move the dual variables of some classes to their best values, sample after sample.
 
     Parameters
@@ -50,17 +50,16 @@ def descend_duals(order, span, rows, targets, curvature, duals, coef, totals):
         Classes of each sample, increasing, -1 after the last.
     curvature : (float32 array of shape (n_samples,), float32 array of shape (n_samples,))
         Squared norm of each sample, the constant included, and ``n ridge / (2 weight)``.
-    duals : float32 array of shape (n_samples, width)
-        With the sign of the class: positive for labels, negative for the rest; changed.
-    coef : float32 array of shape (n_used + 1, width)
-        Sum of samples times `duals`, the intercept last (0 without one); changed.
+    pair : (float32 array of shape (n_samples, width), float32 array of shape (n_used + 1, width))
+        Dual variables with the sign of the class, positive for labels and negative for the rest; and the
+        weights, the sum of samples times these, the intercept last (0 without one). Both are changed.
     totals : float64 array of shape (2, width)
         Are given the sums of the losses, as the samples were when visited, and of the gains of the dual
         objective, both over the ridge and times n.
     """
-    indptr, slots, values, constant = rows
+    constant = rows.constant
     squares, diagonal = curvature
-    width = np.uint64(coef.shape[1])
+    duals, coef = pair
     first, last = np.uint64(span[0]), np.uint64(span[1])
     n_groups = last - first
     groups, moved = np.empty(n_groups, np.uint64), np.empty(n_groups, np.uint64)
@@ -71,8 +70,7 @@ def descend_duals(order, span, rows, targets, curvature, duals, coef, totals):
     constants = coef[coef.shape[0] - 1]
     for t in range(order.shape[0]):
         i = np.uint64(order[t])
-        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
-        row_product(slots, values, start, stop, _UNIT, coef, constant, groups, n_groups, width, score)
+        row_product(rows, i, _UNIT, coef, groups, n_groups, score)
         dual, bend = duals[i], diagonal[i]
         rate, half = _UNIT / (squares[i] + bend), _HALF * (squares[i] + bend)
         weight = _HALF / bend
@@ -113,36 +111,30 @@ def descend_duals(order, span, rows, targets, curvature, duals, coef, totals):
                     if constant:
                         constants[r] += step[r]
         if n_moved > np.uint64(0):
-            row_outer(slots, values, start, stop, _UNIT, step, moved, n_moved, width, coef)
+            row_outer(rows, i, _UNIT, step, moved, n_moved, coef)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _all_groups(width):
+    groups = np.empty(width // LANES, np.uint64)
+    for q in range(groups.shape[0]):
+        groups[q] = q * LANES
+    return groups
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def score_rows(chosen, rows, coef, scores):
-    """Set ``scores[t]`` to the scores of sample ``chosen[t]``; rows, coef as in `descend_duals`."""
-    indptr, slots, values, constant = rows
-    width = np.uint64(coef.shape[1])
-    n_groups = width // _EIGHT
-    groups = np.empty(n_groups, np.uint64)
-    for q in range(n_groups):
-        groups[q] = q * _EIGHT
+    """Set ``scores[t]`` to the scores of sample ``chosen[t]``; rows and weights as in `descend_duals`."""
+    groups = _all_groups(coef.shape[1])
     for t in range(chosen.shape[0]):
         i = np.uint64(chosen[t])
-        row_product(
-            slots, values, np.uint64(indptr[i]), np.uint64(indptr[i + _ONE]), _UNIT, coef, constant, groups,
-            n_groups, width, scores[t],
-        )  # fmt: skip
+        row_product(rows, i, _UNIT, coef, groups, np.uint64(groups.shape[0]), scores[t])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def add_rows(chosen, rows, duals, coef):
     """Add the chosen samples times their `duals` to the weights; arguments as in `descend_duals`."""
-    indptr, slots, values, _ = rows
-    width = np.uint64(coef.shape[1])
-    n_groups = width // _EIGHT
-    groups = np.empty(n_groups, np.uint64)
-    for q in range(n_groups):
-        groups[q] = q * _EIGHT
+    groups = _all_groups(coef.shape[1])
     for t in range(chosen.shape[0]):
         i = np.uint64(chosen[t])
-        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
-        row_outer(slots, values, start, stop, _UNIT, duals[i], groups, n_groups, width, coef)
+        row_outer(rows, i, _UNIT, duals[i], groups, np.uint64(groups.shape[0]), coef)

@@ -159,10 +159,8 @@ class DualDescent:
         totals = np.zeros((2, self._coef.shape[1]))
 
         def work(span: tuple[int, int]) -> None:
-            descend_duals(
-                order, span, self._rows, self._targets, (self._squares, diagonal), self._duals, self._coef,
-                totals,
-            )  # fmt: skip
+            curvature, pair = (self._squares, diagonal), (self._duals, self._coef)
+            descend_duals(order, span, self._rows, self._targets, curvature, pair, totals)
 
         for _ in self._engine.map(work, self._spans()):
             pass

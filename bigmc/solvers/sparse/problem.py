@@ -39,6 +39,10 @@ class Margins:
     squares: NDArray[np.float64]
     active: NDArray[np.float64]
 
+    def stacked(self) -> NDArray[np.float64]:
+        """Return them as one array of shape (3, n_classes, n_classes)."""
+        return np.stack([self.sums, self.squares, self.active])
+
 
 class SampleTable(Protocol):
     """What a problem must know of its samples; a `bigmc.store.dataset.Dataset` does."""
@@ -159,6 +163,11 @@ class Problem:
         return Samples(self.scores, self.labels, self.weights, self.row_scale, self.gain)
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the scores."""
+        return self.scores.dtype
+
+    @property
     def two_over_n(self) -> float:
         """Factor of the gradient, ``2 / n``."""
         return 2.0 / self.weight_sum
@@ -194,10 +203,8 @@ class Problem:
 
         def add(s: int, columns: Columns, used: NDArray[np.int64], scale: Any, rows: Any) -> None:
             here = slice(columns.base[s], columns.base[s + 1])
-            add_columns(
-                used, columns.indptr[s], columns.indices, columns.data, self.row_scale[here], scale, rows,
-                self.scores[here],
-            )  # fmt: skip
+            shard = (columns.indptr[s], columns.indices, columns.data)
+            add_columns(used, shard, self.row_scale[here], scale, rows, self.scores[here])
 
         for _ in self.engine.map(start, self._row_parts()):
             pass
