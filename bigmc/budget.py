@@ -2,10 +2,8 @@
 
 A memory limit counts what a run adds to the bare process (interpreter and imported libraries): every
 array a step keeps is an :class:`Item` of its :class:`Plan`, and a plan that does not fit is refused
-with its figures before any work is done. Pages of mapped files, such as scores that do not fit, are not
-counted: the system writes them back and takes them when memory is wanted, so that no hard cap is hit.
-Neither are the short-lived processes that compile kernels on their first use on a machine. This module
-imports nothing of the package.
+with its figures before any work is done. The short-lived processes that compile kernels on their first use
+on a machine are not counted. This module imports nothing of the package.
 """
 
 from __future__ import annotations

@@ -80,9 +80,10 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
     row = score * size.width + 4 * size.most_labels + 24
     entry_bytes = 2 + size.itemsize
+    small = size.nnz <= 1 << 20
     items = [
-        ("workspace", WORKSPACE if size.nnz > 1 << 20 else 1 << 20),
-        ("share of the allocator", int(_FRAGMENTS * limit) if size.nnz > 1 << 20 else 0),
+        ("workspace", 1 << 20 if small else WORKSPACE),
+        ("share of the allocator", 0 if small else int(_FRAGMENTS * limit)),
         ("sums per class", 6 * 8 * size.n_classes * size.width),
         ("entries and norms per feature", 20 * size.n_features),
         ("column scale", 4 * size.n_features if size.column_scaled else 0),
@@ -90,7 +91,8 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     ]
     free = Plan.of(limit, items).free
     block_bytes = max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // 16))
-    worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * size.n_features + (2 << 20)
+    worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * size.n_features
+    worker += 1 << 18 if small else 2 << 20
     # a pass holds no chunk, and rounds no shard
     n_workers = max(1, min(n_workers, int((1.0 - _GRADIENT_SHARE) * free) // worker))
     most_gradients = max(free - n_workers * worker, 0) // (8 * size.width * (n_workers + 2))
