@@ -82,6 +82,29 @@ def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept
     assert state.bytes_read > len(reads) * dataset.nnz * 3
 
 
+def test_constant_steps_and_an_intercept():
+    _, dataset = made()
+    best = solve(dataset, alpha=0.1, tol=1e-6, fit_intercept=True, memory_limit=1 << 30).certificate
+    state, certificate = run(dataset, alpha=0.1, fit_intercept=True, step="constant", tol=1e-2)
+    assert state.n_chunks > 3
+    assert certificate.gap <= 1e-2
+    assert certificate.lower <= best.upper
+    assert certificate.upper <= best.upper * (1 + 1e-2)
+
+
+@pytest.mark.parametrize("loss", ["multitask_squared_hinge", "log_loss"])
+@pytest.mark.parametrize("chunk_bytes", [40_000, 1 << 30])
+def test_a_ridge_alone_gives_every_feature_weights(loss, chunk_bytes):
+    _, dataset = made()
+    options = {"loss": loss, "ridge": 1e-2, "fit_intercept": True, "alpha": 0.0}
+    best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options).certificate
+    state, certificate = run(dataset, replace(PLAN, chunk_bytes=chunk_bytes), tol=1e-3, **options)
+    assert len(state.coef.features) == dataset.n_features
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper <= best.upper * (1 + 1e-3)
+
+
 @pytest.mark.parametrize(
     "weighting", [Weighting(l2=True), Weighting(l2=True, idf=True), Weighting(binary=True)]
 )

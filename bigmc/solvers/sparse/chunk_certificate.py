@@ -99,7 +99,7 @@ class Certifier:
         task = self._task
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
-            scales = tuple(sorted({min(1.0, last_scale * scale) for scale in _SCALES}))
+            scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         moved = balanced(task, spill, point) if task.fit_intercept else None
         request = PassRequest(
             task.objective, chosen, task.weight_sum, task.width, scales, self._plan.block_bytes,

@@ -67,14 +67,12 @@ def train_out_of_core(run: Run, chunks: ChunkPlan, start: Start | None, saved: P
     task = run.task
     give_back_large_arrays()
     state = State.unpack(saved, task.width) if saved else None
-    if state is None and start is not None:
-        state = State.at(start, task.width, task.alpha)
     if state is None or state.corrected:
         sampled = _plan_sample(run)
         sample = run.draw(sampled.share) if sampled else None
-        if sampled and sample and state is None:
-            with suppress(MemoryLimitError):
-                state = start_on_sample(run, sample, sampled.memory_limit, _SAMPLE_TOL)
+        if state is None:
+            state = _start(run, start, sampled, sample)
+            if state and sample:
                 state.corrected = _corrects(run, chunks, sample, state)
         if sampled and sample and state and state.corrected:
             return _correct(run, sampled, sample, state)
@@ -91,6 +89,16 @@ def _plan_sample(run: Run) -> SamplePlan | None:
     n_used = int(np.count_nonzero(run.task.dataset.column_nnz()))
     n_workers = run.context.engine.n_threads
     return plan_sample(run.limits.memory, n_workers, n_used, run.shard_rows, run.task.size(run.limits.tol))
+
+
+def _start(run: Run, start: Start | None, plan: SamplePlan | None, sample: Task | None) -> State | None:
+    """Return the given weights, or those of a sample; None where there is neither."""
+    if start is not None:
+        return State.at(start, run.task.width, run.task.alpha)
+    if plan and sample:
+        with suppress(MemoryLimitError):
+            return start_on_sample(run, sample, plan.memory_limit, _SAMPLE_TOL)
+    return None
 
 
 def _corrects(run: Run, chunks: ChunkPlan, sample: Task, state: State) -> bool:
