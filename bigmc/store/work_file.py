@@ -39,6 +39,21 @@ def read_work_file(path: Path) -> Any:
     raise damaged_work(path)
 
 
+def read_json(path: Path) -> Any:
+    """Return what a file of unfinished work says that has no digest.
+
+    Raises
+    ------
+    StoreError
+        If it is no JSON.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        cure = f"delete the folder {path.parent}, and run the command again"
+        raise StoreError(f"{path} is damaged ({error})", cure) from None
+
+
 def read_work_table(path: Path, file: FileEntry) -> pa.Table:
     """Return a table as it was written, by its entry in a receipt.
 

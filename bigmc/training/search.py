@@ -33,6 +33,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import pairs_of
 from bigmc.store.sample import draw_rows
 from bigmc.store.weighting import Weighting
+from bigmc.store.work_file import read_json
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -277,7 +278,7 @@ class Search:
                 return trial
         file = None if self._folder is None else self._folder / f"trial-{len(self._trials):03d}.json"
         if file is not None and file.exists():
-            trial = Trial.from_dict(json.loads(file.read_text()))
+            trial = Trial.from_dict(read_json(file))
             if trial.candidate == candidate:
                 self._trials.append(trial)
                 return trial
