@@ -108,14 +108,10 @@ def main() -> None:
         to = folder / "d.bigmc"
         share("ingest", WRITING, lambda: api.ingest(X, to, label=y, **OPTIONS))
         opening(to)
-        asked = {"alpha": 1e-3, "tol": 1e-2, "max_passes": 10}
-        share(
-            "train sparse", READING, lambda: api.train("sparse", to, folder / "s.model", **asked, **OPTIONS)
-        )
-        boosted = {"n_rounds": 5, "max_depth": 1}
-        share(
-            "train boost", READING, lambda: api.train("boost", to, folder / "b.model", **boosted, **OPTIONS)
-        )
+        learners = {"sparse": {"alpha": 1e-3, "max_passes": 10}, "boost": {"n_rounds": 5, "max_depth": 1}}
+        for learner, asked in learners.items():
+            train = partial(api.train, learner, to, folder / f"{learner}.model", **asked, **OPTIONS)
+            share(f"train {learner}", READING, train)
 
 
 if __name__ == "__main__":
