@@ -22,6 +22,7 @@ from bigmc.store.layout import FileEntry
 PARTIAL = ".partial"
 
 _READ_BYTES = 1 << 20
+_FOLDER_TRIALS = 20
 
 
 def replace_folder(aside: Path, folder: Path) -> None:
@@ -105,6 +106,17 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _acquire(held: FileLock, folder: Path) -> None:
+    """Acquire a lock in a folder that a process which has finished may remove at the same moment."""
+    for _ in range(_FOLDER_TRIALS):
+        disk.make_folder(folder)
+        with suppress(FileNotFoundError):
+            held.acquire()
+            return
+    disk.make_folder(folder)
+    held.acquire()
+
+
 @contextmanager
 def exclusive(lock: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `lock`; the system releases it when the process dies, however it dies.
@@ -121,10 +133,9 @@ def exclusive(lock: Path, *, wait: bool = False) -> Iterator[None]:
     BusyError
         If another process, or another thread of this one, holds it.
     """
-    disk.make_folder(lock.parent)
     held = FileLock(lock, timeout=-1 if wait else 0)
     try:
-        held.acquire()
+        _acquire(held, lock.parent)
     except Timeout:
         raise BusyError(
             f"another process is writing {lock.parent.parent} (lock {lock})", "wait for it to end"
