@@ -80,9 +80,7 @@ def run(
     )
 
     tell(f"\n3. bigmc fit: search the settings for {SEARCH_SECONDS} s at most, train, calibrate, measure.")
-    fitted = api.fit(
-        dataset, model, time_limit=SEARCH_SECONDS, memory_limit=memory_limit, progress=progress
-    )  # fmt: skip
+    fitted = api.fit(dataset, model, time_limit=SEARCH_SECONDS, memory_limit=memory_limit, progress=progress)
     test, bounds = fitted["test"], fitted["certificate"]
     assert test is not None
     low, high = test["interval"]
@@ -112,8 +110,12 @@ def run(
     tell(f"\nEverything is in {folder}. Next, for example:")
     tell(f"bigmc inspect {shlex.quote(str(model))} --top 5")
     return {
-        "text": counts, "info": info, "fit": fitted, "peer": peer._asdict(), "report": str(page),
-    }  # fmt: skip
+        "text": counts,
+        "info": info,
+        "fit": fitted,
+        "peer": peer._asdict(),
+        "report": str(page),
+    }
 
 
 class Peer(NamedTuple):

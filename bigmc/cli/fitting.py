@@ -66,10 +66,14 @@ def fit(
     from bigmc import api
 
     asked: dict[str, Any] = {
-        "dense": dense, "categorical": categorical, "label_separator": label_separator, "group": group,
-        "analyzer": analyzer, "hash_bits": hash_bits,
+        "dense": dense,
+        "categorical": categorical,
+        "label_separator": label_separator,
+        "group": group,
+        "analyzer": analyzer,
+        "hash_bits": hash_bits,
         "ngrams": None if ngrams is None else parse_ngrams(ngrams),
-    }  # fmt: skip
+    }
     with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.fit(
             source[0] if len(source) == 1 else source,

@@ -415,7 +415,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             yield validate_data(self, chunk, **self._accepted(), reset=first)
             first = False
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> Mapping[str, Any]:
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
@@ -432,7 +432,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _no_scores(self) -> NDArray[np.float64]:
         return np.empty((0, len(self.classes_)))
 
-    def _accepted(self) -> dict[str, Any]:
+    def _accepted(self) -> Mapping[str, Any]:
         """Return what arrays may be like, for scikit-learn's checks."""
         return {
             "accept_sparse": "csr" if self.takes_sparse else False,

@@ -74,9 +74,13 @@ class BoostedModel(Model):
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the learners and the stages."""
         return {
-            **self.trees._asdict(), "stage_ends": self.stage_ends, "members": self.members,
-            "weights": self.weights, "stage": np.array([self.stage], np.int64), "C": np.array([self.C]),
-        }  # fmt: skip
+            **self.trees._asdict(),
+            "stage_ends": self.stage_ends,
+            "members": self.members,
+            "weights": self.weights,
+            "stage": np.array([self.stage], np.int64),
+            "C": np.array([self.C]),
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
@@ -84,9 +88,7 @@ class BoostedModel(Model):
         trees = Trees(*(arrays[name] for name in Trees._fields))
         ends, members, weights = (arrays[name] for name in ("stage_ends", "members", "weights"))
         stage, C = int(arrays["stage"][0]), float(arrays["C"][0])
-        return cls(
-            **record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage, C=C
-        )  # fmt: skip
+        return cls(**record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage, C=C)
 
     @property
     def used_features(self) -> NDArray[np.int64]:

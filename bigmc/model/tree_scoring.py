@@ -73,9 +73,15 @@ class Trees(NamedTuple):
             cut[here] = np.searchsorted(own, threshold[here])
         starts = np.concatenate([[0], np.cumsum([len(own) for own in edges])]).astype(np.int64)
         return cls(
-            features, starts, np.concatenate([np.empty(0), *edges]), place.astype(np.int32), cut,
-            missing_below, leaf, classes,
-        )  # fmt: skip
+            features,
+            starts,
+            np.concatenate([np.empty(0), *edges]),
+            place.astype(np.int32),
+            cut,
+            missing_below,
+            leaf,
+            classes,
+        )
 
     def check(self, n_classes: int, n_features: int) -> None:
         """Refuse arrays that do not fit together, which the kernels would read past the end of.

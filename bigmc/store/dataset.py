@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,19 @@ from bigmc.store.weighting import Weighting
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
 _PASS_ENTRIES = 1 << 20
 _PASS_FEATURES = 1 << 17
+
+
+class DatasetInfo(TypedDict):
+    """Figures of ``bigmc info --json``; ``label_sets`` is there only where labels are sets."""
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    nnz: int
+    n_shards: int
+    splits: Mapping[str, int]
+    bytes: int
+    label_sets: NotRequired[bool]
 
 
 class Dataset:
@@ -177,16 +190,26 @@ class Dataset:
         """
         chosen = [self.shards[s] for s in shards]
         return Dataset(
-            chosen, self.classes, self.n_features, self.weighting, self.features, self._stored,
+            chosen,
+            self.classes,
+            self.n_features,
+            self.weighting,
+            self.features,
+            self._stored,
             self.column_scale() if keep_scale else None,
-        )  # fmt: skip
+        )
 
     def with_weighting(self, weighting: Weighting) -> Dataset:
         """Return the same samples, whose stored values are weighted otherwise when they are read."""
         return Dataset(
-            self.shards, self.classes, self.n_features, weighting, self.features, self._stored,
+            self.shards,
+            self.classes,
+            self.n_features,
+            weighting,
+            self.features,
+            self._stored,
             self._column_scale,
-        )  # fmt: skip
+        )
 
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""
@@ -337,9 +360,12 @@ class Dataset:
                 start, stop = int(offsets[0]), int(offsets[width])
                 shard.read(start, stop, indices, None if self.weighting.binary else data)
                 add_row_squares(
-                    offsets[: width + 1] - start, indices, data, column_scale[lo : lo + width],
+                    offsets[: width + 1] - start,
+                    indices,
+                    data,
+                    column_scale[lo : lo + width],
                     squares[self.base[s] : self.base[s + 1]],
-                )  # fmt: skip
+                )
                 lo += width
         return squares
 
@@ -396,7 +422,7 @@ class Dataset:
         """SHA-256 of number and description of the features: equal if a model fits both datasets."""
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> DatasetInfo:
         """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays.
 
         ``label_sets`` is there only where labels are sets.
@@ -405,7 +431,7 @@ class Dataset:
         n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
         if self._stored and self.n_shards == n_all:
             stored += self._stored.nbytes()
-        return {
+        figures: DatasetInfo = {
             "n_samples": self.n_samples,
             "n_features": self.n_features,
             "n_classes": self.n_classes,
@@ -413,7 +439,10 @@ class Dataset:
             "n_shards": self.n_shards,
             "splits": self.splits,
             "bytes": stored,
-        } | ({"label_sets": True} if self.has_sets else {})
+        }
+        if self.has_sets:
+            figures["label_sets"] = True
+        return figures
 
 
 @lru_cache(maxsize=4)

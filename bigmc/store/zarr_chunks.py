@@ -182,9 +182,9 @@ class ArrayWriter:
 
 def _metadata(
     shape: tuple[int, ...], dtype: np.dtype[Any], chunk_shape: list[int], delta: bool
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """Return zarr.json of an array."""
-    codecs: list[dict[str, Any]] = []
+    codecs: list[Mapping[str, Any]] = []
     if delta:
         codecs.append({"name": "numcodecs.delta", "configuration": {"dtype": dtype.str}})
     if len(shape) == 2:

@@ -117,9 +117,7 @@ def choose_for_texts(
 
 
 def _trial(rows: Rows, labels: NDArray[Any], memory: int) -> Trial:
-    matrix = scipy.sparse.csr_array(
-        (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
-    )  # fmt: skip
+    matrix = scipy.sparse.csr_array((rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features))
     data = Dataset.from_arrays(matrix, labels, weighting=Weighting(l2=True, idf=True))
     search = Search(data, ThreadEngine(), Limits(memory))
     return search.judge(SparseClassifier(memory_limit=memory), Candidate(None))

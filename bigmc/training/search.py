@@ -87,12 +87,15 @@ class Candidate:
     ridge: float = 1.0
     alpha: float = 0.0
 
-    def options(self, weight_sum: float) -> dict[str, Any]:
+    def options(self, weight_sum: float) -> Mapping[str, Any]:
         """Return the parameters of the learner for samples of this total weight."""
         return {
-            "alpha": self.alpha / weight_sum, "ridge": self.ridge / weight_sum, "loss": self.loss,
-            "fit_intercept": True, "tol": 0.1,
-        }  # fmt: skip
+            "alpha": self.alpha / weight_sum,
+            "ridge": self.ridge / weight_sum,
+            "loss": self.loss,
+            "fit_intercept": True,
+            "tol": 0.1,
+        }
 
     def __str__(self) -> str:
         parts = [self.weighting or "as stored", self.loss, f"ridge {self.ridge:.3g}/n"]
@@ -128,8 +131,9 @@ class Trial:
     def from_dict(cls, fields: Mapping[str, Any]) -> Trial:
         """Return the trial of `asdict`."""
         parts = {
-            "candidate": Candidate(**fields["candidate"]), "calibration": Calibration(**fields["calibration"])
-        }  # fmt: skip
+            "candidate": Candidate(**fields["candidate"]),
+            "calibration": Calibration(**fields["calibration"]),
+        }
         return cls(**{**fields, **parts})
 
 
@@ -215,9 +219,7 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        return Course(
-            tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended
-        )  # fmt: skip
+        return Course(tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended)
 
     def _weighting(self, best: Trial) -> Trial:
         if not self._texts:
@@ -317,9 +319,7 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             learner.fit_dataset(samples, sample_weight=self._weights)
-        scores = np.concatenate(
-            [learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)]
-        )  # fmt: skip
+        scores = np.concatenate([learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)])
         n_features = len(learner.model_.used_features)
         quality, loss, calibration = self._truth.judge(scores, learner.model_)
         return Trial(candidate, quality, loss, calibration, n_features, time.monotonic() - started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class _Extent(Survey):
             self._whole_labels &= not bool((flags[fine] & kernels.FRACTIONAL_LABEL).any())
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """Return the base of the indices, the number of features, and whether labels are whole."""
         zero_based = self._hints.zero_based
         base = 1 - int(self._smallest == 0 if zero_based is None else zero_based)

@@ -15,6 +15,7 @@ dual variables take out the slope by the intercept that the last round has measu
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,7 +105,7 @@ class ChunkRounds:
         state: State,
         max_passes: float,
         checkpoint: Checkpoint | None,
-        run: dict[str, Any],
+        run: Mapping[str, Any],
         progress: ProgressCallback,
     ) -> Certificate:
         """Go on from `state` until the gap or the number of passes is reached."""
@@ -168,7 +169,7 @@ class ChunkRounds:
     def _passes(self) -> float:
         return self.state.nnz_read / max(self._task.dataset.nnz, 1)
 
-    def _save(self, checkpoint: Checkpoint | None, run: dict[str, Any]) -> None:
+    def _save(self, checkpoint: Checkpoint | None, run: Mapping[str, Any]) -> None:
         if checkpoint is not None:
             self.state.save(checkpoint, run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -346,15 +347,15 @@ def plan_start(free: int, **size: Any) -> SamplePlan | None:
     return None if part is None else SamplePlan(_START_SHARE, *part, 0, 0, 0)
 
 
-def _plan_part(limit: int, share: float, size: dict[str, Any]) -> tuple[int, int] | None:
+def _plan_part(limit: int, share: float, size: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the bytes to train on a share of the samples, and of these for Newton steps; None if too few."""
     # what is drawn is more or less than its share
     rows = math.ceil(_SAMPLE_MARGIN * size["n_samples"] * share)
     entries = math.ceil(_SAMPLE_MARGIN * size["nnz"] * share)
     # drawn rows of neighbouring shards are put together while they fit into one, which is at least half full
     n_shards = min(size["n_shards"], 2 * -(-rows // MAX_ROWS))
-    part = size | {
-        "n_samples": rows, "nnz": entries, "n_shards": n_shards, "widest": min(size["widest"], rows),
+    part = {
+        **size, "n_samples": rows, "nnz": entries, "n_shards": n_shards, "widest": min(size["widest"], rows),
     }  # fmt: skip
     room = limit - entries * (2 + size["itemsize"])  # drawn, and once more in blocks for the solver
     with suppress(MemoryLimitError):

@@ -8,6 +8,7 @@ does not fit into memory starts from the weights of a sample that does.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -229,7 +230,7 @@ class Task:
         lanes = self.objective.loss.lanes
         return -(-self.dataset.n_classes // lanes) * lanes
 
-    def size(self, tol: float) -> dict[str, Any]:
+    def size(self, tol: float) -> Mapping[str, Any]:
         """Return what a plan of memory must know of it."""
         dataset = self.dataset
         return {
@@ -359,7 +360,7 @@ def _train(run: _Run, start: Start | None, block_bytes: int | None) -> Solution:
     )  # fmt: skip
 
 
-def _plan_sample(run: _Run, plan: SolverPlan, size: dict[str, Any]) -> SamplePlan | None:
+def _plan_sample(run: _Run, plan: SolverPlan, size: Mapping[str, Any]) -> SamplePlan | None:
     """Return how to train on a sample first, if that is worth it."""
     dataset = run.task.dataset
     if not plan.keep_blocks:
@@ -385,7 +386,7 @@ def _go_round(run: _Run, plan: SolverPlan, start: State | None, saved: Packed | 
 
 
 def _plan(
-    run: _Run, size: dict[str, Any], block_bytes: int | None, limit: int
+    run: _Run, size: Mapping[str, Any], block_bytes: int | None, limit: int
 ) -> tuple[SolverPlan | None, ChunkPlan | None]:
     """Return how to train within a limit in bytes: with all samples at once, chunk by chunk, or either.
 
@@ -404,7 +405,7 @@ def _plan(
     return plan, None if plan.keep_blocks else chunks
 
 
-def _plan_chunks(run: _Run, size: dict[str, Any], limit: int) -> ChunkPlan | None:
+def _plan_chunks(run: _Run, size: Mapping[str, Any], limit: int) -> ChunkPlan | None:
     """Return how to go through chunks of the samples, if that is possible.
 
     One pass alone is asked for exact gradients (`largest_alpha`).
