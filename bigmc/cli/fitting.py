@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bigmc.cli.arguments import Shown
 from bigmc.cli.options import Format, Json, Memory, NewModel, Scheduler, SchedulerFile, Threads, workers
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show, show_fit
@@ -93,7 +94,7 @@ def fit(
             result["report"] = api.report(to, report)["report"]
         usage = engine.usage()
     if as_json:
-        show(result | usage, as_json)
+        show({**result, **usage}, Shown(as_json=as_json))
     else:
         show_fit(result)
 

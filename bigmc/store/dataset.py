@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_row_squares
+from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
@@ -169,6 +170,11 @@ class Dataset:
         return cls(shards, classes, int(matrix.shape[1]), weighting or Weighting(), features or {})
 
     @property
+    def label_kind(self) -> LabelKind:
+        """Whether rows have one label or a set of them."""
+        return LabelKind.SET if self.has_sets else LabelKind.ONE
+
+    @property
     def splits(self) -> dict[str, int]:
         """Rows of each split."""
         rows: dict[str, int] = {}
@@ -183,11 +189,15 @@ class Dataset:
             raise DataError(f"no rows in a split called {split!r}", f"the dataset has {known or 'no rows'}")
         return self.subset([s for s, shard in enumerate(self.shards) if shard.split == split])
 
-    def subset(self, shards: Sequence[int], *, keep_scale: bool = False) -> Dataset:
-        """Return the samples of the given shards only, such as the folds of a cross-validation.
+    def subset(self, shards: Sequence[int]) -> Dataset:
+        """Return the samples of the given shards only, such as the folds of a cross-validation."""
+        return self._of_shards(shards, None)
 
-        With `keep_scale` an idf weighting stays that of all the samples here.
-        """
+    def part(self, shards: Sequence[int]) -> Dataset:
+        """Return the samples of the given shards, their idf weighting still that of all the samples."""
+        return self._of_shards(shards, self.column_scale())
+
+    def _of_shards(self, shards: Sequence[int], column_scale: NDArray[np.float32] | None) -> Dataset:
         chosen = [self.shards[s] for s in shards]
         return Dataset(
             chosen,
@@ -196,7 +206,7 @@ class Dataset:
             self.weighting,
             self.features,
             self._stored,
-            self.column_scale() if keep_scale else None,
+            column_scale,
         )
 
     def with_weighting(self, weighting: Weighting) -> Dataset:

@@ -134,7 +134,7 @@ def _unusable(part: Part, chunk: Chunk, parsed: Parsed) -> dict[int, str]:
     if matrix is None or labels is None:
         raise ValueError("svmlight records have features and labels")
     base = part.options["first_index"]
-    bad = bad_entries(matrix, len(labels), missing=False).items()
+    bad = bad_entries(matrix, len(labels), "refuse").items()
     wrong = {i: f"feature {feature + base} is {value}" for i, (feature, value) in bad}
     large = np.flatnonzero(np.abs(matrix.data) >= EXACT_INTEGERS)
     for i in np.unique(np.searchsorted(matrix.indptr, large, side="right") - 1).tolist():

@@ -187,7 +187,7 @@ class Spill:
 
     def _dataset_rows(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return labels and scales of the samples of a shard."""
-        shard = self._dataset.subset([s], keep_scale=True)
+        shard = self._dataset.part([s])
         if self._column_scale is not None and self._dataset.weighting.l2:
             self.n_bytes += shard.nnz * self._entry_bytes  # norms of weighted rows take all entries
         return shard.label_sets(), shard.row_scale(self._column_scale)
