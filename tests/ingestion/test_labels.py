@@ -38,20 +38,20 @@ def test_codes_of_parts_become_codes_of_the_dataset():
 
 
 @pytest.mark.parametrize(
-    ("values", "from_text", "classes"),
+    ("values", "types", "classes"),
     [
-        (["10", "9", "-1"], True, [-1, 9, 10]),
-        (["10", "9", "-1"], False, ["-1", "10", "9"]),
-        (["01", "1"], True, ["01", "1"]),
-        (["1", "1.0"], True, ["1", "1.0"]),
-        ([str(2**63), "1"], True, ["1", str(2**63)]),
-        ([2.0, 1.0], True, [1, 2]),
-        ([2.5, 1.0], True, [1.0, 2.5]),
-        ([True, False], False, [False, True]),
+        (["10", "9", "-1"], LabelTypes.GUESSED, [-1, 9, 10]),
+        (["10", "9", "-1"], LabelTypes.GIVEN, ["-1", "10", "9"]),
+        (["01", "1"], LabelTypes.GUESSED, ["01", "1"]),
+        (["1", "1.0"], LabelTypes.GUESSED, ["1", "1.0"]),
+        ([str(2**63), "1"], LabelTypes.GUESSED, ["1", str(2**63)]),
+        ([2.0, 1.0], LabelTypes.GUESSED, [1, 2]),
+        ([2.5, 1.0], LabelTypes.GUESSED, [1.0, 2.5]),
+        ([True, False], LabelTypes.GIVEN, [False, True]),
     ],
 )
-def test_type_of_the_classes(values, from_text, classes):
-    merged = merge_classes([values[:1], values], from_text)
+def test_type_of_the_classes(values, types, classes):
+    merged = merge_classes([values[:1], values], types)
     assert merged == classes
     assert [type(value) for value in merged] == [type(value) for value in classes]
     assert sorted(next(recode([values], merged)).tolist()) == list(range(len(classes)))
