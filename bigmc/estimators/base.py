@@ -29,6 +29,7 @@ from bigmc.estimators.run import Run
 from bigmc.inference.explain import Explanation, explain
 from bigmc.inference.samples import SampleReader
 from bigmc.model import Model
+from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
@@ -113,7 +114,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         assert self.tol is not None
         return float(self.tol)
 
-    def check_labels(self, sets: bool) -> None:
+    def check_labels(self, kind: LabelKind) -> None:
         """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
 
         Raises
@@ -121,7 +122,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         BigmcError
             With what takes them.
         """
-        if sets:
+        if kind is LabelKind.SET:
             raise DataError(
                 f"the labels are sets, and training {self.kind} takes one label per sample",
                 'train sparse with the loss "multilabel_ranking"',
@@ -217,14 +218,14 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         self.check_params()
         if start is not None:
             self._check_start(start, dataset)
-        self.check_labels(dataset.has_sets)
+        self.check_labels(dataset.label_kind)
         labels = dataset.label_sets()
         if len(labels) == 0 or (not dataset.has_sets and labels.min() < 0):
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
             raise DataError(missing, "train on labelled samples")
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
-        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.has_sets)
+        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.label_kind)
         del labels
         seed = self._seed()
         record = {
@@ -394,7 +395,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if hasattr(y, "dtype") and not is_lazy(y):
             assert_all_finite(y, input_name="y")  # type_of_target casts it to int
         sets = y is not None and not is_lazy(y) and type_of_target(y) == "multilabel-indicator"
-        self.check_labels(sets)
+        self.check_labels(LabelKind.SET if sets else LabelKind.ONE)
         if not is_lazy(X):
             X, y = validate_data(self, X, y, **self._accepted(), multi_output=sets)
             check_classification_targets(y)
@@ -415,7 +416,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             yield validate_data(self, chunk, **self._accepted(), reset=first)
             first = False
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> Mapping[str, Any]:
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
@@ -432,7 +433,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _no_scores(self) -> NDArray[np.float64]:
         return np.empty((0, len(self.classes_)))
 
-    def _accepted(self) -> dict[str, Any]:
+    def _accepted(self) -> Mapping[str, Any]:
         """Return what arrays may be like, for scikit-learn's checks."""
         return {
             "accept_sparse": "csr" if self.takes_sparse else False,

@@ -16,6 +16,7 @@ from bigmc.estimators.thresholds import best_threshold
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.model import LinearModel, Model
 from bigmc.objectives import LOSSES, objective
+from bigmc.options.label_kind import LabelKind
 from bigmc.solvers import Start, solve
 from bigmc.store.dataset import Dataset
 
@@ -234,9 +235,9 @@ optional
         threshold = best_threshold(model, dataset, run.weights, engine, run.memory_limit)
         return replace(model, label_threshold=threshold)
 
-    def check_labels(self, sets: bool) -> None:
+    def check_labels(self, kind: LabelKind) -> None:
         """Refuse labels that the loss is not for; see `Classifier.check_labels`."""
-        objective(self._loss_name, self.penalty, self.l1_ratio, sets=sets)
+        objective(self._loss_name, self.penalty, self.l1_ratio, sets=kind is LabelKind.SET)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
