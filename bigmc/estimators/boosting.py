@@ -23,7 +23,8 @@ from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.model import BoostedModel, Trees
-from bigmc.model.calibration import MOST_ROWS, fit_temperature
+from bigmc.model.calibration import MOST_ROWS
+from bigmc.model.fit_calibration import fit_temperature
 from bigmc.model.linear_scoring import Scorer
 from bigmc.solvers.boosting import (
     FAMILIES,

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigmc.model import Model
-from bigmc.model.calibration import fit_sigmoid, fit_temperature
+from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
 from bigmc.store.dataset import Dataset
 
 

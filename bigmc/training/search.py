@@ -26,7 +26,8 @@ from bigmc.errors import DataError
 from bigmc.estimators import SparseClassifier
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.model import Model
-from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
+from bigmc.model.calibration import Calibration
+from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.atomic import write_atomic
 from bigmc.store.dataset import Dataset
