@@ -21,7 +21,7 @@ from typing import Any
 
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 #: Seconds without a request after which the child ends.
 _IDLE = 5.0
