@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Columns, Size, dataset_of, is_dataset, local_folder
+from bigmc.api.resolve import Size, dataset_of, is_dataset, local_folder
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
+from bigmc.options.ingest import Columns
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:

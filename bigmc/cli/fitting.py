@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bigmc.cli.data import parse_ngrams
 from bigmc.cli.options import Format, Json, Memory, NewModel, Scheduler, SchedulerFile, Threads, workers
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show, show_fit
+from bigmc.options.ingest import parse_ngrams
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 

@@ -11,11 +11,11 @@ from typing import IO, Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.inference.options import PredictOptions
 from bigmc.inference.part_predictor import PartPredictor
 from bigmc.inference.samples import SCORE_BYTES, SampleReader
 from bigmc.inference.writers import open_writer
 from bigmc.model import Model
+from bigmc.options.inference import PredictOptions
 from bigmc.store.outputs import Output, OutputKind
 
 STDIN = "-"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +18,16 @@ from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
-from bigmc.ingestion.options import Options
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.rejects import OnBadRow
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
 from bigmc.kernels.compile_server import compile_elsewhere
+from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
 from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.weighting import Weighting
-
-Missing = Literal["refuse", "keep"]
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries"})
 """Columns that every ``rows.parquet`` has."""
@@ -39,15 +36,7 @@ MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
 """Formats that bring features and labels of their own, without names of columns."""
 
 
-def make_job(
-    source: Any,
-    to: Path,
-    options: Options,
-    *,
-    limit: int,
-    on_bad_row: str = "fail",
-    format: str | None = None,
-) -> Job:
+def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
     """Return the job; see :func:`bigmc.api.ingest` for the parameters.
 
     Raises
@@ -57,20 +46,16 @@ def make_job(
     """
     labels = None if isinstance(options.label, str) else options.label
     try:
-        sources = expand_sources(source, format, labels, spool_beside(to))
-        return job_of(sources, to, options, limit, on_bad_row)
+        sources = expand_sources(source, options.format, labels, spool_beside(to))
+        return job_of(sources, to, options, limit)
     except BaseException:
         disk.try_clear(spool_beside(to))
         raise
 
 
-def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on_bad_row: str) -> Job:
+def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
     """Return the job for sources that were found, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
-    if on_bad_row not in get_args(OnBadRow):
-        raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
-    if options.missing not in get_args(Missing):
-        raise DataError(f"missing is {options.missing!r}", f"choose {' or '.join(get_args(Missing))}")
     asked, label = options, options.label
     text, categorical, numeric, dense, keep = (
         tuple(names) for names in (asked.text, asked.categorical, asked.numeric, asked.dense, asked.keep)
@@ -122,7 +107,7 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
         group=asked.group,
         keep=keep,
         seed=int(asked.seed),
-        on_bad_row=on_bad_row,  # type: ignore[arg-type]
+        on_bad_row=asked.on_bad_row,
         n_features=asked.n_features,
         names=asked.names,
         mapping=mapping,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
-from bigmc.ingestion.rejects import OnBadRow, Reject
+from bigmc.ingestion.rejects import Reject
+from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import is_sets
 
