@@ -8,6 +8,7 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import loss_columns
+from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers import solve
@@ -194,13 +195,10 @@ def test_the_largest_curvature_is_that_of_the_diagonal(loss):
     labels = labels.astype(np.int32) if loss == "multilabel_ranking" else labels[:, :1].astype(np.int32)
     indptr, indices = np.array([[0, n]]), np.arange(n, dtype=np.uint16)
     data, ones, base = generator.random(n), np.ones(n), np.array([0, n])
-    none, hessian = np.empty((0, 0)), np.empty((0, 0))
-    others, slope, bend = np.empty(8), np.empty(m), np.empty(m)
-    sums, diagonal, squares = np.empty((3, m))
-    block = (indptr, indices, data, base, scores, labels, ones, ones)
-    loss_columns.column_curvature(
-        code, 0, *block, none, others, slope, bend, sums, diagonal, squares, hessian
-    )
-    gradients, largest = np.zeros((1, 8)), np.zeros(1)
-    loss_columns.add_gradients(code, np.zeros(1, np.int64), *block, m, gradients, largest, True)
-    assert largest[0] == pytest.approx(diagonal.max())
+    none = np.empty((0, 0))
+    entries, samples = Entries(indptr, indices, data, base), Samples(scores, labels, np.empty(0), ones, ones)
+    work = loss_columns.column_work(scores, m)
+    loss_columns.column_curvature(code, 0, entries, samples, none, work, none)
+    sums = GradientSums(np.zeros((1, 8)), np.zeros(1))
+    loss_columns.add_gradients(code, np.zeros(1, np.int64), entries, samples, m, sums, True)
+    assert sums.curvatures[0] == pytest.approx(work.diagonal.max())

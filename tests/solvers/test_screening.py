@@ -7,6 +7,7 @@ from test_pairs import LIMIT, RATIO, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import penalties
+from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers import solve
 from bigmc.solvers.loop import Limits
@@ -92,8 +93,8 @@ def problem_of(dataset, loss, penalty, alpha, ridge=0.0, weights=None):
 
 
 def dual_norms(penalty, gradient):
-    code = PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio
-    return np.array([penalties.dual_norm(*code, g) for g in gradient])
+    code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
+    return np.array([penalties.dual_norm(code, g) for g in gradient])
 
 
 KINDS = ((0.0, False, False), (0.05, False, True), (0.0, True, False), (0.02, True, True))

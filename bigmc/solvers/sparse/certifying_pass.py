@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.objectives import Objective
+from bigmc.kernels.linear.arguments import Entries, GradientSums
+from bigmc.objectives import Curvature, Objective
 from bigmc.solvers.sparse.problem import Margins, Problem
 from bigmc.store.dataset import Dataset
 from bigmc.store.shard import Shard
@@ -171,10 +172,8 @@ def _add_gradients(dataset: Dataset, s: int, problem: Problem, request: PassRequ
         places = np.full(hi - lo, -1)
         places[used] = np.arange(len(used))
         gradient, curvature = np.zeros((len(used), request.width)), np.zeros(len(used))
-        objective.add_gradients(
-            places, indptr[None], indices, data, base, problem.scores, problem.labels, problem.row_scale,
-            problem.gain, problem.n_classes, gradient, curvature, True,
-        )  # fmt: skip
+        entries, added = Entries(indptr[None], indices, data, base), GradientSums(gradient, curvature)
+        objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
         scale = problem.scale_of(used + lo)
         norms = np.zeros(len(used))
         objective.add_dual_norms(gradient, factor * scale, problem.n_classes, norms)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.linear.arguments import GradientSums, Measures
+from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
@@ -237,13 +239,11 @@ def largest_violation(task: ChunkTask, point: Evaluated, layers: Sequence[NDArra
     largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
     start = 0
     for layer in layers:
-        norms, violations, distances = np.empty((3, len(layer)))
-        task.objective.measure_gradients(
-            task.alpha, point.gradient[start : start + len(layer)], point.coef.take(layer), task.n_classes,
-            norms, violations, distances,
-        )  # fmt: skip
+        out = Measures(*np.empty((3, len(layer))))
+        gradient = point.gradient[start : start + len(layer)]
+        task.objective.measure_gradients(task.alpha, gradient, point.coef.take(layer), task.n_classes, out)
         start += len(layer)
-        largest = max(largest, float(violations.max(initial=0.0)))
+        largest = max(largest, float(out.violations.max(initial=0.0)))
     return largest
 
 
@@ -279,17 +279,16 @@ def _row(problem: Problem, values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _gradients(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return gradient and largest curvature of columns at the present scores."""
     n = len(columns.positions)
-    gradient, curvature = np.zeros((n, problem.width)), np.zeros(n)
+    sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
 
     def add(part: NDArray[np.int64]) -> None:
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions[part]] = part
         problem.objective.add_gradients(
-            places, columns.indptr, columns.indices, columns.data, columns.base, problem.scores,
-            problem.labels, problem.row_scale, problem.gain, problem.n_classes, gradient, curvature, True,
-        )  # fmt: skip
+            places, columns.entries, problem.samples, problem.n_classes, sums, Curvature.LARGEST
+        )
 
     for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
         pass
     scale = problem.two_over_n * problem.scale_of(columns.features)
-    return gradient * scale[:, None], curvature * scale * problem.scale_of(columns.features)
+    return sums.gradients * scale[:, None], sums.curvatures * scale * problem.scale_of(columns.features)

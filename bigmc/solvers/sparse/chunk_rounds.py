@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
+from bigmc.kernels.linear.arguments import Measures
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
@@ -283,10 +284,9 @@ class ChunkRounds:
     def _measure(self, found: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
         task = self._task
-        norms, violations, distances = np.empty((3, len(chosen)))
-        task.objective.measure_gradients(
-            task.alpha, found.gradient, coef.take(chosen), task.n_classes, norms, violations, distances
-        )
+        out = Measures(*np.empty((3, len(chosen))))
+        norms, violations, distances = out
+        task.objective.measure_gradients(task.alpha, found.gradient, coef.take(chosen), task.n_classes, out)
         found.norms[chosen] = norms
         others = found.norms.astype(np.float64)
         others[chosen] = 0.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.columns import BlockSource, Columns, entries_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.store.block import Block
@@ -86,9 +86,7 @@ def gradient_pass(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[Any]
     ) -> None:
         scale, slots, *out = arrays
-        columns = arguments.Columns(
-            part, positions, scale, block.indptr, block.indices, block.data, block.base
-        )
+        columns = arguments.Columns(part, positions, scale, entries_of(block))
         support = arguments.Support(slots, coef.rows)
         objective.gradient_norms(columns, problem.samples, level, wide, support, arguments.Measures(*out))
 
@@ -96,10 +94,9 @@ def gradient_pass(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[np.float64]
     ) -> None:
         scale, curvatures = arrays
-        objective.largest_curvatures(
-            part, positions, block.indptr, block.indices, block.data, block.base, problem.labels,
-            problem.row_scale, problem.gain, scale, problem.n_classes, problem.two_over_n, curvatures,
-        )  # fmt: skip
+        columns = arguments.Columns(part, positions, scale, entries_of(block))
+        level = problem.n_classes, problem.two_over_n
+        objective.largest_curvatures(columns, problem.samples, *level, curvatures)
 
     largest_norm, distance, nnz = 0.0, 0.0, 0
     column_nnz = source.dataset.column_nnz()

@@ -203,10 +203,8 @@ class Problem:
 
         def add(s: int, columns: Columns, used: NDArray[np.int64], scale: Any, rows: Any) -> None:
             here = slice(columns.base[s], columns.base[s + 1])
-            add_columns(
-                used, columns.indptr[s], columns.indices, columns.data, self.row_scale[here], scale, rows,
-                self.scores[here],
-            )  # fmt: skip
+            shard = (columns.indptr[s], columns.indices, columns.data)
+            add_columns(used, shard, self.row_scale[here], scale, rows, self.scores[here])
 
         for _ in self.engine.map(start, self._row_parts()):
             pass
