@@ -127,7 +127,7 @@ optional
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
         learner = self.learner()
         assert isinstance(learner, SparseLearner)
-        tags.classifier_tags.poor_score = not learner.settings(1.0).fit_intercept
+        tags.classifier_tags.poor_score = not learner.fits_intercept
         loss = learner.loss_name
         tags.classifier_tags.multi_label = loss in LOSSES and LOSSES[loss].takes_sets
         return tags

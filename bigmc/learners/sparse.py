@@ -75,6 +75,12 @@ class SparseLearner(Learner):
         default = "multitask_squared_hinge" if self.options.alpha == "auto" else "squared_hinge"
         return self.options.loss or default
 
+    @property
+    def fits_intercept(self) -> bool:
+        """Whether there is an intercept, asked for or by default."""
+        given = self.options.fit_intercept
+        return self.options.alpha == "auto" if given is None else bool(given)
+
     def settings(self, weight_sum: float) -> Settings:
         """Return the parameters to train with, for samples of this total weight."""
         auto = self.options.alpha == "auto"
@@ -85,7 +91,7 @@ class SparseLearner(Learner):
             alpha,
             loss,
             ridge if self.options.ridge is None else float(self.options.ridge),
-            auto if self.options.fit_intercept is None else bool(self.options.fit_intercept),
+            self.fits_intercept,
             (AUTO_TOL if auto else GIVEN_TOL) if self.options.tol is None else float(self.options.tol),
         )
 
