@@ -27,6 +27,7 @@ from bigmc.inference.explain import Explanation, explain
 from bigmc.inference.samples import SampleReader
 from bigmc.learners import Learner
 from bigmc.model import Model
+from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
@@ -299,7 +300,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if hasattr(y, "dtype") and not is_lazy(y):
             assert_all_finite(y, input_name="y")  # type_of_target casts it to int
         sets = y is not None and not is_lazy(y) and type_of_target(y) == "multilabel-indicator"
-        self.learner().check_labels(sets)
+        self.learner().check_labels(LabelKind.SET if sets else LabelKind.ONE)
         if not is_lazy(X):
             X, y = validate_data(self, X, y, **self._accepted(), multi_output=sets)
             check_classification_targets(y)
@@ -320,7 +321,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             yield validate_data(self, chunk, **self._accepted(), reset=first)
             first = False
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> Mapping[str, Any]:
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
@@ -337,7 +338,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _no_scores(self) -> NDArray[np.float64]:
         return np.empty((0, len(self.classes_)))
 
-    def _accepted(self) -> dict[str, Any]:
+    def _accepted(self) -> Mapping[str, Any]:
         """Return what arrays may be like, for scikit-learn's checks."""
         return {
             "accept_sparse": "csr" if self.takes_sparse else False,

@@ -17,6 +17,7 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.learners.run import Run
 from bigmc.learners.weights import combined_weights, recorded_class_weight
 from bigmc.model import Model
+from bigmc.options.label_kind import LabelKind
 from bigmc.options.learners import LearnerOptions
 from bigmc.solvers import Checkpoint
 from bigmc.store.dataset import Dataset
@@ -96,7 +97,7 @@ class Learner(ABC):
         """The gap to reach."""
         return float(self.options.tol)
 
-    def check_labels(self, sets: bool) -> None:
+    def check_labels(self, kind: LabelKind) -> None:
         """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
 
         Raises
@@ -104,7 +105,7 @@ class Learner(ABC):
         BigmcError
             With what takes them.
         """
-        if sets:
+        if kind is LabelKind.SET:
             raise DataError(
                 f"the labels are sets, and training {self.kind} takes one label per sample",
                 'train sparse with the loss "multilabel_ranking"',
@@ -157,7 +158,7 @@ class Learner(ABC):
         self.check()
         if start is not None:
             self._check_start(start, dataset)
-        self.check_labels(dataset.has_sets)
+        self.check_labels(dataset.label_kind)
         labels = dataset.label_sets()
         if len(labels) == 0 or (not dataset.has_sets and labels.min() < 0):
             missing = "some samples have no label" if len(labels) else "the dataset has no samples"
@@ -165,7 +166,7 @@ class Learner(ABC):
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
         class_weight = getattr(self.options, "class_weight", None)
-        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.has_sets)
+        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.label_kind)
         del labels
         seed = int(self.options.random_state)
         trained = self._solve(

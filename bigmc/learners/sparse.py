@@ -14,6 +14,7 @@ from bigmc.learners.run import Run
 from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, Model
 from bigmc.objectives import LOSSES, objective
+from bigmc.options.label_kind import LabelKind
 from bigmc.options.learners import SparseOptions
 from bigmc.solvers import Start, solve
 from bigmc.store.dataset import Dataset
@@ -141,9 +142,9 @@ class SparseLearner(Learner):
         threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)
         return Trained(replace(model, label_threshold=threshold))
 
-    def check_labels(self, sets: bool) -> None:
+    def check_labels(self, kind: LabelKind) -> None:
         """Refuse labels that the loss is not for; see `Learner.check_labels`."""
-        objective(self.loss_name, self.options.penalty, self.options.l1_ratio, sets=sets)
+        objective(self.loss_name, self.options.penalty, self.options.l1_ratio, sets=kind is LabelKind.SET)
 
 
 def _start(model: Model, dataset: Dataset) -> Start:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
+from bigmc.options.label_kind import LabelKind
 
 
 def combined_weights(
@@ -16,7 +17,7 @@ def combined_weights(
     class_weight: Mapping[Any, float] | str | None,
     labels: NDArray[np.int32],
     classes: NDArray[Any],
-    sets: bool,
+    kind: LabelKind,
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample times that of its class, None if all are 1.
 
@@ -28,8 +29,7 @@ def combined_weights(
     labels : int32 array of shape (n_samples, most labels)
         Class codes, -1 after the last of a sample.
     classes : array of shape (n_classes,)
-    sets : bool
-        Labels are sets.
+    kind : LabelKind
 
     Raises
     ------
@@ -49,7 +49,7 @@ def combined_weights(
             )
         if len(weights) and not weights.any():
             raise DataError("every sample_weight is zero", "give some samples a weight above 0")
-    if sets:
+    if kind is LabelKind.SET:
         if class_weight is not None:
             raise DataError("class_weight is for one label per sample", "give sample_weight instead")
         sizes = (labels >= 0).sum(axis=1)

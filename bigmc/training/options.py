@@ -111,7 +111,7 @@ class PathOptions:
         elif not self.alphas or not all(0 < alpha < math.inf for alpha in self.alphas):
             raise BigmcError(f"the alphas are {list(self.alphas)}", "give numbers above 0")
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Mapping[str, Any]:
         """Return what decides which models come out, as JSON data."""
         return {
             "split": self.split,

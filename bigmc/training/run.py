@@ -32,6 +32,7 @@ from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
 from bigmc.training.options import HeldOut, TrainOptions
+from bigmc.training.results import TrainResult
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -40,7 +41,7 @@ NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
 
 
-def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> dict[str, Any]:
+def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> TrainResult:
     """Train, or continue an interrupted training, or find the model finished; see :func:`bigmc.api.train`."""
     started = time.monotonic()
     budget.reset_peak()

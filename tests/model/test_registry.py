@@ -23,6 +23,7 @@ from bigmc.model import KINDS, Model, load_model, verify_model
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.linear_scoring import ROOM, best_codes
 from bigmc.options.learners import OPTIONS, LearnerOptions
+from bigmc.store.weighting import Weighting
 
 ENTRIES = 5  # a feature is used if so many samples have it
 TEXT = {"weighting": "l2", "text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
@@ -31,7 +32,7 @@ TEXT = {"weighting": "l2", "text": "text", "label": "label", "hash_bits": 8, "me
 def columns_above(shard, features, weighting, threshold, room=ROOM):
     """Yield for each feature the rows of a shard whose weighted value is above a threshold."""
     scale = row_scale(shard, weighting, None, room)
-    for run in column_runs(shard, features, room, 8):
+    for run in column_runs(shard, features, room, 8, Weighting()):
         for j, start, stop in zip(range(run.first, run.last), run.starts, run.stops, strict=True):
             rows, values = run.rows[start:stop], run.data[start:stop].astype(np.float64)
             yield j, rows[(values if scale is None else values * scale[rows]) > threshold]

@@ -84,7 +84,7 @@ class TextHasher:
         """Number of features, ``2**hash_bits``."""
         return 1 << self.hash_bits
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Parameters as JSON takes them."""
         return {**asdict(self), "ngrams": list(self.ngrams)}
 
