@@ -1,8 +1,8 @@
 """Probabilities from scores: one or two numbers, fitted on rows that training did not see.
 
 Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICML 2017, section 4.2: one
-factor of all scores before the softmax, with the least log loss on held-out rows. Where each class was trained
-against the rest, a sigmoid of every score, divided by their sum, fits better (Zadrozny and Elkan,
+factor of all scores before the softmax, with the least log loss on held-out rows. Where each class was
+trained against the rest, a sigmoid of every score, divided by their sum, fits better (Zadrozny and Elkan,
 "Transforming classifier scores into accurate multiclass probability estimates", KDD 2002); the softmax is its
 limit for very negative offsets. Where labels are sets, every class is a yes or no of its own, and Platt's
 sigmoid (1999), shared by all classes, takes the place of both. The order of the classes stays as it is.

@@ -34,6 +34,8 @@ from bigmc.training.search import Limits, Search
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial
 
 ASKED, RESULT = "asked.json", "result.json"
+BOOSTING_C = (1e5, 1e7)
+"""Strengths of boosting that are tried; of equal ones the first, which fits less closely."""
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
 
@@ -62,16 +64,19 @@ class Winner:
     ----------
     kind : str
     candidate : Candidate or None
-        Settings of a linear model; None for boosting, which has its own.
+        Settings of a linear model; None for boosting.
     calibration : Calibration
     threshold : float or None
         Where labels are sets: the score above which a class is a label.
+    C : float or None
+        Of boosting.
     """
 
     kind: str
     candidate: Candidate | None
     calibration: Calibration
-    threshold: float | None
+    threshold: float | None = None
+    C: float | None = None
 
     @classmethod
     def of(cls, trial: Trial) -> Winner:
@@ -92,7 +97,8 @@ class Winner:
     def learner(self, n_rows: int, memory: int, engine: Engine) -> Classifier:
         """Return the learner with its settings for so many rows."""
         if self.candidate is None:
-            return MultiBoostClassifier(memory_limit=memory, engine=engine)
+            assert self.C is not None
+            return MultiBoostClassifier(self.C, memory_limit=memory, engine=engine)
         return SparseClassifier(**self.candidate.options(n_rows), memory_limit=memory, engine=engine)
 
 
@@ -164,20 +170,21 @@ class Fit:
         linear = Winner.of(course.best)
         if not _is_dense(self._data):
             return linear, {}
-        boosted = self._boosted_trial()
+        trials = [self._boosted_trial(C) for C in BOOSTING_C]
+        C, boosted = max(zip(BOOSTING_C, trials, strict=True), key=lambda entry: entry[1].quality)
         rivals = {"sparse": course.best.quality, "boost": boosted.quality}
         if boosted.quality <= course.best.quality:
             return linear, rivals
-        return Winner("boost", None, boosted.calibration, None), rivals
+        return Winner("boost", None, boosted.calibration, C=C), rivals
 
-    def _boosted_trial(self) -> Trial:
+    def _boosted_trial(self, C: float) -> Trial:
         """Return what boosting reaches on the rows that validate the linear models too."""
-        file = self._folder / "boosting.json"
+        file = self._folder / f"boosting-{C:g}.json"
         if file.exists():
             return Trial.from_dict(json.loads(file.read_text()))
         search = Search(self._train, self._engine, self._limits)
-        learner = MultiBoostClassifier(memory_limit=self._limits.memory, engine=self._engine)
-        trial = search.judge(learner, Candidate(None, "boosting", 0.0))
+        learner = MultiBoostClassifier(C, memory_limit=self._limits.memory, engine=self._engine)
+        trial = search.judge(learner, Candidate(None, "boosting", 1.0 / C))
         write_atomic(file, json.dumps(asdict(trial)).encode())
         return trial
 
@@ -245,7 +252,7 @@ class Fit:
         return {
             "model": str(self._target),
             "learner": winner.kind,
-            "settings": str(winner.candidate or "defaults"),
+            "settings": str(winner.candidate or f"C {winner.C:g}"),
             "trials": [
                 {
                     "settings": str(trial.candidate), "quality": trial.quality, "log_loss": trial.log_loss,

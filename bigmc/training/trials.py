@@ -169,7 +169,8 @@ class Truth(NamedTuple):
             calibration = fit_shares(scores, self.codes)
             chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
             right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
-            return Verdict(right, float(-np.log(np.maximum(chances, 1e-300)).mean()), calibration)
+            loss = max(0.0, float(-np.log(np.maximum(chances, 1e-300)).mean()))  # never -0.0
+            return Verdict(right, loss, calibration)
         assert self.is_label is not None
         calibration = fit_sigmoid(scores, self.is_label)
         logits = calibration.scale * scores + calibration.offset
