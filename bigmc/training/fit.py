@@ -22,22 +22,24 @@ from bigmc.errors import DataError, ModelError
 from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
 from bigmc.inference.evaluate import evaluate
 from bigmc.model import Model, load_model
-from bigmc.model.calibration import Calibration
+from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
 from bigmc.training.run import feature_names, identity
-from bigmc.training.search import Limits, Search
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial
+from bigmc.training.search import SCORE_ENTRIES, Limits, Search
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
 
 ASKED, RESULT = "asked.json", "result.json"
 BOOSTING_C = (1e5, 1e7)
 """Strengths of boosting that are tried; of equal ones the first, which fits less closely."""
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
+_CALIBRATION_SEED = 0xCA11
 
 
 class Splits(NamedTuple):
@@ -147,6 +149,8 @@ class Fit:
             winner, rivals = self._choose(course)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
+            if self._test is not None and self._splits.refit:
+                winner = self._recalibrated(winner)
             self._save(model, course, winner)
             result = {**self._result(model, course, winner), **measured, "rivals": rivals}
             write_atomic(done, json.dumps(result, indent=1).encode())
@@ -209,6 +213,20 @@ class Fit:
         test = winner.samples(self._test)
         resources = Resources(self._engine, self._limits.memory, self._progress)
         return evaluate(winner.completed(model), test, EvaluateOptions(), resources)  # fmt: skip
+
+    def _recalibrated(self, winner: Winner) -> Winner:
+        """Return the winner calibrated on the test rows, which have done their service.
+
+        The model of all other rows is closer to the one that is made than those of the search are: it learned
+        from more rows, and is surer of its scores.
+        """
+        assert self._test is not None
+        model, test = load_model(self._folder / "measured.model"), winner.samples(self._test)
+        rows = min(MOST_ROWS, SCORE_ENTRIES // max(test.n_classes, 1))
+        drawn, _ = draw_rows(test, min(1.0, max(rows, 1) / test.n_samples), _CALIBRATION_SEED, self._engine)
+        scores = [model.shard_scores(drawn, s) for s in range(drawn.n_shards)]
+        verdict = Truth.of(drawn).judge(np.concatenate(scores))
+        return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _model(self, winner: Winner, course: Course) -> Model:
         """Return the model of all rows that it may learn from."""
