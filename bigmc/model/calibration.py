@@ -1,4 +1,4 @@
-"""Probabilities from scores: one or two numbers, fitted on rows that training did not see.
+"""Probabilities from scores: one or two numbers that `bigmc.model.fit_calibration` fits.
 
 Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICML 2017, section 4.2: one
 factor of all scores before the softmax, with the least log loss on held-out rows. Where each class was
@@ -16,18 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, log_expit, softmax
 
-from bigmc.errors import DataError, ModelError
+from bigmc.errors import ModelError
 
 SOFTMAX, SIGMOID = "softmax", "sigmoid"
-
-_FITTED_ENTRIES = 500_000
-"""Scores that two numbers are fitted to, at most."""
-
-_LOG_SCALES = (-7.0, 7.0)
-"""Bounds of the logarithm of the factor."""
 
 MOST_ROWS = 20_000
 """Rows that calibration uses at most: one or two numbers need no more."""
@@ -80,89 +73,3 @@ class Calibration:
         """Return the probability that each class is among the labels."""
         found: NDArray[np.float64] = expit(self.scale * scores + self.offset)
         return found
-
-
-def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
-    """Return the scale with the least log loss.
-
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Of rows that training did not see.
-    codes : integer array of shape (n_rows,)
-        Their classes.
-
-    Raises
-    ------
-    DataError
-        If there are no rows.
-    """
-    if not len(scores):
-        raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
-    own = scores[np.arange(len(codes)), codes]
-    below = scores - scores.max(axis=1, keepdims=True)
-    own = own - scores.max(axis=1)
-
-    def log_loss(log_scale: float) -> float:
-        scaled = np.exp(log_scale) * below
-        return float(np.log(np.exp(scaled).sum(axis=1)).mean() - np.exp(log_scale) * own.mean())
-
-    found = minimize_scalar(log_loss, bounds=_LOG_SCALES, method="bounded", options={"xatol": 1e-6})
-    return Calibration(float(np.exp(found.x)))
-
-
-def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
-    """Return the sigmoid whose shares have the least log loss, at most that of `fit_temperature`.
-
-    Parameters and errors as there.
-    """
-    single = fit_temperature(scores, codes)
-    some = slice(None, None, max(1, scores.size // _FITTED_ENTRIES))
-    scores, codes = scores[some], codes[some]
-    own = np.arange(len(codes)), codes
-
-    def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale = np.exp(parameters[0])
-        logits = log_expit(scale * scores + parameters[1])
-        shares = log_softmax(logits, axis=1)
-        slope = np.exp(shares)
-        slope[own] -= 1.0
-        slope *= -np.expm1(logits)
-        gradient = np.array([(slope * scores).sum() * scale, slope.sum()])
-        return float(-shares[own].mean()), gradient / len(codes)
-
-    first = float(np.log(single.scale))
-    bounds = [_LOG_SCALES, (-30.0, 30.0)]
-    starts = (np.array([first, offset]) for offset in (0.0, -4.0))
-    found = min((minimize(log_loss, x, jac=True, bounds=bounds) for x in starts), key=lambda f: f.fun)
-    if log_loss(np.array([first, -30.0]))[0] <= found.fun:
-        return single
-    return Calibration(float(np.exp(found.x[0])), float(found.x[1]), SIGMOID)
-
-
-def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:
-    """Return the sigmoid with the least log loss over all pairs of a row and a class.
-
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Of rows that training did not see.
-    is_label : bool array of shape (n_rows, n_classes)
-
-    Raises
-    ------
-    DataError
-        If there are no rows.
-    """
-    if not len(scores):
-        raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
-
-    def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale = np.exp(parameters[0])
-        logits = scale * scores + parameters[1]
-        value = np.logaddexp(0.0, np.where(is_label, -logits, logits)).mean()
-        slope = expit(logits) - is_label
-        return float(value), np.array([(slope * scores).mean() * scale, slope.mean()])
-
-    found = minimize(log_loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[_LOG_SCALES, (-50.0, 50.0)])
-    return Calibration(float(np.exp(found.x[0])), float(found.x[1]))
