@@ -21,7 +21,8 @@ from bigmc.estimators.base import Classifier
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.run import Run
 from bigmc.model import MinimaxModel, Model
-from bigmc.solvers.minimax import default_lambda0, solve_minimax
+from bigmc.solvers.loop import RunContext
+from bigmc.solvers.minimax import MinimaxOptions, default_lambda0, solve_minimax
 from bigmc.store.dataset import Dataset
 from bigmc.store.feature_map import FeatureMap, Moments, check_fourier
 
@@ -247,8 +248,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
 
     def _solve(self, dataset: Dataset, run: Run) -> MinimaxModel:
         lambda0 = default_lambda0(dataset.n_samples) if self.lambda0 == "auto" else float(self.lambda0)
-        solution = solve_minimax(
-            dataset,
+        options = MinimaxOptions(
             lambda0=lambda0,
             fit_intercept=bool(self.fit_intercept),
             tol=self.tolerance,
@@ -259,11 +259,9 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             k_max=int(self.k_max),
             time_limit=None if self.time_limit is None else float(self.time_limit),
             seed=run.seed,
-            memory_limit=run.memory_limit,
-            engine=run.engine,
-            checkpoint=run.checkpoint,
-            progress=run.progress,
         )
+        context = RunContext(run.engine, run.checkpoint, run.progress)
+        solution = solve_minimax(dataset, options, run.memory_limit, context)
         bounds, weights = solution.certificate, solution.weights
         record = dict(run.record) | {"classes": dataset.classes[solution.classes]}
         return MinimaxModel(
