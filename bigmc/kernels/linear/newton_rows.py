@@ -25,13 +25,19 @@ _EIGHT = np.uint64(LANES)
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
 def _row_work(scores):
     """Return what the derivatives of one sample are computed in."""
     width = scores.shape[1]
-    rows = np.empty((5, width), scores.dtype)
-    groups = np.empty(np.uint64(width) // _EIGHT + _ONE, np.uint64)
-    return RowWork(rows[0], rows[1], rows[2], rows[3], rows[4], np.empty(width, np.float64), groups)
+    return RowWork(
+        slope=np.empty(width, scores.dtype),
+        bend=np.empty(width, scores.dtype),
+        others=np.empty(width, scores.dtype),
+        margins=np.empty(width, scores.dtype),
+        move=np.empty(width, scores.dtype),
+        wide=np.empty(width, np.float64),
+        groups=np.empty(np.uint64(width) // _EIGHT + _ONE, np.uint64),
+    )
 
 
 @njit(cache=True, nogil=True, fastmath=False)
