@@ -41,9 +41,9 @@ _NEGLIGIBLE = 0.1
 _ENTRIES = 50.0
 #: With one chunk: sweeps at most.
 _MOST_SWEEPS = 300
-#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over in units
-#: of the scores' precision and of the margins.
-_INTERCEPT_STEPS, _ROUNDING = 20, 16.0
+#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
+#: of the scores' precision and of the margins, and of the margins alone.
+_INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
 #: Parts the columns are cut into for the workers, whatever their number.
 _PARTS = 16
 
@@ -154,8 +154,8 @@ def improve(
     terms = _corrections(problem, chunk, weights, anchor, damping)
     level = _level(problem, weights.intercept, anchor, damping) if task.fit_intercept else None
     problem.rebuild_scores(weights.coef(task.width), weights.intercept, chunk.held)
-    negligible = _NEGLIGIBLE * min(task.alpha, largest_violation(task, anchor, weights.layers))
-    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, 0, 0)
+    negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
+    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, 0, 0)
     violations = [np.zeros(len(r)) for r in weights.rows]
     active = [np.arange(len(r)) for r in weights.rows]
     for sweep in range(n_iter, n_iter + _SWEEPS):
@@ -201,7 +201,7 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
+    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
     changes, n_sweeps = sweeper.sweep_until(
         chunk.held, coef, weights.intercept, task.alpha, target, _MOST_SWEEPS, n_iter
     )
@@ -216,7 +216,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
     """
     loss, half = task.objective.loss, task.weight_sum / 2.0
-    noise = _ROUNDING * float(np.finfo(task.dtype).eps)
+    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     for number in range(spill.n_chunks):
         chunk = spill.chunk(number)
         if chunk.samples.weightless:
@@ -234,17 +234,40 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     return None
 
 
-def largest_violation(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
-    """Return the largest violation of the candidates and of the intercept."""
+@dataclass(frozen=True)
+class Distance:
+    """How far the candidates are from their optimum.
+
+    Attributes
+    ----------
+    violation : float
+        Largest violation of the conditions of optimality, of the intercept too.
+    gap : float
+        What the candidates add to the gap of the dual point that the losses' derivatives are; infinite
+        without a ridge, where that point must be scaled first.
+    """
+
+    violation: float
+    gap: float
+
+
+def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Distance:
+    """Measure the gradients of the candidates at a point.
+
+    With a ridge the gap is ``sum_j R(W_j) + R*(-G_j) + <W_j, G_j>``, where R is penalty and ridge together,
+    whose conjugate is the squared distance to the dual ball over twice the ridge.
+    """
+    ridge, start, gap = task.objective.ridge, 0, 0.0
     largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
-    start = 0
     for layer in layers:
         out = Measures(*np.empty((3, len(layer))))
-        gradient = point.gradient[start : start + len(layer)]
-        task.objective.measure_gradients(task.alpha, gradient, point.coef.take(layer), task.n_classes, out)
+        gradient, rows = point.gradient[start : start + len(layer)], point.coef.take(layer)
+        task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
         start += len(layer)
         largest = max(largest, float(out.violations.max(initial=0.0)))
-    return largest
+        gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
+        gap += float(out.distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
+    return Distance(largest, gap)
 
 
 def _corrections(
