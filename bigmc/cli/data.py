@@ -54,7 +54,7 @@ def ingest(asked: Ingest) -> None:
             if not added:
                 work.screen.say(f"nothing to append: {asked.to} has every source already")
             result = dataset.info() | ({"n_appended": added} if asked.append else {})
-    show(result | work.engine.usage(), asked.as_json)
+    show(result | work.engine.usage(), asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def info(asked: Place) -> None:
     """Say what a dataset or a model holds."""
     from bigmc import api
 
-    show(api.info(asked.path), asked.as_json)
+    show(api.info(asked.path), asked)
 
 
 @as_command
@@ -78,7 +78,7 @@ def verify(asked: Place) -> None:
     from bigmc import api
 
     problems = api.verify(asked.path)
-    show({"path": asked.path, "sound": not problems, "problems": problems}, asked.as_json)
+    show({"path": asked.path, "sound": not problems, "problems": problems}, asked)
     if problems:
         raise typer.Exit(1)
 
@@ -90,7 +90,7 @@ def warm(asked: Shown) -> None:
 
     with Screen() as screen:
         result = api.warm(progress=screen.update)
-    show(result, asked.as_json)
+    show(result, asked)
 
 
 def _parse_part(text: str) -> tuple[int, int]:

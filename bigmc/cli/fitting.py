@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bigmc.cli.arguments import Shown
 from bigmc.cli.options import Format, Json, Memory, NewModel, Scheduler, SchedulerFile, Threads, workers
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show, show_fit
@@ -66,10 +67,14 @@ def fit(
     from bigmc import api
 
     asked: dict[str, Any] = {
-        "dense": dense, "categorical": categorical, "label_separator": label_separator, "group": group,
-        "analyzer": analyzer, "hash_bits": hash_bits,
+        "dense": dense,
+        "categorical": categorical,
+        "label_separator": label_separator,
+        "group": group,
+        "analyzer": analyzer,
+        "hash_bits": hash_bits,
         "ngrams": None if ngrams is None else parse_ngrams(ngrams),
-    }  # fmt: skip
+    }
     with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
         result = api.fit(
             source[0] if len(source) == 1 else source,
@@ -89,7 +94,7 @@ def fit(
             result["report"] = api.report(to, report)["report"]
         usage = engine.usage()
     if as_json:
-        show(result | usage, as_json)
+        show({**result, **usage}, Shown(as_json=as_json))
     else:
         show_fit(result)
 

@@ -8,8 +8,7 @@ publishes the manifest. Killed at any moment, the same job continues with the pa
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,14 @@ from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
 from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.label_census import bytes_of_labels
-from bigmc.ingestion.labels import TooManyLabels, agree_on_sets, extend_classes, merge_classes, recode
+from bigmc.ingestion.labels import (
+    LabelTypes,
+    TooManyLabels,
+    agree_on_sets,
+    extend_classes,
+    merge_classes,
+    recode,
+)
 from bigmc.ingestion.memory import FIXED_COST, Load, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
 from bigmc.ingestion.progress import Meter
@@ -36,7 +42,7 @@ from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, IfBusy, exclusive, replacing
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
@@ -49,6 +55,7 @@ from bigmc.store.layout import (
     read_manifest,
 )
 from bigmc.store.publish import finish_dataset
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.version import __version__
 
 ROWS_PER_PART = 60_000
@@ -146,7 +153,7 @@ class Job:
             return nothing
         self._refuse_foreign_folder()
         with ExitStack() as held, prompt_release():
-            with exclusive(self._lock, wait=True):
+            with exclusive(self._lock, IfBusy.WAIT):
                 if self._is_done():
                     return nothing
                 self._refuse_others(count)
@@ -180,7 +187,7 @@ class Job:
         """
         plan = self._plan
         if plan.exists():
-            stored = json.loads(plan.read_text())
+            stored = read_work_file(plan)
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
             self._refuse_others()
@@ -200,7 +207,7 @@ class Job:
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
-        write_atomic(plan, json.dumps(stored).encode())
+        write_work_file(plan, stored)
         for folder in (self.to, self.to.parent):  # a power cut may not take the plan and leave what follows
             disk.sync(folder)
         return parts
@@ -254,16 +261,17 @@ class Job:
         trim()
         # Without their labels, which are read again where they are needed: every part may have all of them.
         receipts = [replace(Receipt.read(self.part_folder(part)), labels=[]) for part in parts]
-        from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
+        guessed = parts[0].format in TEXT_FORMATS - {"jsonl"}
+        types = LabelTypes.GUESSED if guessed else LabelTypes.GIVEN
         labels = (self._labels(part) for part in parts)
         sets = agree_on_sets([receipt.sets for receipt in receipts])
         if self.before is not None and self.before.has_sets != sets:
             has = "a set of labels" if self.before.has_sets else "one label"
             raise DataError(f"a row of the dataset has {has}", "append rows that have the same")
         if self.before is None:
-            classes = merge_classes(labels, from_text)
+            classes = merge_classes(labels, types)
         else:
-            classes = extend_classes(self.before.classes.tolist(), labels, from_text)
+            classes = extend_classes(self.before.classes.tolist(), labels, types)
         trim()
         n_features = self._n_features(parts)
         entries = self._place_shards(parts, receipts, classes, n_features, progress)
@@ -287,7 +295,7 @@ class Job:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             beside=0 if self.before is None else self.before.nnz,
-            extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
+            extra_files=[*self._write_names(receipts), *self._write_rejects(receipts)],
             memory_limit=(self.limit - FIXED_COST) // 3,
             progress=progress,
         )
@@ -374,12 +382,15 @@ class Job:
     def _labels(self, part: Part) -> list[object]:
         return Receipt.read(self.part_folder(part)).labels
 
-    def _write_names(self, parts: Sequence[Part]) -> list[str]:
-        tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
-        if not tables:
+    def _tables(self, receipts: Sequence[Receipt], name: str) -> Iterator[pa.Table]:
+        for receipt in receipts:
+            yield from receipt.read_tables(self._parts_folder, name)
+
+    def _write_names(self, receipts: Sequence[Receipt]) -> list[str]:
+        if not any(file.path == NAMES for receipt in receipts for file in receipt.tables):
             return []
         limit = min(NAMES_BYTES, self.limit // 16)
-        names = merge_names((pq.read_table(path) for path in tables), max_bytes=limit)
+        names = merge_names(self._tables(receipts, NAMES), max_bytes=limit)
         columns = self.recipe.features.column_names(names.schema)
         with replacing(self.to / NAMES) as file:
             pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
@@ -387,14 +398,13 @@ class Job:
         trim()
         return [NAMES]
 
-    def _write_rejects(self, parts: Sequence[Part]) -> list[str]:
-        tables = [path for part in parts if (path := self.part_folder(part) / REJECTS).exists()]
-        if not tables:
+    def _write_rejects(self, receipts: Sequence[Receipt]) -> list[str]:
+        if not any(file.path == REJECTS for receipt in receipts for file in receipt.tables):
             return []
         with (
             replacing(self.to / REJECTS) as file,
             pq.ParquetWriter(file, REJECT_SCHEMA, compression="zstd") as writer,
         ):
-            for path in tables:
-                writer.write_table(pq.read_table(path))
+            for table in self._tables(receipts, REJECTS):
+                writer.write_table(table)
         return [REJECTS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     return Job(to, sources, recipe, limit, hints)
 
 
-def identify(source: Source) -> dict[str, Any]:
+def identify(source: Source) -> Mapping[str, Any]:
     """Return what tells a source from another one: path, size and time of change, or a digest."""
     data = source.data
     if source.stream is not None:

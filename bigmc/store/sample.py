@@ -57,9 +57,13 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
     if not drawn:
         raise DataError(f"a sample of {share:g} of {dataset.n_samples} rows is empty", "draw a larger one")
     sample = Dataset(
-        drawn, dataset.classes, dataset.n_features, dataset.weighting, dataset.features,
+        drawn,
+        dataset.classes,
+        dataset.n_features,
+        dataset.weighting,
+        dataset.features,
         column_scale=dataset.column_scale(),
-    )  # fmt: skip
+    )
     return sample, np.concatenate([dataset.base[s] + rows for s, rows in enumerate(chosen)])
 
 
@@ -116,9 +120,14 @@ def _select(
         shard.read(start, stop, rows_read, values_read)
         kept_rows, kept_values = np.empty(stop - start, np.uint16), np.empty(stop - start, dtype)
         count = select_rows(
-            offsets[: width + 1] - start, rows_read, values_read, place, indptr[lo + 1 : lo + width + 1],
-            kept_rows, kept_values,
-        )  # fmt: skip
+            offsets[: width + 1] - start,
+            rows_read,
+            values_read,
+            place,
+            indptr[lo + 1 : lo + width + 1],
+            kept_rows,
+            kept_values,
+        )
         indices.append(kept_rows[:count].copy())
         data.append(kept_values[:count].copy())
         lo += width

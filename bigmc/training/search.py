@@ -29,6 +29,7 @@ from bigmc.solvers import DualDescent
 from bigmc.store.atomic import write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
+from bigmc.store.work_file import read_json
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
 
 SAMPLE_ROWS = 40_000
@@ -127,9 +128,7 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        return Course(
-            tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended
-        )  # fmt: skip
+        return Course(tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended)
 
     def _weighting(self, best: Trial) -> Trial:
         if not self._texts:
@@ -191,7 +190,7 @@ class Search:
                 return trial
         file = None if self._folder is None else self._folder / f"trial-{len(self._trials):03d}.json"
         if file is not None and file.exists():
-            trial = Trial.from_dict(json.loads(file.read_text()))
+            trial = Trial.from_dict(read_json(file))
             if trial.candidate == candidate:
                 self._trials.append(trial)
                 return trial
@@ -248,9 +247,7 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             learner.fit_dataset(samples, sample_weight=self._weights)
-        scores = np.concatenate(
-            [learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)]
-        )  # fmt: skip
+        scores = np.concatenate([learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)])
         model = learner.model_
         verdict = self._truth.judge(scores)
         return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)

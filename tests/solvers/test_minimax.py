@@ -12,7 +12,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_values
 from bigmc.progress import silent
 from bigmc.solvers.loop import RunContext
-from bigmc.solvers.minimax import MinimaxOptions, iterations, solve_minimax
+from bigmc.solvers.minimax import MinimaxParameters, iterations, solve_minimax
 from bigmc.solvers.minimax.iterations import sample_by_hash
 from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.store.checkpoint import FileCheckpoint
@@ -29,7 +29,7 @@ def solve(X, y, intercept=True, shard_rows=65_536, weighting=None, **options):
 
 def solve_dataset(dataset, memory_limit=LIMIT, engine=None, checkpoint=None, progress=silent, **options):
     context = RunContext(engine or ThreadEngine(), checkpoint, progress)
-    return solve_minimax(dataset, MinimaxOptions(**options), memory_limit, context)
+    return solve_minimax(dataset, MinimaxParameters(**options), memory_limit, context)
 
 
 def objective(X, y, lambda0, intercept, solution):

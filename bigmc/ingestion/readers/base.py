@@ -98,7 +98,7 @@ class Part:
     options: Mapping[str, Any] = field(default_factory=dict)
     longest: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Return the part as a dictionary of plain values."""
         return asdict(self)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ class JsonLinesFormat(TextFormat):
         types = {name: _seen_type(seen) for name, seen in values.items()} | dict(hints.types)
         return pa.schema(list(types.items()))
 
-    def _first_objects(self, path: str) -> list[dict[str, Any]]:
+    def _first_objects(self, path: str) -> list[Mapping[str, Any]]:
         """Return the objects of the first chunk that has any."""
         try:
             for chunk in chunks(path, self.layout, self.begin(path), _HEAD_BYTES, _MOST_HEAD_BYTES):
@@ -129,7 +129,7 @@ class JsonLinesFormat(TextFormat):
         return parsed.without(_inexact(chunk, parsed))
 
 
-def _loaded(raw: bytes) -> dict[str, Any] | None:
+def _loaded(raw: bytes) -> Mapping[str, Any] | None:
     """Return the object that a line holds, if it holds one."""
     try:
         row = json.loads(raw)

@@ -22,7 +22,7 @@ vertices of a linear program are. `iterations.Iterations` puts the steps togethe
 `solve.solve_minimax` prepares a run.
 """
 
-from bigmc.solvers.minimax.options import MinimaxOptions
+from bigmc.solvers.minimax.parameters import MinimaxParameters
 from bigmc.solvers.minimax.solve import MinimaxSolution, default_lambda0, solve_minimax
 
-__all__ = ["MinimaxOptions", "MinimaxSolution", "default_lambda0", "solve_minimax"]
+__all__ = ["MinimaxParameters", "MinimaxSolution", "default_lambda0", "solve_minimax"]

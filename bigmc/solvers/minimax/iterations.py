@@ -16,7 +16,7 @@ from bigmc.solvers.minimax.bounds import lower_bound, upper_bound, violations
 from bigmc.solvers.minimax.expectations import Expectations
 from bigmc.solvers.minimax.linear_program import ENTRY_BYTES
 from bigmc.solvers.minimax.memory_plan import MinimaxPlan
-from bigmc.solvers.minimax.options import MinimaxOptions
+from bigmc.solvers.minimax.parameters import MinimaxParameters
 from bigmc.solvers.minimax.pdhg import Candidate, Iterate, SaddleProblem, SaddleSolver
 from bigmc.solvers.minimax.pricing import SCALES, Priced, Weights, price_constraints
 from bigmc.solvers.minimax.restricted import WorkingSets
@@ -71,7 +71,7 @@ class Iterations:
     expected : Expectations
     plan : MinimaxPlan
     engine : Engine
-    options : MinimaxOptions
+    parameters : MinimaxParameters
     end : float
         When its time is over, on the clock of `time.monotonic`.
 
@@ -91,22 +91,22 @@ class Iterations:
         expected: Expectations,
         plan: MinimaxPlan,
         engine: Engine,
-        options: MinimaxOptions,
+        parameters: MinimaxParameters,
         end: float,
     ) -> None:
-        self.lam = options.lambda0 * expected.deviation
+        self.lam = parameters.lambda0 * expected.deviation
         self._dataset = dataset
         self._expected = expected
         self._plan = plan
         self._engine = engine
-        self._options = options
+        self._parameters = parameters
         self._end = end
         self._n_classes = len(expected.shares)
         self._absent = expected.absent
         self._saddle = SaddleProblem.of(expected.tau, self.lam, expected.deviation, expected.intercept)
         row_scale = dataset.row_scale(dataset.column_scale())
         self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
-        self._dtype = step_type(options.tol)
+        self._dtype = step_type(parameters.tol)
 
     @property
     def history(self) -> list[Figures]:
@@ -118,15 +118,17 @@ class Iterations:
         # An optimal basis has no more constraints than components, and mostly far fewer.
         wanted = min(self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
         count = min(wanted, self._plan.max_rows - self._n_classes, self._dataset.n_samples)
-        options = self._options
-        self._rows.set(sample_by_hash(self._dataset.n_samples, count, options.seed))
+        parameters = self._parameters
+        self._rows.set(sample_by_hash(self._dataset.n_samples, count, parameters.seed))
         dual = np.zeros((len(self._rows), self._n_classes))
         dual[: self._n_classes] = np.diag(self._expected.shares)
         coef = np.zeros(self._expected.tau.shape)
         features = self._first_features()
         iterate = Iterate.start(dual, np.zeros((len(features), self._n_classes)))
         sets = WorkingSets(self._n_classes)
-        self.state = State(self._rows.samples, features, iterate, sets, coef, options.eps1, options.eps2)
+        self.state = State(
+            self._rows.samples, features, iterate, sets, coef, parameters.eps1, parameters.eps2
+        )
         self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
         self._first_scan()
 
@@ -163,11 +165,11 @@ class Iterations:
 
     def reason_to_stop(self, certificate: Certificate) -> Stop | None:
         """Return why the run ends: the bounds met, rounding hides what is left, or a limit is reached."""
-        if certificate.gap <= self._options.tol:
+        if certificate.gap <= self._parameters.tol:
             return "tol"
         if self.state.exact:
             return "rounding"
-        if self.state.n_iter >= self._options.k_max:
+        if self.state.n_iter >= self._parameters.k_max:
             return "k_max"
         return "time_limit" if time.monotonic() >= self._end else None
 
@@ -175,7 +177,7 @@ class Iterations:
         """Solve the restricted problem, by the linear program or by first-order steps, and price."""
         state = self.state
         if state.n_iter > 0:
-            self._choose_method(self._options.tol)
+            self._choose_method(self._parameters.tol)
         state.exact = state.linear and not self._linear_iteration(self._end)
         if not state.linear:
             self._first_order_iteration(self._end)
@@ -209,7 +211,7 @@ class Iterations:
         if self._expected.intercept:
             excess[-1] = np.inf
         order = np.argsort(-excess, kind="stable")[:count]
-        violated: NDArray[np.int64] = order[excess[order] >= self._options.eps2]
+        violated: NDArray[np.int64] = order[excess[order] >= self._parameters.eps2]
         return violated
 
     def _first_order_iteration(self, end: float) -> None:
@@ -236,7 +238,7 @@ class Iterations:
         state.iterate.move_rows(places, len(rows))
         state.samples = rows.samples
         if not everything:
-            features = np.union1d(state.features, self._most_violated(moments, self._options.m_max))
+            features = np.union1d(state.features, self._most_violated(moments, self._parameters.m_max))
             state.iterate.move_features(np.searchsorted(features, state.features), len(features))
             state.features = features
 
@@ -251,15 +253,15 @@ class Iterations:
         state, rows, sets = self.state, self._rows, self.state.sets
         if not len(sets):
             self._seed()
-        tol = min(1e-7, 1e-2 * self._options.tol)
+        tol = min(1e-7, 1e-2 * self._parameters.tol)
         found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
         if found is None:  # the time is over
             return True
         state.spent += self._program_seconds(len(sets), len(sets.components), sets.share())
         moments = self._bound_below(found.dual)
-        priced = self._scan(found.coef, self._options.n_max)
+        priced = self._scan(found.coef, self._parameters.n_max)
         excess = violations(self._expected, self.lam, moments).ravel()
-        order = np.argsort(-excess, kind="stable")[: self._options.m_max]
+        order = np.argsort(-excess, kind="stable")[: self._parameters.m_max]
         violation = priced.values - (found.nu - 1.0)
         while True:
             violated = violation >= state.eps1
@@ -296,7 +298,7 @@ class Iterations:
         sets.add_constraints(np.arange(-n_classes, 0), alone)
         sets.seed_constraints(self._rows, dual)
         components = np.flatnonzero(coef.ravel())
-        if self._expected.tau.size <= self._options.m_max:
+        if self._expected.tau.size <= self._parameters.m_max:
             components = np.arange(self._expected.tau.size)
         sets.add_components(components)
 

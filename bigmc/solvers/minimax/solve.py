@@ -19,7 +19,7 @@ from bigmc.solvers.minimax.bounds import upper_bound
 from bigmc.solvers.minimax.expectations import expectations
 from bigmc.solvers.minimax.iterations import Iterations, Stop, step_type
 from bigmc.solvers.minimax.memory_plan import MinimaxPlan, Shape, plan_memory
-from bigmc.solvers.minimax.options import MinimaxOptions
+from bigmc.solvers.minimax.parameters import MinimaxParameters
 from bigmc.solvers.minimax.pricing import Weights, array_type
 from bigmc.store.dataset import Dataset
 
@@ -81,7 +81,7 @@ def default_lambda0(n_samples: int) -> float:
 
 
 def solve_minimax(
-    dataset: Dataset, options: MinimaxOptions, memory_limit: int, context: RunContext
+    dataset: Dataset, parameters: MinimaxParameters, memory_limit: int, context: RunContext
 ) -> MinimaxSolution:
     """Minimise ``1 − τᵀμ + φ(μ) + λᵀ|μ|``, eq. (3), with ``λ = lambda0 s``.
 
@@ -89,7 +89,7 @@ def solve_minimax(
     ----------
     dataset : Dataset
         Labelled samples of at least two classes.
-    options : MinimaxOptions
+    parameters : MinimaxParameters
     memory_limit : int
         Bytes the run may add to the process.
     context : RunContext
@@ -102,20 +102,20 @@ def solve_minimax(
     DataError
         If the data cannot be used or lead to numbers that are not finite.
     """
-    end = np.inf if options.time_limit is None else time.monotonic() + options.time_limit
+    end = np.inf if parameters.time_limit is None else time.monotonic() + parameters.time_limit
     codes = dataset.labels()
     if not len(codes) or codes.min() < 0:
         raise DataError("some samples have no label", "train on labelled samples only")
     classes, labels = np.unique(codes, return_inverse=True)
     if len(classes) < 2:
         raise DataError("training needs at least 2 classes", "check the labels")
-    plan = plan_memory(_shape(dataset, len(classes), options), memory_limit)
+    plan = plan_memory(_shape(dataset, len(classes), parameters), memory_limit)
     engine = context.engine.at_most(plan.n_workers)
     expected = expectations(
-        dataset, labels.astype(np.int32), len(classes), options.fit_intercept, plan.block_bytes
+        dataset, labels.astype(np.int32), len(classes), parameters.fit_intercept, plan.block_bytes
     )
     fingerprint = {
-        **options.fingerprint(),
+        **parameters.fingerprint(),
         "memory_limit": memory_limit,
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
@@ -123,7 +123,7 @@ def solve_minimax(
         "n_classes": len(classes),
     }
     with threadpool_limits(1, "blas"):  # sums in one order, whatever the machine
-        iterations = Iterations(dataset, expected, plan, engine, options, end)
+        iterations = Iterations(dataset, expected, plan, engine, parameters, end)
         outcome = loop.run(iterations, context, fingerprint, loop.load(context, fingerprint))
         state = iterations.state
         phi = state.upper - upper_bound(expected, iterations.lam, state.coef, 0.0)
@@ -141,16 +141,16 @@ def solve_minimax(
     )
 
 
-def _shape(dataset: Dataset, n_classes: int, options: MinimaxOptions) -> Shape:
+def _shape(dataset: Dataset, n_classes: int, parameters: MinimaxParameters) -> Shape:
     """Return what of the problem decides how much memory it takes."""
     column_nnz = dataset.column_nnz()
     offsets = 16 * dataset.n_shards  # of one column: where it begins and ends in each shard
     return Shape(
         n_samples=dataset.n_samples,
-        n_psi=int(np.count_nonzero(column_nnz)) + int(options.fit_intercept),
+        n_psi=int(np.count_nonzero(column_nnz)) + int(parameters.fit_intercept),
         n_classes=n_classes,
         row_entries=dataset.nnz / dataset.n_samples,
-        value_bytes=_value_bytes(dataset, options.tol),
+        value_bytes=_value_bytes(dataset, parameters.tol),
         shard_rows=max(shard.n_rows for shard in dataset.shards),
         column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
     )

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)
-class MinimaxOptions:
+class MinimaxParameters:
     """Parameters of `bigmc.solvers.minimax.solve_minimax`.
 
     Attributes
