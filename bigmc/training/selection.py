@@ -154,9 +154,9 @@ def _point(
 ) -> tuple[PathRow, float | None]:
     """Return the figures of one penalty, and the seconds of its training if it was trained now."""
     seen = target.with_suffix(".json")
-    row = _read_row(seen, target) if target.exists() else None
-    if row is not None:
-        return row, None
+    known = _read_row(seen, target) if target.exists() else None
+    if known is not None:
+        return known, None
     learner = learner_options("sparse", {**options.parameters, "alpha": alpha})
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
     trained = train(data, target, asked, resources)
