@@ -238,7 +238,17 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         }
         with opened(self.engine) as engine:
             limit = resolve_limit(self.memory_limit, engine.process_memory)
-            run = Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
+            run = Run(
+                seed=seed,
+                memory_limit=limit,
+                engine=engine,
+                checkpoint=checkpoint,
+                progress=progress,
+                scratch=scratch,
+                weights=weights,
+                start=start,
+                record=record,
+            )
             model = self._solve(dataset, run)
         gap = model.certificate["gap"]
         if math.isfinite(gap) and gap > self.tolerance:  # an infinite gap: nothing is certified

@@ -11,6 +11,8 @@ from faults import crash, damage, hostile, together, trials
 from faults.commands import COMMANDS, make_inputs, small_parts
 from faults.recorder import Call
 
+pytestmark = pytest.mark.slow
+
 NAMED = {command.name: command for command in COMMANDS}
 
 

@@ -16,6 +16,8 @@ from bigmc.ingestion.sources import expand_sources, schema
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 import fuzz_readers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("one", fuzz_readers.FORMATS, ids=lambda one: one.__name__)
 def test_readers_agree_with_independent_ones(one, tmp_path):

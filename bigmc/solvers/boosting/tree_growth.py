@@ -202,9 +202,11 @@ class Forest:
         leaf = np.where(sums < 0, -1, 1)
         signs = leaf[:, 0].astype(np.int8)
         learners = Learners(
-            cuts[..., 0].astype(np.int32), cuts[..., 1].astype(np.int16), cuts[..., 2].astype(bool),
+            cuts[..., 0].astype(np.int32),
+            cuts[..., 1].astype(np.int16),
+            cuts[..., 2].astype(bool),
             (leaf * signs[:, np.newaxis]).astype(np.int8),
-        )  # fmt: skip
+        )
         answers = _answers(_below(self.nodes), learners)
         return Grown(learners, signs, np.abs(sums).sum(axis=1), answers)
 
