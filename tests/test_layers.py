@@ -20,10 +20,11 @@ ALLOWED = {
     "objectives": {"kernels"},
     "model": {"kernels", "store"},
     "solvers": {"store", "engine", "objectives", "model", "kernels"},
-    "estimators": {"inference", "solvers", "store", "engine", "objectives", "model", "kernels"},
+    "learners": {"solvers", "store", "engine", "objectives", "model", "kernels"},
+    "estimators": {"learners", "inference", "solvers", "store", "engine", "objectives", "model", "kernels"},
     "ingestion": {"store", "engine", "kernels"},
     "inference": {"ingestion", "store", "engine", "model", "kernels"},
-    "training": {"inference", "estimators", "ingestion", "solvers", "model", "store", "engine"},
+    "training": {"inference", "estimators", "learners", "ingestion", "solvers", "model", "store", "engine"},
     "text": {"training", "inference", "estimators", "ingestion", "model", "store", "engine"},
     "reporting": {"store", "model"},
     "api": {

@@ -203,7 +203,7 @@ def load_model(path: str | Path) -> Any:
     ModelError
         If it is no model, damaged or of another version or kind.
     """
-    from bigmc.estimators import LEARNERS
+    from bigmc.estimators import CLASSIFIERS
 
     model = model_of(path)
-    return LEARNERS[model.kind].from_model(model)
+    return CLASSIFIERS[model.kind].from_model(model)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
+from bigmc.model.calibration import Calibration
+from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import pairs_of
 from bigmc.store.weighting import Weighting

@@ -121,7 +121,7 @@ class TextHasher:
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
             if self.lowercase:
-                offsets, text = lower_sigmas(offsets, text, table)
+                offsets, text = lower_sigmas(offsets, text)
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
