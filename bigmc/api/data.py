@@ -13,7 +13,7 @@ from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.ingestion import Append, Upload
+    from bigmc.ingestion import Append, FileOptions, Upload
     from bigmc.ingestion.job import Job
     from bigmc.ingestion.rejects import OnBadRow
     from bigmc.store.dataset import Dataset
@@ -26,6 +26,7 @@ def ingest(
     text: Columns = None,
     label: Any = None,
     label_separator: str | None = None,
+    weight: str | None = None,
     categorical: Columns = None,
     numeric: Columns = None,
     dense: Columns = None,
@@ -49,6 +50,9 @@ def ingest(
     engine: EngineLike = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
+    delimiter: str | None = None,
+    columns: Columns = None,
+    encoding: str | None = None,
     progress: ProgressCallback = silent,
 ) -> Dataset:
     """Turn files or arrays into a dataset on disk.
@@ -73,6 +77,8 @@ def ingest(
         where a sample has the label of that number, or a list of Python sets. A set may be empty.
     label_separator : str, optional
         What stands between the labels of a row where the column is text and a row has several.
+    weight : str, optional
+        Column of numbers of at least 0: how much each row counts in training. Evaluation counts rows.
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
@@ -115,6 +121,13 @@ def ingest(
         Stop at a row that cannot be used, or set it aside in ``rejects.parquet`` with the reason.
     format : str, optional
         Format of the files; by default their names say.
+    delimiter : str, optional
+        One character between the fields of delimited text, by default that of the format; also ``tab``.
+    columns : str or sequence of str, optional
+        Names of all columns of delimited text that has no header line.
+    encoding : str, optional
+        Of text files, as Python names it, such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by default
+        UTF-8.
     progress : callable, optional
         Called with :class:`bigmc.progress.Progress`.
 
@@ -131,6 +144,7 @@ def ingest(
         "text": text,
         "label": label,
         "label_separator": label_separator,
+        "weight": weight,
         "categorical": categorical,
         "numeric": numeric,
         "dense": dense,
@@ -150,11 +164,12 @@ def ingest(
         "n_features": n_features,
         "names": names,
     }
-    from bigmc.ingestion import prepare_process
+    from bigmc.ingestion import FileOptions, prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        job = _ingest_job(source, to, asked, append, limit, on_bad_row, format)
+        files = FileOptions(format, delimiter, columns_of(columns), encoding)
+        job = _ingest_job(source, to, asked, append, limit, on_bad_row, files)
         return job.run(workers, progress)
 
 
@@ -168,6 +183,9 @@ def ingest_part(
     engine: EngineLike = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
+    delimiter: str | None = None,
+    columns: Columns = None,
+    encoding: str | None = None,
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> dict[str, int]:
@@ -178,7 +196,8 @@ def ingest_part(
 
     Parameters
     ----------
-    source, to, append, memory_limit, engine, on_bad_row, format, progress, **options
+    source, to, append, memory_limit, engine, on_bad_row, progress, **options
+    format, delimiter, columns, encoding
         As for :func:`ingest`.
     part : (int, int)
         Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
@@ -197,11 +216,12 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    from bigmc.ingestion import prepare_process
+    from bigmc.ingestion import FileOptions, prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        job = _ingest_job(source, to, options, append, limit, on_bad_row, format)
+        files = FileOptions(format, delimiter, columns_of(columns), encoding)
+        job = _ingest_job(source, to, options, append, limit, on_bad_row, files)
         return job.run_part(number, count, workers, progress)
 
 
@@ -242,16 +262,16 @@ def _ingest_job(
     append: bool,
     limit: int,
     on_bad_row: OnBadRow,
-    format: str | None,
+    files: FileOptions,
 ) -> Job | Append | Upload:
     from bigmc.ingestion import Append, Options, Upload, make_job
     from bigmc.store.object_store import building_folder, is_remote
 
-    columns = {"text", "categorical", "numeric", "dense", "keep"}
-    given = {name: columns_of(value) if name in columns else value for name, value in asked.items()}
+    of_columns = {"text", "categorical", "numeric", "dense", "keep"}
+    given = {name: columns_of(value) if name in of_columns else value for name, value in asked.items()}
     options = Options().asked(given)
     if append:
-        return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, format)
+        return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, files)
     folder = building_folder(str(to)) if is_remote(to) else Path(to)
-    job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, format=format)
+    job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, files=files)
     return Upload(job, str(to)) if is_remote(to) else job

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Columns, Size, dataset_of, is_dataset, local_folder
+from bigmc.api.resolve import Columns, Size, columns_of, dataset_of, is_dataset, local_folder
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.ingestion import FileOptions
     from bigmc.training.pilot import Pilot
 
 SPLITS = {"train": 0.9, "test": 0.1}
@@ -35,6 +36,9 @@ def fit(
     memory_limit: Size = None,
     engine: EngineLike = None,
     format: str | None = None,
+    delimiter: str | None = None,
+    columns: Columns = None,
+    encoding: str | None = None,
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def fit(
         default 0.9 and 0.1, and in the end all rows.
     time_limit : float, optional
         Seconds after which no other settings are tried.
-    memory_limit, engine, format, progress
+    memory_limit, engine, format, delimiter, columns, encoding, progress
         As for :func:`ingest`.
     **options
         Other options of :func:`ingest`, such as ``dense`` or ``ngrams``.
@@ -74,7 +78,7 @@ def fit(
         the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.ingestion import prepare_process
+    from bigmc.ingestion import FileOptions, prepare_process
     from bigmc.training.fit import Fit, Splits
     from bigmc.training.search import Limits
 
@@ -88,23 +92,33 @@ def fit(
         else:
             place = Path(f"{to}.dataset") if dataset is None else dataset
             if not is_dataset(place) and text is not None and isinstance(label, str):
-                options = _with_hashing(Path(f"{to}.fit"), source, text, label, format, limit, options)
+                files = FileOptions(format, delimiter, columns_of(columns), encoding)
+                options = _with_hashing(Path(f"{to}.fit"), source, text, label, files, limit, options)
             elif not is_dataset(place) and label is None:
                 raise DataError("no label column is named", "name it with --label")
             if is_dataset(place):
                 data = dataset_of(place)
             else:
                 data = ingest(
-                    source, place, text=text, label=label, split=split or SPLITS, memory_limit=limit,
-                    engine=engine, format=format, progress=progress, **options,
-                )  # fmt: skip
+                    source,
+                    place,
+                    text=text,
+                    label=label,
+                    split=split or SPLITS,
+                    memory_limit=limit,
+                    engine=engine,
+                    format=format,
+                    delimiter=delimiter,
+                    columns=columns,
+                    encoding=encoding,
+                    progress=progress,
+                    **options,
+                )
             refit = split is None
         seconds = math.inf if time_limit is None else time_limit
         splits = Splits("train", "test", refit and "test" in data.splits)
         result = Fit(data, Path(to), splits, Limits(limit, seconds), workers, progress).run()
-    return result | {
-        "seconds": time.monotonic() - started, "peak_memory_bytes": budget.peak_memory(),
-    }  # fmt: skip
+    return result | {"seconds": time.monotonic() - started, "peak_memory_bytes": budget.peak_memory()}
 
 
 def _with_hashing(
@@ -112,7 +126,7 @@ def _with_hashing(
     source: Any,
     text: Columns,
     label: str,
-    format: str | None,
+    files: FileOptions,
     limit: int,
     options: dict[str, Any],
 ) -> dict[str, Any]:
@@ -126,7 +140,7 @@ def _with_hashing(
     file = folder / "hashing.json"
     if not file.exists():
         columns = (text,) if isinstance(text, str) else tuple(text or ())
-        pilot = choose_hashing(source, columns, label, format, limit, options.get("hash_bits"))
+        pilot = choose_hashing(source, columns, label, files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
         write_atomic(file, json.dumps(_advice(pilot)).encode())
     advised = json.loads(file.read_text())

@@ -107,6 +107,9 @@ def predict(
     keep: Columns = None,
     on_bad_row: OnBadRow = "fail",
     format: str | None = None,
+    delimiter: str | None = None,
+    columns: Columns = None,
+    encoding: str | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
@@ -142,7 +145,7 @@ def predict(
         Stop at a raw row that cannot be used, or list it in ``TO.rejects.parquet``.
     overwrite : bool, default=False
         Replace another file at `to`; by default it is refused.
-    format, memory_limit, engine, progress
+    format, delimiter, columns, encoding, memory_limit, engine, progress
         As for :func:`ingest`.
 
     Returns
@@ -153,14 +156,15 @@ def predict(
     from bigmc.inference.options import PredictOptions
     from bigmc.inference.predict import PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
-    from bigmc.ingestion import prepare_process
+    from bigmc.ingestion import FileOptions, prepare_process
     from bigmc.ingestion.memory import prompt_release
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import IfExists, Output
 
     started = time.monotonic()
     budget.reset_peak()
-    options = PredictOptions(split, scores, proba, columns_of(keep) or (), on_bad_row, format)
+    files = FileOptions(format, delimiter, columns_of(columns), encoding)
+    options = PredictOptions(split, scores, proba, columns_of(keep) or (), on_bad_row, files)
     if isinstance(source, str) and source == STDIN:
         predictor = StreamPredictor(model_of(model), options, Output.at(to, input_paths(model)))
         n_samples = predictor.run()
@@ -171,7 +175,7 @@ def predict(
             "seconds": time.monotonic() - started,
             "peak_memory_bytes": budget.peak_memory(),
         }
-    data = source_of(source, format)
+    data = source_of(source, files)
     output = Output.at(to, input_paths(model, source, data))
     if isinstance(data, Dataset):
         data = data if split is None else data[split]

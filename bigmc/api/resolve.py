@@ -10,6 +10,7 @@ from bigmc.errors import DataError
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
+    from bigmc.ingestion.found_files import FileOptions
     from bigmc.ingestion.sources import Source
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
@@ -48,11 +49,11 @@ def identified_model(model: str | Path | Model | Classifier) -> tuple[Model, str
         return model_of(file), sha256(file)
 
 
-def source_of(source: Any, format: str | None = None) -> Dataset | list[Source]:
+def source_of(source: Any, files: FileOptions) -> Dataset | list[Source]:
     """Return what a source of predictions means: a dataset, or raw files and arrays."""
     from bigmc.ingestion.sources import expand_sources
 
-    return dataset_of(source) if is_dataset(source) else expand_sources(source, format)
+    return dataset_of(source) if is_dataset(source) else expand_sources(source, files)
 
 
 def input_paths(*given: Any) -> Iterator[Any]:
@@ -76,10 +77,11 @@ def measured_model(model: str | Path | Model | Classifier) -> tuple[Model, int |
 
 def is_dataset(source: Any) -> bool:
     """Return whether this is a dataset or the path of one, rather than raw data."""
+    from bigmc.ingestion.found_files import has_known_ending
     from bigmc.store.object_store import Address, is_remote
 
     if is_remote(source):
-        return Address(source).read("manifest.json") is not None
+        return not has_known_ending(source) and Address(source).read("manifest.json") is not None
     if isinstance(source, str | Path):
         return (Path(source) / "manifest.json").exists()
     return hasattr(source, "shards")

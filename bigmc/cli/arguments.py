@@ -48,11 +48,32 @@ class Replacing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Raw:
-    """Options of commands that read raw files."""
+class FileShape:
+    """Options of commands that read raw files: how these are written."""
+
+    format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the name.")
+    delimiter: str | None = option(None, "Character between the fields of delimited text, or tab.")
+    columns: str | None = option(
+        None, "Names of all columns, where the file has no header line.", metavar="A,B,C"
+    )
+    encoding: str | None = option(None, "Of text files, such as latin-1, cp1252 or utf-16.", shown="utf-8")
+
+    def files(self) -> dict[str, Any]:
+        """Return how the files are written, as arguments of the functions of `bigmc.api`."""
+        columns = None if self.columns is None else self.columns.split(",")
+        return {
+            "format": self.format,
+            "delimiter": self.delimiter,
+            "columns": columns,
+            "encoding": self.encoding,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw(FileShape):
+    """Options of commands that read raw files row by row."""
 
     on_bad_row: Literal["fail", "quarantine"] = option("fail", "fail: stop at it. quarantine: set it aside.")
-    format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the name.")
 
 
 @dataclass(frozen=True, kw_only=True)

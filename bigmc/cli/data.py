@@ -21,6 +21,7 @@ class Contents:
     text: list[str] | None = option(None, "Text column; may be repeated.")
     label: str | None = option(None, "Label column; where it holds lists, labels are sets.")
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
+    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
     categorical: list[str] | None = option(None, "Column hashed as name=value; may be repeated.")
     numeric: list[str] | None = option(None, "Number hashed by its column's name; may be repeated.")
     dense: list[str] | None = option(None, "Number kept as a feature of its own; may be repeated.")
@@ -68,6 +69,7 @@ class Ingest(Contents, Working, Raw):
 def ingest(asked: Ingest) -> None:
     """Turn text, CSV, JSONL, Parquet or svmlight files into a dataset."""
     from bigmc import api
+    from bigmc.ingestion.doubtful_labels import doubts_about_labels
 
     contents = {item.name: getattr(asked, item.name) for item in fields(Contents)}
     contents["ngrams"] = None if asked.ngrams is None else parse_ngrams(asked.ngrams)
@@ -77,8 +79,8 @@ def ingest(asked: Ingest) -> None:
             "memory_limit": asked.memory,
             "engine": engine,
             "on_bad_row": asked.on_bad_row,
-            "format": asked.format,
             "progress": screen.update,
+            **asked.files(),
         }
         if asked.part is not None:
             done = api.ingest_part(asked.source, asked.to, _parse_part(asked.part), **given)
@@ -89,6 +91,8 @@ def ingest(asked: Ingest) -> None:
             added = dataset.n_samples - before
             if not added:
                 screen.say(f"nothing to append: {asked.to} has every source already")
+            for doubt in doubts_about_labels(dataset.classes):
+                screen.say(f"note: {doubt}")
             result = dataset.info() | ({"n_appended": added} if asked.append else {})
     show(result | engine.usage(), asked.as_json)
 

@@ -94,7 +94,7 @@ def predict(asked: Predict) -> None:
             keep=asked.keep,
             overwrite=asked.overwrite,
             on_bad_row=asked.on_bad_row,
-            format=asked.format,
+            **asked.files(),
             memory_limit=asked.memory,
             engine=engine,
             progress=screen.update,

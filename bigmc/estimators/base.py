@@ -59,8 +59,9 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         Training can start from a model.
     limits : tuple of str
         Parameters that stop training before ``tol`` is reached, for the message (class attribute).
-    takes_sparse, takes_missing : bool
-        Whether scipy sparse matrices, and NaN as missing values, are accepted (class attributes).
+    takes_sparse, takes_missing, takes_weights : bool
+        Whether scipy sparse matrices, NaN as missing values, and weights of samples are accepted (class
+        attributes).
     classes_ : array of shape (n_classes,)
     objective_ : float
     certificate_ : Certificate
@@ -82,6 +83,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     takes_sparse: ClassVar[bool] = True
     warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
 
     tol: float | None
     random_state: int | np.random.RandomState | None
@@ -224,6 +226,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             raise DataError(missing, "train on labelled samples")
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
+        sample_weight = self._with_own_weights(sample_weight, dataset)
         weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.has_sets)
         del labels
         seed = self._seed()
@@ -249,6 +252,18 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
                 stacklevel=4,
             )
         return self._take(model)
+
+    def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
+        """Return the weights of the samples times those that the dataset brings."""
+        own = dataset.sample_weights()
+        if own is None:
+            return given
+        if not self.takes_weights:
+            raise DataError(
+                f"the dataset has weights of its rows, and {self.kind} training counts every row once",
+                "ingest without --weight, or train another learner",
+            )
+        return own if given is None else own * np.asarray(given, np.float64)
 
     def _check_start(self, start: Model, dataset: Dataset) -> None:
         """Refuse a model that training cannot start from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
@@ -18,6 +18,8 @@ from bigmc.store.dataset import Dataset
 
 class WeightedClassifier(Classifier):
     """A learner whose loss has a factor for every sample, and a parameter ``class_weight``."""
+
+    takes_weights: ClassVar[bool] = True
 
     class_weight: Mapping[Any, float] | str | None
 

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from bigmc.errors import DataError
+from bigmc.ingestion.found_files import FileOptions
 from bigmc.ingestion.rejects import OnBadRow
+from bigmc.ingestion.sources import USUAL_FILES
 
 OWN_COLUMNS = ("row_id", "predicted_label", "predicted_labels")
 """Columns of every file of predictions; those of scores begin with ``score_``."""
@@ -28,8 +30,8 @@ class PredictOptions:
         Columns of the source that are copied beside the predictions.
     on_bad_row : {"fail", "quarantine"}
         Stop at a raw row that cannot be used, or set it aside.
-    format : str, optional
-        Format of raw files; by default their names tell.
+    files : FileOptions
+        How raw files are written; by default their names tell.
     """
 
     split: str | None = None
@@ -37,7 +39,7 @@ class PredictOptions:
     proba: bool = False
     keep: tuple[str, ...] = ()
     on_bad_row: OnBadRow = "fail"
-    format: str | None = None
+    files: FileOptions = USUAL_FILES
 
     def __post_init__(self) -> None:
         if self.on_bad_row not in get_args(OnBadRow):
@@ -58,8 +60,9 @@ class PredictOptions:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what decides which predictions come out, as JSON data."""
-        fields = asdict(self)
-        return fields if self.proba else {k: v for k, v in fields.items() if k != "proba"}
+        fields = asdict(self) | {"format": self.files.format}
+        hidden = {"files"} if self.proba else {"files", "proba"}  # a source tells how its text is written
+        return {name: value for name, value in fields.items() if name not in hidden}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import MATRICES, identify, job_of
-from bigmc.ingestion.sources import Source, expand_sources
+from bigmc.ingestion.sources import FileOptions, Source, expand_sources
 from bigmc.progress import ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive, file_entry, remove_tree, write_atomic
@@ -45,7 +45,7 @@ class Append:
         What to read; what the dataset has already is passed over.
     asked : mapping
         Options that were given: they must be those of the dataset.
-    limit, on_bad_row, format
+    limit, on_bad_row, files
         As for :func:`bigmc.ingestion.make_job`.
     """
 
@@ -54,7 +54,7 @@ class Append:
     asked: Mapping[str, Any]
     limit: int
     on_bad_row: str
-    format: str | None
+    files: FileOptions
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Append what the dataset does not have yet and return the dataset.
@@ -145,13 +145,13 @@ class Append:
             If a file was ingested and has changed since.
         """
         labels = self.asked.get("label")
-        sources = expand_sources(self.source, self.format, None if isinstance(labels, str) else labels)
+        sources = expand_sources(self.source, self.files, None if isinstance(labels, str) else labels)
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
         files = {source["path"] for source in known if "changed" in source}
         known = [_fingerprint(source) for source in known]
         new = [source for source in sources if _fingerprint(identify(source)) not in known]
         for source in new:
-            if source.data is None and str(Path(source.path).resolve()) in files:
+            if source.data is None and identify(source)["path"] in files:
                 raise DataError(
                     f"{source.path} was ingested into {self.to} and has changed since",
                     "give new rows in a file of another name",
@@ -199,6 +199,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[Options, FeatureSp
             text=stored.text,
             label=recipe["label"],
             label_separator=recipe.get("label_separator"),
+            weight=recipe.get("weight"),
             categorical=stored.categorical,
             numeric=stored.numeric,
             dense=stored.dense,

@@ -18,6 +18,7 @@ class Options:
     text: Sequence[str] = ()
     label: Any = None
     label_separator: str | None = None
+    weight: str | None = None
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
     dense: Sequence[str] = ()
