@@ -169,13 +169,13 @@ def test_the_command_says_so(days, tmp_path, monkeypatch, capsys):
         ({"keep": "text"}, "keep"),
         ({"names": False}, "names"),
         ({"n_features": 5}, "--n-features is the width of svmlight"),
-        ({"nonsense": 1}, "unexpected keyword"),
+        ({"nonsense": 1}, "ingest has no option 'nonsense'"),
     ],
 )
 def test_other_options_are_refused_by_name(options, reason, days, tmp_path):
     to = tmp_path / "d.bigmc"
     ingest(days[0], to, **OPTIONS)
-    with pytest.raises((BigmcError, TypeError), match=reason):
+    with pytest.raises(BigmcError, match=reason):
         ingest(days[1], to, append=True, **options)
     assert api.open_dataset(to).n_samples == 700
 

@@ -10,6 +10,15 @@ from bigmc import cli
 from bigmc.errors import BigmcError
 from bigmc.estimators import LEARNERS
 from bigmc.options.declare import KEY
+from bigmc.options.inference import (
+    EvaluateKeywords,
+    EvaluateOptions,
+    PredictKeywords,
+    PredictOptions,
+    ReportKeywords,
+    ReportOptions,
+)
+from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
 from bigmc.options.learners import OPTIONS, learner_options
 
 HOW = {"self", "memory_limit", "engine"}
@@ -41,6 +50,56 @@ def test_unknown_options_are_refused():
         learner_options("sparse", {"alfa": 1.0})
     with pytest.raises(BigmcError, match="no learner is called 'sprase'"):
         learner_options("sprase", {})
+
+
+@pytest.mark.parametrize(
+    ("keywords", "options"),
+    [
+        (IngestKeywords, IngestOptions),
+        (PredictKeywords, PredictOptions),
+        (EvaluateKeywords, EvaluateOptions),
+        (ReportKeywords, ReportOptions),
+    ],
+)
+def test_python_takes_the_options_that_are_declared(keywords, options):
+    assert set(keywords.__annotations__) == {item.name for item in fields(options)}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ingest", IngestOptions),
+        ("predict", PredictOptions),
+        ("evaluate", EvaluateOptions),
+        ("report", ReportOptions),
+    ],
+)
+def test_commands_have_the_options_that_are_declared(name, options):
+    params = {param.name: param for param in typer.main.get_command(cli.app).commands[name].params}
+    for item in fields(options):
+        assert params[item.name].help == item.metadata[KEY].help
+
+
+def test_an_ingest_knows_which_options_were_given():
+    given = given_options({"text": "t", "seed": 0, "keep": ["a", "b"], "group": None})
+    assert given == {"text": ("t",), "seed": 0, "keep": ("a", "b")}
+    assert IngestOptions(seed=3, ngrams=(2, 2)).but(given) == IngestOptions(
+        text=("t",), seed=0, keep=("a", "b"), ngrams=(2, 2)
+    )
+    with pytest.raises(BigmcError, match="ingest has no option 'txt'; the options are analyzer, "):
+        given_options({"txt": "t"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"on_bad_row": "skip"}, "on_bad_row is 'skip'; choose fail or quarantine"),
+        ({"missing": "drop"}, "missing is 'drop'; choose refuse or keep"),
+    ],
+)
+def test_options_are_checked_where_they_are_made(wrong, message):
+    with pytest.raises(BigmcError, match=message):
+        IngestOptions(**wrong)
 
 
 def test_options_do_not_change():

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc import budget
-from bigmc.api.resolve import Columns, Size, columns_of, is_folder, model_of
+from bigmc.api.resolve import Size, is_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
+from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.ingestion import Append, FileOptions, Upload
+    from bigmc.ingestion import Append, Upload
     from bigmc.ingestion.job import Job
-    from bigmc.ingestion.rejects import OnBadRow
     from bigmc.store.dataset import Dataset
 
 
@@ -23,37 +22,11 @@ def ingest(
     source: Any,
     to: str | Path,
     *,
-    text: Columns = None,
-    label: Any = None,
-    label_separator: str | None = None,
-    weight: str | None = None,
-    categorical: Columns = None,
-    numeric: Columns = None,
-    dense: Columns = None,
-    keep: Columns = None,
-    hash_bits: int | None = None,
-    ngrams: tuple[int, int] | None = None,
-    analyzer: str | None = None,
-    lowercase: bool | None = None,
-    standardize: bool | None = None,
-    fourier: int | None = None,
-    gamma: float | None = None,
-    missing: Literal["refuse", "keep"] | None = None,
-    weighting: str | None = None,
-    split: Mapping[str, float] | str | None = None,
-    group: str | None = None,
-    seed: int | None = None,
-    n_features: int | None = None,
-    names: bool | None = None,
     append: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
-    on_bad_row: OnBadRow = "fail",
-    format: str | None = None,
-    delimiter: str | None = None,
-    columns: Columns = None,
-    encoding: str | None = None,
     progress: ProgressCallback = silent,
+    **options: Unpack[IngestKeywords],
 ) -> Dataset:
     """Turn files or arrays into a dataset on disk.
 
@@ -140,37 +113,11 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    asked = {
-        "text": text,
-        "label": label,
-        "label_separator": label_separator,
-        "weight": weight,
-        "categorical": categorical,
-        "numeric": numeric,
-        "dense": dense,
-        "keep": keep,
-        "hash_bits": hash_bits,
-        "ngrams": ngrams,
-        "analyzer": analyzer,
-        "lowercase": lowercase,
-        "standardize": standardize,
-        "fourier": fourier,
-        "gamma": gamma,
-        "missing": missing,
-        "weighting": weighting,
-        "split": split,
-        "group": group,
-        "seed": seed,
-        "n_features": n_features,
-        "names": names,
-    }
-    from bigmc.ingestion import FileOptions, prepare_process
+    from bigmc.ingestion import prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        files = FileOptions(format, delimiter, columns_of(columns), encoding)
-        job = _ingest_job(source, to, asked, append, limit, on_bad_row, files)
-        return job.run(workers, progress)
+        return _ingest_job(source, to, options, append, limit).run(workers, progress)
 
 
 def ingest_part(
@@ -181,13 +128,8 @@ def ingest_part(
     append: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
-    on_bad_row: OnBadRow = "fail",
-    format: str | None = None,
-    delimiter: str | None = None,
-    columns: Columns = None,
-    encoding: str | None = None,
     progress: ProgressCallback = silent,
-    **options: Any,
+    **options: Unpack[IngestKeywords],
 ) -> dict[str, int]:
     """Do a part of an ingest, beside other processes that do the others; :func:`ingest` completes it.
 
@@ -196,8 +138,7 @@ def ingest_part(
 
     Parameters
     ----------
-    source, to, append, memory_limit, engine, on_bad_row, progress, **options
-    format, delimiter, columns, encoding
+    source, to, append, memory_limit, engine, progress, **options
         As for :func:`ingest`.
     part : (int, int)
         Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
@@ -216,13 +157,11 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    from bigmc.ingestion import FileOptions, prepare_process
+    from bigmc.ingestion import prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        files = FileOptions(format, delimiter, columns_of(columns), encoding)
-        job = _ingest_job(source, to, options, append, limit, on_bad_row, files)
-        return job.run_part(number, count, workers, progress)
+        return _ingest_job(source, to, options, append, limit).run_part(number, count, workers, progress)
 
 
 def open_dataset(path: str | Path) -> Dataset:
@@ -256,22 +195,14 @@ def verify(path: str | Path) -> list[str]:
 
 
 def _ingest_job(
-    source: Any,
-    to: str | Path,
-    asked: Mapping[str, Any],
-    append: bool,
-    limit: int,
-    on_bad_row: OnBadRow,
-    files: FileOptions,
+    source: Any, to: str | Path, options: IngestKeywords, append: bool, limit: int
 ) -> Job | Append | Upload:
-    from bigmc.ingestion import Append, Options, Upload, make_job
+    from bigmc.ingestion import Append, Upload, make_job
     from bigmc.store.object_store import building_folder, is_remote
 
-    of_columns = {"text", "categorical", "numeric", "dense", "keep"}
-    given = {name: columns_of(value) if name in of_columns else value for name, value in asked.items()}
-    options = Options().asked(given)
+    asked = given_options(options)
     if append:
-        return Append(str(to) if is_remote(to) else Path(to), source, given, limit, on_bad_row, files)
+        return Append(str(to) if is_remote(to) else Path(to), source, asked, limit)
     folder = building_folder(str(to)) if is_remote(to) else Path(to)
-    job = make_job(source, folder, options, limit=limit, on_bad_row=on_bad_row, files=files)
+    job = make_job(source, folder, IngestOptions().but(asked), limit)
     return Upload(job, str(to)) if is_remote(to) else job

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Columns, Size, columns_of, dataset_of, is_dataset, local_folder
+from bigmc.api.resolve import Size, dataset_of, is_dataset, local_folder
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
+from bigmc.options.ingest import Columns
+from bigmc.options.raw import FileOptions
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.ingestion import FileOptions
     from bigmc.training.pilot import Pilot
 
 SPLITS = {"train": 0.9, "test": 0.1}
@@ -78,7 +79,7 @@ def fit(
         the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.ingestion import FileOptions, prepare_process
+    from bigmc.ingestion import prepare_process
     from bigmc.training.fit import Fit, Splits
     from bigmc.training.search import Limits
 
@@ -92,7 +93,7 @@ def fit(
         else:
             place = Path(f"{to}.dataset") if dataset is None else dataset
             if not is_dataset(place) and text is not None and isinstance(label, str):
-                files = FileOptions(format, delimiter, columns_of(columns), encoding)
+                files = FileOptions(format=format, delimiter=delimiter, columns=columns, encoding=encoding)
                 options = _with_hashing(Path(f"{to}.fit"), source, text, label, files, limit, options)
             elif not is_dataset(place) and label is None:
                 raise DataError("no label column is named", "name it with --label")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc import budget
 from bigmc.api.resolve import (
-    Columns,
     Size,
-    columns_of,
     dataset_of,
     identified_model,
     input_paths,
@@ -20,12 +18,18 @@ from bigmc.api.resolve import (
 )
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
+from bigmc.options.inference import (
+    EvaluateKeywords,
+    EvaluateOptions,
+    PredictKeywords,
+    PredictOptions,
+    ReportKeywords,
+    ReportOptions,
+)
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
-    from bigmc.inference.options import EvaluateOptions
-    from bigmc.ingestion.rejects import OnBadRow
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -39,40 +43,56 @@ def evaluate(
     model: str | Path | Model | Classifier,
     dataset: str | Path | Dataset,
     *,
-    split: str = "test",
     to: str | Path | None = None,
-    per_class: bool = False,
-    confusion: bool = False,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
+    **options: Unpack[EvaluateKeywords],
 ) -> dict[str, Any]:
     """Measure a model on a split; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
 
     With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. If that
     file has the figures of the same evaluation, nothing is measured; any other file is refused, unless
     ``overwrite`` is given.
+
+    Parameters
+    ----------
+    model : path, Model or fitted classifier
+        Model.
+    dataset : path or Dataset
+        Data with labels.
+    split : str, default="test"
+        Split to measure on.
+    per_class : bool, default=False
+        Add precision, recall, F1 and support of every class.
+    confusion : bool, default=False
+        Add the confusion matrix.
+    to : path, optional
+        File for the figures.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused.
+    memory_limit, engine, progress
+        As for :func:`ingest`.
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
-    from bigmc.inference.options import EvaluateOptions
     from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
     from bigmc.training.run import identity
 
-    options = EvaluateOptions(split, per_class, confusion)
+    asked = EvaluateOptions(**options)
     data, (known, digest) = dataset_of(dataset), identified_model(model)
     if to is None:
-        return _measured(known, data, options, memory_limit, engine, progress)
+        return _measured(known, data, asked, memory_limit, engine, progress)
     if digest is None or not isinstance(model, str | Path):
         raise DataError("the model is in memory only", "save it first, or leave out to")
     output = Output.at(to, input_paths(model, data))
     place = str(model if is_remote(model) else Path(model).resolve())
-    subject = Subject(place, digest, identity(data), split, len(known.used_features))
-    figures = stored_figures(output, subject, options, [*known.classes.tolist(), *data.classes.tolist()])
+    subject = Subject(place, digest, identity(data), asked.split, len(known.used_features))
+    figures = stored_figures(output, subject, asked, [*known.classes.tolist(), *data.classes.tolist()])
     if figures is None:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
-        figures = _measured(known, data, options, memory_limit, engine, progress)
+        figures = _measured(known, data, asked, memory_limit, engine, progress)
         write_figures(output, subject, figures)
     return figures
 
@@ -101,19 +121,11 @@ def predict(
     source: Any,
     to: str | Path,
     *,
-    split: str | None = None,
-    scores: bool = False,
-    proba: bool = False,
-    keep: Columns = None,
-    on_bad_row: OnBadRow = "fail",
-    format: str | None = None,
-    delimiter: str | None = None,
-    columns: Columns = None,
-    encoding: str | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
+    **options: Unpack[PredictKeywords],
 ) -> dict[str, Any]:
     """Predict the labels of raw files or of a dataset, and write them to a file.
 
@@ -153,20 +165,18 @@ def predict(
     dict
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.inference.options import PredictOptions
     from bigmc.inference.predict import PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
-    from bigmc.ingestion import FileOptions, prepare_process
+    from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import IfExists, Output
 
     started = time.monotonic()
     budget.reset_peak()
-    files = FileOptions(format, delimiter, columns_of(columns), encoding)
-    options = PredictOptions(split, scores, proba, columns_of(keep) or (), on_bad_row, files)
+    asked = PredictOptions(**options)  # type: ignore[arg-type]
     if isinstance(source, str) and source == STDIN:
-        predictor = StreamPredictor(model_of(model), options, Output.at(to, input_paths(model)))
+        predictor = StreamPredictor(model_of(model), asked, Output.at(to, input_paths(model)))
         n_samples = predictor.run()
         return {
             "predictions": str(to),
@@ -175,15 +185,15 @@ def predict(
             "seconds": time.monotonic() - started,
             "peak_memory_bytes": budget.peak_memory(),
         }
-    data = source_of(source, files)
+    data = source_of(source, asked)
     output = Output.at(to, input_paths(model, source, data))
     if isinstance(data, Dataset):
-        data = data if split is None else data[split]
-    elif split is not None:
+        data = data if asked.split is None else data[asked.split]
+    elif asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        job = PredictionJob(*identified_model(model), output, options, Resources(workers, limit, progress))
+        job = PredictionJob(*identified_model(model), output, asked, Resources(workers, limit, progress))
         counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     seconds, peak = time.monotonic() - started, budget.peak_memory()
     return {"predictions": str(to), **vars(counts), "seconds": seconds, "peak_memory_bytes": peak}
@@ -200,13 +210,11 @@ def report(
     model: str | Path | Model | Classifier,
     to: str | Path,
     *,
-    top: int = 20,
-    dataset: str | Path | Dataset | None = None,
-    split: str | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
+    **options: Unpack[ReportKeywords],
 ) -> dict[str, Any]:
     """Write a page that tells a person what a model is and how good.
 
@@ -241,24 +249,22 @@ def report(
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
     from bigmc.inference import evaluate as evaluation
-    from bigmc.inference.options import EvaluateOptions
     from bigmc.reporting import page
     from bigmc.store.outputs import IfExists, Output
 
-    if dataset is None and split is not None:
-        raise DataError(f"the split {split!r} is of no dataset", "give the dataset with --dataset too")
-    output = Output.at(to, input_paths(model, dataset))
+    asked = ReportOptions(**options)
+    output = Output.at(to, input_paths(model, asked.dataset))
     loaded, file_bytes = measured_model(model)
     figures: dict[str, Any] = {}
     evaluated: dict[str, Any] | None = None
-    if dataset is not None:
-        data, split = dataset_of(dataset), split or "test"
+    if asked.dataset is not None:
+        data, split = dataset_of(asked.dataset), asked.split or "test"
         few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
-        options = EvaluateOptions(split, per_class=True, confusion=few)
-        evaluated = _measured(loaded, data, options, memory_limit, engine, progress)
+        measured = EvaluateOptions(split=split, per_class=True, confusion=few)
+        evaluated = _measured(loaded, data, measured, memory_limit, engine, progress)
         figures = {name: evaluated[name] for name in ("accuracy", "macro_f1", "n_samples")}
         evaluated |= {"split": split, "trained_on": _is_trained_on(loaded, data, split)}
-    strongest = evaluation.inspect(loaded, top, REPORTED_CLASSES)
+    strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, file_bytes).encode()
     if output.content() != content:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)

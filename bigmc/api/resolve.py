@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,12 @@ from bigmc.errors import DataError
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
-    from bigmc.ingestion.found_files import FileOptions
     from bigmc.ingestion.sources import Source
     from bigmc.model import Model
+    from bigmc.options.raw import FileOptions
     from bigmc.store.dataset import Dataset
 
 Size = str | int | None
-Columns = str | Sequence[str] | None
 
 
 def dataset_of(dataset: str | Path | Dataset) -> Dataset:
@@ -105,11 +104,6 @@ def local_folder(path: str | Path, what: str) -> Path:
     if is_remote(path):
         raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
     return Path(path)
-
-
-def columns_of(names: Columns) -> tuple[str, ...] | None:
-    """Return the names of columns, of which one may be given as it is."""
-    return (names,) if isinstance(names, str) else names if names is None else tuple(names)
 
 
 def writes_to_stdout(to: str) -> bool:

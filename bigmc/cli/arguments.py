@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from bigmc.cli.settings import with_settings
 from bigmc.options.declare import KEY, Option, argument, option, required
+from bigmc.options.raw import RawOptions
 
 A = TypeVar("A")
+GIVEN = "given"
+"""Key of the metadata of a field that stands for the options of a class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,35 +51,6 @@ class Replacing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileShape:
-    """Options of commands that read raw files: how these are written."""
-
-    format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the name.")
-    delimiter: str | None = option(None, "Character between the fields of delimited text, or tab.")
-    columns: str | None = option(
-        None, "Names of all columns, where the file has no header line.", metavar="A,B,C"
-    )
-    encoding: str | None = option(None, "Of text files, such as latin-1, cp1252 or utf-16.", shown="utf-8")
-
-    def files(self) -> dict[str, Any]:
-        """Return how the files are written, as arguments of the functions of `bigmc.api`."""
-        columns = None if self.columns is None else self.columns.split(",")
-        return {
-            "format": self.format,
-            "delimiter": self.delimiter,
-            "columns": columns,
-            "encoding": self.encoding,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Raw(FileShape):
-    """Options of commands that read raw files row by row."""
-
-    on_bad_row: Literal["fail", "quarantine"] = option("fail", "fail: stop at it. quarantine: set it aside.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Training(Working, Replacing):
     """Options of commands that train a model."""
 
@@ -92,15 +66,15 @@ SHARED_BY_ENVIRONMENT = ("memory", "threads", "scheduler", "scheduler_file")
 def as_command(function: Callable[[A], None]) -> Callable[..., None]:
     """Return a command whose options are the fields of the function's only parameter.
 
-    Fields without an `Option` are no options of the command.
+    Fields without an `Option` are no options of the command. A field made by `given` stands for the options
+    of another class: it receives those that were given, by their names.
     """
     [kind] = [hint for name, hint in get_type_hints(function).items() if name != "return"]
-    hints = get_type_hints(kind)
-    declared = [item for item in fields(kind) if KEY in item.metadata]
-    shared = {item.name for base in (Raw, Replacing, Working) for item in fields(base)}
+    declared = _declared(kind)
+    shared = {item.name for base in (RawOptions, Replacing, Working) for item in fields(base)}
     declared.sort(
         key=lambda item: (
-            not item.metadata[KEY].is_argument,
+            not item.option.is_argument,
             item.default is not MISSING,
             item.name in shared,
         )
@@ -108,54 +82,114 @@ def as_command(function: Callable[[A], None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(**values: Any) -> None:
+        asked: dict[str, Any] = {item.name: {} for item in fields(kind) if GIVEN in item.metadata}
         for item in declared:
-            values[item.name] = _parsed(item, values[item.name])
-        function(kind(**values))
+            value = item.parsed(values[item.name])
+            if value is None and item.default is not None:
+                continue  # not given
+            if item.group is None:
+                asked[item.name] = value
+            elif value is not None:
+                asked[item.group][item.name] = value
+        function(kind(**asked))
 
-    parameters = [_parameter(item, hints[item.name]) for item in declared]
+    parameters = [item.parameter() for item in declared]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_settings(run)
 
 
-def _parameter(item: Field[Any], hint: Any) -> inspect.Parameter:
-    """Return the parameter of a command that a field describes."""
-    declared: Option = item.metadata[KEY]
-    has_default = item.default is not MISSING
-    default: Any = item.default if has_default else inspect.Parameter.empty
-    if declared.parse is not None:
-        hint = str if isinstance(item.default, str | float) else str | None
-        default = str(default) if isinstance(default, float) else default
-    shown: Any = declared.shown if declared.shown is not None else has_default
-    if declared.is_argument:
-        info: Any = typer.Argument(help=declared.help, metavar=declared.metavar, show_default=False)
-    else:
-        flag = "--" + item.name.replace("_", "-")
-        if hint is bool and default is False:
-            flags = declared.flags or (flag,)
+def given(options: type[Any]) -> Any:
+    """Return a field that stands for the options of a class, and receives those that were given."""
+    return field(metadata={GIVEN: options})
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """An option of a command.
+
+    Attributes
+    ----------
+    name : str
+    hint : type
+        What its value is once parsed.
+    default : object
+        Default of the field; `MISSING` where it must be given.
+    option : Option
+    group : str or None
+        Field made by `given` that receives it.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    option: Option
+    group: str | None = None
+
+    def parameter(self) -> inspect.Parameter:
+        """Return the parameter of the command that stands for it."""
+        option = self.option
+        has_default = self.default is not MISSING
+        default: Any = self.default if has_default else inspect.Parameter.empty
+        if self.group is not None or isinstance(default, tuple):
+            default = None
+        hint = self._hint(default)
+        if option.parse is not None and isinstance(default, float):
+            default = str(default)
+        info: Any
+        if option.is_argument:
+            info = typer.Argument(help=option.help, metavar=option.metavar, show_default=False)
         else:
-            flags = declared.flags or ((f"{flag}/--no-{flag[2:]}",) if hint is bool else (flag,))
-        variable = f"BIGMC_{item.name.upper()}" if item.name in SHARED_BY_ENVIRONMENT else None
-        info = typer.Option(
-            *flags,
-            help=declared.help,
-            metavar=declared.metavar,
-            envvar=variable,
-            show_envvar=variable is not None,
-            show_default=shown,
-            min=declared.minimum,
-        )
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(item.name, kind, default=default, annotation=Annotated[hint, info])
+            variable = f"BIGMC_{self.name.upper()}" if self.name in SHARED_BY_ENVIRONMENT else None
+            shown: Any = option.shown if option.shown is not None else has_default
+            if default is None and isinstance(self.default, str):
+                shown = self.default
+            info = typer.Option(
+                *self._flags(hint, default),
+                help=option.help,
+                metavar=option.metavar,
+                envvar=variable,
+                show_envvar=variable is not None,
+                show_default=shown,
+                min=option.minimum,
+            )
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(self.name, kind, default=default, annotation=Annotated[hint, info])
+
+    def _hint(self, default: Any) -> Any:
+        """Return the type that the parser knows: texts where they are parsed here, lists for sequences."""
+        if self.option.parse is not None:
+            return str if isinstance(default, str | float) else str | None
+        hint = list[str] if self.hint == Sequence[str] else self.hint
+        return hint | None if default is None else hint
+
+    def _flags(self, hint: Any, default: Any) -> tuple[str, ...]:
+        if self.option.flags:
+            return self.option.flags
+        flag = "--" + self.name.replace("_", "-")
+        return (f"{flag}/--no-{flag[2:]}",) if hint is bool and default is not False else (flag,)
+
+    def parsed(self, value: Any) -> Any:
+        """Return the value that a text stands for, and texts of an option that was repeated as a tuple."""
+        if self.hint == Sequence[str] and value is not None:
+            return tuple(value)
+        if self.option.parse is None or not isinstance(value, str):
+            return value
+        try:
+            return self.option.parse(value)
+        except ValueError as error:
+            flag = (self.option.flags or ("--" + self.name.replace("_", "-"),))[0]
+            raise typer.BadParameter(str(error), param_hint=flag) from None
 
 
-def _parsed(item: Field[Any], value: Any) -> Any:
-    """Return the value that a text stands for."""
-    parse = item.metadata[KEY].parse
-    if parse is None or not isinstance(value, str):
-        return value
-    try:
-        return parse(value)
-    except ValueError as error:
-        flag = (item.metadata[KEY].flags or ("--" + item.name.replace("_", "-"),))[0]
-        raise typer.BadParameter(str(error), param_hint=flag) from None
+def _declared(kind: type[Any], group: str | None = None) -> list[_Declared]:
+    """Return the options of a class, those that `given` stands for in its place."""
+    hints = get_type_hints(kind)
+    found: list[_Declared] = []
+    for item in fields(kind):
+        if GIVEN in item.metadata:
+            found += _declared(item.metadata[GIVEN], item.name)
+        elif KEY in item.metadata:
+            default = item.default if item.default_factory is MISSING else item.default_factory()
+            found.append(_Declared(item.name, hints[item.name], default, item.metadata[KEY], group))
+    return found

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import typer
 
 from bigmc.cli.arguments import Working
+from bigmc.cli.screen import Screen
+from bigmc.progress import ProgressCallback
 
 
 def engine_of(threads: int | None) -> Any:
@@ -17,6 +20,35 @@ def engine_of(threads: int | None) -> Any:
     from bigmc.engine import ThreadEngine
 
     return ThreadEngine(threads)
+
+
+class Means(TypedDict):
+    """What every function that works on data is told."""
+
+    memory_limit: str | None
+    engine: Any
+    progress: ProgressCallback
+
+
+@dataclass(frozen=True)
+class Session:
+    """A command at work: its engine, its memory limit, and the screen that says how far it is."""
+
+    engine: Any
+    screen: Screen
+    memory: str | None
+
+    @property
+    def means(self) -> Means:
+        """Keyword arguments of the function that does the work."""
+        return {"memory_limit": self.memory, "engine": self.engine, "progress": self.screen.update}
+
+
+@contextmanager
+def working(asked: Working) -> Iterator[Session]:
+    """Yield what a command works with, as its options say."""
+    with Screen() as screen, workers(asked) as engine:
+        yield Session(engine, screen, asked.memory)
 
 
 @contextmanager

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import typer
 
-from bigmc.cli.arguments import FileShape, Working, as_command
-from bigmc.cli.data import parse_ngrams
-from bigmc.cli.engines import workers
-from bigmc.cli.screen import Screen
+from bigmc.cli.arguments import Working, as_command
+from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
-from bigmc.options.declare import argument, option, required
+from bigmc.options.declare import argument, option, required, values_of
+from bigmc.options.ingest import parse_ngrams
+from bigmc.options.raw import FileOptions
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(Working, FileShape):
+class Fit(Working, FileOptions):
     """Arguments of `bigmc fit`."""
 
     source: list[str] = argument("Raw files, or one dataset.")
@@ -37,7 +37,9 @@ class Fit(Working, FileShape):
     )
     group: str | None = option(None, "Column whose rows stay together in a split.")
     analyzer: str | None = option(None, "word, char or char_wb; by default what learns best from a sample.")
-    ngrams: str | None = option(None, "Shortest and longest n-gram, like 1-2.")
+    ngrams: tuple[int, int] | None = option(
+        None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
+    )
     hash_bits: int | None = option(None, "Hash to 2^BITS buckets; by default 18 or 20.")
     time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
     report: str | None = option(None, "HTML page on the model and the search.")
@@ -55,10 +57,10 @@ def fit(asked: Fit) -> None:
         "weight": asked.weight,
         "group": asked.group,
         "analyzer": asked.analyzer,
-        "ngrams": None if asked.ngrams is None else parse_ngrams(asked.ngrams),
+        "ngrams": asked.ngrams,
         "hash_bits": asked.hash_bits,
     }
-    with Screen() as screen, workers(asked) as engine:
+    with working(asked) as work:
         result = api.fit(
             asked.source[0] if len(asked.source) == 1 else asked.source,
             asked.to,
@@ -67,15 +69,13 @@ def fit(asked: Fit) -> None:
             dataset=asked.dataset,
             split=asked.split,
             time_limit=None if asked.time is None else parse_time(asked.time),
-            memory_limit=asked.memory,
-            engine=engine,
-            progress=screen.update,
-            **asked.files(),
+            **work.means,
+            **values_of(FileOptions, asked),
             **{name: value for name, value in contents.items() if value is not None},
         )
         if asked.report is not None:
             result["report"] = api.report(asked.to, asked.report)["report"]
-        usage = engine.usage()
+        usage = work.engine.usage()
     if asked.as_json:
         show(result | usage, asked.as_json)
     else:

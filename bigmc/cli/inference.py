@@ -7,23 +7,21 @@ from typing import Literal
 
 import typer
 
-from bigmc.cli.arguments import Raw, Replacing, Shown, Working, as_command
-from bigmc.cli.engines import workers
+from bigmc.cli.arguments import Replacing, Shown, Working, as_command
+from bigmc.cli.engines import working
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show, show_features
-from bigmc.options.declare import argument, option, required
+from bigmc.options.declare import argument, option, required, values_of
+from bigmc.options.inference import EvaluateOptions, PredictOptions, ReportOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Working, Replacing):
+class Evaluate(Working, Replacing, EvaluateOptions):
     """Arguments of `bigmc evaluate`."""
 
     model: str = argument("Model.")
     dataset: str = argument("Dataset.")
-    split: str = option("test", "Split to evaluate on.")
     to: str | None = option(None, "File for the figures too, as bigmc publish reads it.")
-    per_class: bool = option(False, "Precision, recall and F1 per class.")
-    confusion: bool = option(False, "Confusion matrix.")
 
 
 @as_command
@@ -31,20 +29,16 @@ def evaluate(asked: Evaluate) -> None:
     """Measure a model on a split of a dataset."""
     from bigmc import api
 
-    with Screen() as screen, workers(asked) as engine:
+    with working(asked) as work:
         result = api.evaluate(
             asked.model,
             asked.dataset,
-            split=asked.split,
             to=asked.to,
-            per_class=asked.per_class,
-            confusion=asked.confusion,
             overwrite=asked.overwrite,
-            memory_limit=asked.memory,
-            engine=engine,
-            progress=screen.update,
+            **work.means,
+            **values_of(EvaluateOptions, asked),
         )
-    show(result | engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +60,12 @@ def publish(asked: Publish) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(Working, Replacing, Raw):
+class Predict(Working, Replacing, PredictOptions):
     """Arguments of `bigmc predict`."""
 
     model: str = argument("Model.")
     source: list[str] = argument("Raw files, one dataset, or - for JSON lines from standard input.")
     to: str = required("File to write: Parquet, or CSV or JSON lines by its ending; - is standard output.")
-    split: str | None = option(None, "Split of a dataset; by default all rows.")
-    scores: bool = option(False, "Write the score of every class too.")
-    proba: bool = option(False, "Write the probability of every class.")
-    keep: list[str] | None = option(None, "Column of the source to copy, such as an id; may be repeated.")
 
 
 @as_command
@@ -83,23 +73,16 @@ def predict(asked: Predict) -> None:
     """Predict labels for raw files or a dataset."""
     from bigmc import api
 
-    with Screen() as screen, workers(asked) as engine:
+    with working(asked) as work:
         result = api.predict(
             asked.model,
             asked.source[0] if len(asked.source) == 1 else asked.source,
             asked.to,
-            split=asked.split,
-            scores=asked.scores,
-            proba=asked.proba,
-            keep=asked.keep,
             overwrite=asked.overwrite,
-            on_bad_row=asked.on_bad_row,
-            **asked.files(),
-            memory_limit=asked.memory,
-            engine=engine,
-            progress=screen.update,
+            **work.means,
+            **values_of(PredictOptions, asked),
         )
-    show(result | engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,14 +106,11 @@ def inspect(asked: Inspect) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Working, Replacing):
+class Report(Working, Replacing, ReportOptions):
     """Arguments of `bigmc report`."""
 
     model: str = argument("Model.")
     to: str = required("HTML file to write.")
-    top: int = option(20, "Features per class.", minimum=1)
-    dataset: str | None = option(None, "Dataset to evaluate on.", metavar="DATASET")
-    split: str | None = option(None, "Split of the dataset; by default test.")
 
 
 @as_command
@@ -138,19 +118,15 @@ def report(asked: Report) -> None:
     """Write a page on a model: certificate, course of the training, strongest features."""
     from bigmc import api
 
-    with Screen() as screen, workers(asked) as engine:
+    with working(asked) as work:
         result = api.report(
             asked.model,
             asked.to,
-            top=asked.top,
-            dataset=asked.dataset,
-            split=asked.split,
             overwrite=asked.overwrite,
-            memory_limit=asked.memory,
-            engine=engine,
-            progress=screen.update,
+            **work.means,
+            **values_of(ReportOptions, asked),
         )
-    show(result | engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)

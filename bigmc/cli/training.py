@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import typer
 
 from bigmc.cli.arguments import Replacing, Training, Working, as_command
-from bigmc.cli.engines import workers
-from bigmc.cli.screen import Screen
+from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_path
 from bigmc.options.declare import argument, option, required
 from bigmc.options.learners import BoostOptions, LearnerOptions, MinimaxOptions, SparseOptions
@@ -60,7 +59,7 @@ def _train(asked: Training, options: LearnerOptions, more: str, warm_start: str 
     """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
     from bigmc import api
 
-    with Screen() as screen, workers(asked) as engine:
+    with working(asked) as work:
         result = api.train(
             options.learner,
             asked.dataset,
@@ -68,18 +67,16 @@ def _train(asked: Training, options: LearnerOptions, more: str, warm_start: str 
             split=asked.split,
             warm_start=warm_start,
             overwrite=asked.overwrite,
-            memory_limit=asked.memory,
-            engine=engine,
-            progress=screen.update,
+            **work.means,
             **options.parameters(),
         )
     gap = result["certificate"]["gap"]
     if not result["converged"] and math.isfinite(gap):
-        screen.say(
+        work.screen.say(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
         )
-    show(result | engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +119,7 @@ def path(asked: Path) -> None:
     from bigmc import api
 
     parameters = {name: getattr(asked, name) for name in _PATH_PARAMETERS}
-    with Screen() as screen, workers(asked) as engine:
+    with working(asked) as work:
         result = api.sparse_path(
             asked.dataset,
             asked.to,
@@ -131,14 +128,12 @@ def path(asked: Path) -> None:
             split=asked.split,
             validation=asked.validation,
             overwrite=asked.overwrite,
-            memory_limit=asked.memory,
-            engine=engine,
-            progress=screen.update,
+            **work.means,
             **parameters,
         )
         if result["at_edge"]:
-            screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
+            work.screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
     if asked.as_json:
-        show(result | engine.usage(), asked.as_json)
+        show(result | work.engine.usage(), asked.as_json)
     else:
         show_path(result)

@@ -13,8 +13,8 @@ from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
-from bigmc.inference.options import EvaluateOptions
 from bigmc.model import Model, divide
+from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import Progress
 from bigmc.store.dataset import Dataset
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bigmc.inference.options import EvaluateOptions
+from bigmc.options.inference import EvaluateOptions
 from bigmc.store.outputs import Output
 
 

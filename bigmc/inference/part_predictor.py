@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.inference.options import PredictOptions
 from bigmc.inference.samples import feature_spec_of, rows_of
 from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.rejects import Reject
 from bigmc.ingestion.sources import Part, ReadRequest, Source, read
 from bigmc.model import Model
+from bigmc.options.inference import PredictOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
-from bigmc.inference.options import PredictOptions
 from bigmc.inference.prediction_plan import PredictionPlan, plan_dataset, plan_sources
 from bigmc.inference.writers import open_writer
 from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
 from bigmc.ingestion.sources import Source
 from bigmc.model import Model
+from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, sha256, write_atomic

@@ -13,7 +13,6 @@ import pyarrow as pa
 from bigmc.budget import plan_within
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
-from bigmc.inference.options import PredictOptions
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import RECORD_COST, bytes_held
@@ -23,6 +22,7 @@ from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
+from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
 
 ROW_COST = 64

@@ -11,12 +11,13 @@ from typing import IO, Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.inference.options import PredictOptions
 from bigmc.inference.part_predictor import PartPredictor
 from bigmc.inference.samples import SCORE_BYTES, SampleReader
 from bigmc.inference.writers import open_writer
-from bigmc.ingestion.found_files import FileOptions
 from bigmc.model import Model
+from bigmc.options.declare import values_of
+from bigmc.options.inference import PredictOptions
+from bigmc.options.raw import FileOptions
 from bigmc.store.outputs import Output, OutputKind
 
 STDIN = "-"
@@ -58,8 +59,8 @@ class StreamPredictor:
         DataError
             At the first row that cannot be used, by its line; or if the output is no pipe or device.
         """
-        files = self.options.files
-        if files not in (FileOptions(), FileOptions("jsonl")):
+        asked = FileOptions(**values_of(FileOptions, self.options))
+        if asked not in (FileOptions(), FileOptions(format="jsonl")):
             raise DataError(
                 "from standard input JSON lines in UTF-8 are read only", "save other formats to a file"
             )

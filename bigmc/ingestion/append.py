@@ -17,9 +17,9 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.job import Job
-from bigmc.ingestion.options import Options
 from bigmc.ingestion.prepare import MATRICES, identify, job_of
-from bigmc.ingestion.sources import FileOptions, Source, expand_sources
+from bigmc.ingestion.sources import Source, expand_sources
+from bigmc.options.ingest import IngestKeywords, IngestOptions
 from bigmc.progress import ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive, file_entry, remove_tree, write_atomic
@@ -43,18 +43,16 @@ class Append:
         Dataset to append to, or its address.
     source : object
         What to read; what the dataset has already is passed over.
-    asked : mapping
-        Options that were given: they must be those of the dataset.
-    limit, on_bad_row, files
-        As for :func:`bigmc.ingestion.make_job`.
+    asked : dict
+        Options that were given: they must be those of the dataset, but for how files are read.
+    limit : int
+        Bytes that the ingest may add to the process.
     """
 
     to: Path | str
     source: Any
-    asked: Mapping[str, Any]
+    asked: IngestKeywords
     limit: int
-    on_bad_row: str
-    files: FileOptions
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Append what the dataset does not have yet and return the dataset.
@@ -117,7 +115,7 @@ class Append:
             self._check_width(sources, stored)
             options = replace(options, n_features=stored.n_own)
         folder = append_folder(self._work, len(manifests))
-        job = job_of(sources, folder, options.asked(self.asked), self.limit, self.on_bad_row)
+        job = job_of(sources, folder, options.but(self.asked), self.limit)
         differences = [
             change
             for change in job.recipe.differences(manifests[0].provenance["recipe"])
@@ -144,14 +142,14 @@ class Append:
         DataError
             If a file was ingested and has changed since.
         """
-        labels = self.asked.get("label")
-        sources = expand_sources(self.source, self.files, None if isinstance(labels, str) else labels)
+        label, files = self.asked.get("label"), IngestOptions().but(self.asked)
+        sources = expand_sources(self.source, files, None if isinstance(label, str) else label)
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
-        files = {source["path"] for source in known if "changed" in source}
+        ingested = {source["path"] for source in known if "changed" in source}
         known = [_fingerprint(source) for source in known]
         new = [source for source in sources if _fingerprint(identify(source)) not in known]
         for source in new:
-            if source.data is None and identify(source)["path"] in files:
+            if source.data is None and identify(source)["path"] in ingested:
                 raise DataError(
                     f"{source.path} was ingested into {self.to} and has changed since",
                     "give new rows in a file of another name",
@@ -160,7 +158,8 @@ class Append:
 
     def _check_width(self, sources: Sequence[Source], stored: FeatureSpec) -> None:
         widths = {int(source.data.shape[1]) for source in sources if source.data is not None}
-        widths |= {self.asked["n_features"]} if self.asked.get("n_features") is not None else set()
+        width = self.asked.get("n_features")
+        widths |= set() if width is None else {width}
         others = widths - {stored.n_own}
         if others:
             raise DataError(
@@ -183,7 +182,7 @@ class Append:
         write_atomic(self.to / MANIFEST, replace(manifest, appends=(*manifest.appends, entry)).to_json())
 
 
-def options_of(manifest: Manifest, path: Path | str) -> tuple[Options, FeatureSpec]:
+def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, FeatureSpec]:
     """Return the options a dataset was made with, and its features with what was found out of them.
 
     Raises
@@ -195,7 +194,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[Options, FeatureSp
         recipe = manifest.provenance["recipe"]
         stored = FeatureSpec.from_dict(manifest.features)
         hasher, mapping = stored.hasher, recipe.get("mapping")
-        options = Options(
+        options = IngestOptions(
             text=stored.text,
             label=recipe["label"],
             label_separator=recipe.get("label_separator"),

@@ -24,10 +24,11 @@ from bigmc.ingestion.pipeline import in_order
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.rejects import RAW_LIMIT, OnBadRow, Reject, rejects_table, settle
+from bigmc.ingestion.rejects import RAW_LIMIT, Reject, rejects_table, settle
 from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
+from bigmc.options.raw import OnBadRow
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, replacing, write_atomic
 from bigmc.store.csr import Rows

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,21 +19,18 @@ from bigmc.ingestion.files import is_address, status_of
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
-from bigmc.ingestion.options import Options
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.rejects import OnBadRow
 from bigmc.ingestion.sample_weights import check_weight_type
-from bigmc.ingestion.sources import USUAL_FILES, FileOptions, ReadHints, Source, expand_sources, schema
+from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
 from bigmc.kernels.compile_server import compile_elsewhere
+from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
 from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.layout import SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
-
-Missing = Literal["refuse", "keep"]
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT})
 """Columns of ``rows.parquet`` that ingest makes."""
@@ -42,15 +39,7 @@ MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
 """Formats that bring features and labels of their own, without names of columns."""
 
 
-def make_job(
-    source: Any,
-    to: Path,
-    options: Options,
-    *,
-    limit: int,
-    on_bad_row: str = "fail",
-    files: FileOptions = USUAL_FILES,
-) -> Job:
+def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
     """Return the job; see :func:`bigmc.api.ingest` for the parameters.
 
     Raises
@@ -60,20 +49,16 @@ def make_job(
     """
     labels = None if isinstance(options.label, str) else options.label
     try:
-        sources = expand_sources(source, files, labels, spool_beside(to))
-        return job_of(sources, to, options, limit, on_bad_row)
+        sources = expand_sources(source, options, labels, spool_beside(to))
+        return job_of(sources, to, options, limit)
     except BaseException:
         disk.try_clear(spool_beside(to))
         raise
 
 
-def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on_bad_row: str) -> Job:
+def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
     """Return the job for sources that were found, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
-    if on_bad_row not in get_args(OnBadRow):
-        raise DataError(f"on_bad_row is {on_bad_row!r}", f"choose {' or '.join(get_args(OnBadRow))}")
-    if options.missing not in get_args(Missing):
-        raise DataError(f"missing is {options.missing!r}", f"choose {' or '.join(get_args(Missing))}")
     is_matrix = sources[0].format in MATRICES
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
     check_fourier(options.fourier, options.gamma)
@@ -88,7 +73,7 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
         group=options.group,
         keep=tuple(options.keep),
         seed=int(options.seed),
-        on_bad_row=on_bad_row,  # type: ignore[arg-type]
+        on_bad_row=options.on_bad_row,
         n_features=options.n_features,
         names=options.names,
         mapping=_mapping(options, features, sources),
@@ -110,7 +95,7 @@ def job_of(sources: Sequence[Source], to: Path, options: Options, limit: int, on
     return Job(to, sources, recipe, limit, hints)
 
 
-def _matrix_features(options: Options, sources: Sequence[Source]) -> FeatureSpec:
+def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of sources that are matrices; refuse options about columns, which they lack."""
     given = (options.text, options.categorical, options.numeric, options.dense, options.keep)
     named = [*(name for names in given for name in names)]
@@ -128,7 +113,7 @@ def _matrix_features(options: Options, sources: Sequence[Source]) -> FeatureSpec
     return _with_missing(features, options, sources[0])
 
 
-def _column_features(options: Options, source: Source) -> FeatureSpec:
+def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
     given = (options.text, options.categorical, options.numeric, options.dense)
     text, categorical, numeric, dense = (tuple(names) for names in given)
@@ -151,7 +136,7 @@ def _column_features(options: Options, source: Source) -> FeatureSpec:
     return _with_missing(features, options, source)
 
 
-def _with_missing(features: FeatureSpec, options: Options, source: Source) -> FeatureSpec:
+def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features with missing values kept, where that is asked for."""
     if options.missing != "keep":
         return features
@@ -164,7 +149,9 @@ def _has_dense(features: FeatureSpec, sources: Sequence[Source]) -> bool:
     return features.hasher is None if features.columns else sources[0].format in ("array", "dask")
 
 
-def _mapping(options: Options, features: FeatureSpec, sources: Sequence[Source]) -> dict[str, Any] | None:
+def _mapping(
+    options: IngestOptions, features: FeatureSpec, sources: Sequence[Source]
+) -> dict[str, Any] | None:
     """Return what dense features become, None if they stay as they are."""
     if not (options.standardize or options.fourier):
         return None
@@ -176,7 +163,7 @@ def _mapping(options: Options, features: FeatureSpec, sources: Sequence[Source])
     return {"fourier": options.fourier, "gamma": options.gamma}
 
 
-def _splits(options: Options) -> Mapping[str, float]:
+def _splits(options: IngestOptions) -> Mapping[str, float]:
     return parse_splits(options.split) if isinstance(options.split, str) else check_splits(options.split)
 
 
@@ -210,7 +197,7 @@ def identify(source: Source) -> dict[str, Any]:
     return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
 
 
-def _check_columns(features: FeatureSpec, options: Options, source: Source) -> None:
+def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source) -> None:
     if not features.columns:
         raise DataError(
             f"{source.path}: no column is named to learn from",
@@ -240,7 +227,7 @@ def _check_kept(keep: Sequence[str]) -> None:
             )
 
 
-def _check_missing(features: FeatureSpec, source: Source, options: Options) -> None:
+def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
     if source.format == "svmlight" or (source.format not in MATRICES and not features.dense):
         raise DataError(

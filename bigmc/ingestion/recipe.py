@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bigmc.ingestion.features import FeatureSpec
-from bigmc.ingestion.rejects import OnBadRow
+from bigmc.options.raw import OnBadRow
 from bigmc.store.weighting import Weighting
 
 

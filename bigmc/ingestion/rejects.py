@@ -9,8 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from bigmc.errors import DataError
-
-OnBadRow = Literal["fail", "quarantine"]
+from bigmc.options.raw import OnBadRow
 
 RAW_LIMIT = 1000
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.files import absolute, is_address, partition_of, size_of, status_of
-from bigmc.ingestion.found_files import KNOWN_FORMATS, FileOptions, list_files
+from bigmc.ingestion.found_files import KNOWN_FORMATS, dialect_of, format_of, list_files
 from bigmc.ingestion.in_memory import in_memory
 from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
@@ -27,11 +27,11 @@ from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
 from bigmc.ingestion.readers.streams import DAMAGE, compression_of, open_text
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
+from bigmc.options.raw import FileOptions
 from bigmc.store import disk
 
 __all__ = [
     "Batch",
-    "FileOptions",
     "Part",
     "ReadHints",
     "ReadRequest",
@@ -95,7 +95,7 @@ def expand_sources(
             found.append(Source(str(spool / str(i) / "rows.parquet"), "parquet", stream=name))
         elif isinstance(item, str | os.PathLike):
             found += [
-                Source(path, files.format_of(path), dialect=files.dialect_of(path))
+                Source(path, format_of(path, files), dialect=dialect_of(path, files))
                 for path in list_files(os.fspath(item))
             ]
         else:
@@ -112,11 +112,11 @@ def _spooled_pipe(path: str, files: FileOptions, folder: Path) -> Source:
         raise DataError(
             "standard input has no name that tells its format", f"give the format; {KNOWN_FORMATS}"
         )
-    known = files.format_of(path)
+    known = format_of(path, files)
     disk.make_folder(folder)
     file = folder / f"rows{os.path.splitext(path)[1] if compression_of(path) else ''}"
     spool_pipe(path, file)
-    return Source(str(file), known, stream=path, dialect=files.dialect_of(path))
+    return Source(str(file), known, stream=path, dialect=dialect_of(path, files))
 
 
 def _check_alike(found: list[Source]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 KEY = "option"
@@ -54,6 +54,11 @@ def required(help: str, *flags: str, **more: Any) -> Any:
 def argument(help: str, metavar: str | None = None) -> Any:
     """Return a field that must be given by its place."""
     return field(metadata={KEY: Option(help, metavar=metavar, is_argument=True)})
+
+
+def values_of(kind: type[Any], given: Any) -> Mapping[str, Any]:
+    """Return what an object has for each field of a class of options."""
+    return {item.name: getattr(given, item.name) for item in fields(kind)}
 
 
 def number_or_auto(text: str) -> float | str:

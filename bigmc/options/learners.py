@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from bigmc.errors import BigmcError, DataError
-from bigmc.options.declare import number_or_auto, option
+from bigmc.options.declare import number_or_auto, option, values_of
 
 ClassWeight = Mapping[Any, float] | str | None
 
@@ -24,10 +24,9 @@ class LearnerOptions:
 
     learner: ClassVar[str]
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, Any]:
         """Return the parameters of the classifier."""
-        own = OPTIONS[self.learner]
-        return {item.name: getattr(self, item.name) for item in fields(own)}
+        return values_of(OPTIONS[self.learner], self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,9 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
 from bigmc.inference.evaluate import evaluate
-from bigmc.inference.options import EvaluateOptions
 from bigmc.model import Model, load_model
 from bigmc.model.calibration import Calibration
+from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive, write_atomic

@@ -15,8 +15,9 @@ from bigmc.errors import DataError
 from bigmc.estimators import SparseClassifier
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.sources import FileOptions, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.splits import row_fractions
+from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting

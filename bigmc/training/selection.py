@@ -20,8 +20,8 @@ import numpy as np
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.inference.evaluate import evaluate
-from bigmc.inference.options import EvaluateOptions
 from bigmc.model import load_model
+from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import learner_options
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
@@ -156,7 +156,7 @@ def _point(
     learner = learner_options("sparse", {**options.parameters, "alpha": alpha})
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
     trained = train(data, target, asked, resources)
-    measured = EvaluateOptions(options.validation)
+    measured = EvaluateOptions(split=options.validation)
     # Rows held out of the training are in the memory of this process, where no worker sees them.
     local = resources if validation.samples.path else replace(resources, engine=ThreadEngine())
     figures = evaluate(load_model(target), validation.samples, measured, local)

@@ -10,8 +10,8 @@ from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.inference import evaluate as evaluation
 from bigmc.inference.evaluate import inspect
-from bigmc.inference.options import EvaluateOptions
 from bigmc.model import LinearModel
+from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

@@ -8,11 +8,11 @@ import scipy.sparse
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.inference.evaluate import evaluate
-from bigmc.inference.options import EvaluateOptions, PredictOptions
 from bigmc.inference.predict import PredictionJob
 from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, divide
 from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
+from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output
 

@@ -16,7 +16,6 @@ import pytest
 from bigmc.api import ingest, predict, train
 from bigmc.errors import DataError
 from bigmc.ingestion.sources import (
-    FileOptions,
     Part,
     ReadHints,
     ReadRequest,
@@ -25,6 +24,7 @@ from bigmc.ingestion.sources import (
     scan,
     schema,
 )
+from bigmc.options.raw import FileOptions
 
 TEXTS = ["naïve café", "Grüße – schön", "plain", "smörgåsbord", 'with "quotes"; and more', ""] * 40
 FRAME = pd.DataFrame({"t": TEXTS, "y": [f"k{i % 3}" for i in range(len(TEXTS))], "n": range(len(TEXTS))})

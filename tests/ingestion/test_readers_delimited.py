@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from bigmc.errors import DataError
 from bigmc.ingestion.rejects import rejects_table
-from bigmc.ingestion.sources import Batch, FileOptions, Part, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, expand_sources, read, scan, schema
 from bigmc.kernels import records as kernels
+from bigmc.options.raw import FileOptions
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -284,8 +285,8 @@ def test_sources_that_cannot_be_used(tmp_path):
         with pytest.raises(DataError, match=message):
             expand_sources(source)
     with pytest.raises(DataError, match="unknown format 'xls'; the formats are"):
-        expand_sources(tmp_path / "c.txt", FileOptions("xls"))
-    assert expand_sources(tmp_path / "c.txt", FileOptions("csv"))[0].format == "csv"
+        expand_sources(tmp_path / "c.txt", FileOptions(format="xls"))
+    assert expand_sources(tmp_path / "c.txt", FileOptions(format="csv"))[0].format == "csv"
 
 
 def test_a_file_changed_after_the_scan_is_refused(tmp_path):

@@ -11,7 +11,8 @@ from bigmc.kernels.linear import loss_columns
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers import solve
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
+from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.memory_plan import ChunkPlan
 from bigmc.solvers.sparse.spill import Spill
@@ -44,7 +45,10 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
         options.get("loss", "squared_hinge"), options.get("penalty", "l1/l2"),
         ridge=options.get("ridge", 0.0), sets=dataset.has_sets,
     )  # fmt: skip
-    task = ChunkTask(dataset, weights, minimised, alpha, tol, np.dtype(float), 0, ThreadEngine(threads), None)
+    task = ChunkTask(
+        dataset, weights, minimised, alpha, tol, options.get("fit_intercept", False),
+        options.get("step") != "constant", np.dtype(float), 0, ThreadEngine(threads), None,
+    )  # fmt: skip
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
     state = State.load(checkpoint, record, task.width) if checkpoint else None
@@ -57,13 +61,13 @@ def pairs():
     return [(loss, penalty, 1e-3 if penalty == "l1" else 0.0) for loss in LOSSES for penalty in PENALTIES]
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("loss", "penalty", "ridge"), pairs())
-def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge):
+def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept):
     _, dataset = made(sets=loss == "multilabel_ranking")
-    best = solve(
-        dataset, alpha=2e-2, loss=loss, penalty=penalty, ridge=ridge, tol=1e-6, memory_limit=1 << 30
-    ).certificate
-    state, certificate = run(dataset, loss=loss, penalty=penalty, ridge=ridge)
+    options = {"loss": loss, "penalty": penalty, "ridge": ridge, "fit_intercept": fit_intercept}
+    best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, **options).certificate
+    state, certificate = run(dataset, **options)
     assert state.n_chunks > 3
     assert certificate.gap <= 1e-3
     assert certificate.lower <= best.upper * (1 + 1e-9)

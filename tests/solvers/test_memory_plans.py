@@ -1,5 +1,6 @@
 """The limit that a refusal names is accepted at once, and little less than it is refused."""
 
+import importlib
 import itertools
 from dataclasses import dataclass
 
@@ -14,8 +15,9 @@ from bigmc.budget import SMALLEST_LIMIT, MemoryLimitError, parse_bytes
 from bigmc.solvers.boosting import memory_plan as boosting
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.minimax import memory_plan as minimax
-from bigmc.solvers.sparse.solve import solve as solve_sparse
 from bigmc.store.dataset import Dataset
+
+sparse = importlib.import_module("bigmc.solvers.sparse.solve")
 
 
 @dataclass
@@ -98,6 +100,32 @@ def test_minimax_names_the_least_limit(n_samples, n_psi, n_classes, sparse):
     check(lambda limit: minimax.plan_memory(shape, limit))
 
 
+@pytest.mark.parametrize(
+    ("n_features", "n_classes", "alpha", "intercept"),
+    list(itertools.product((1 << 10, 1 << 16), (2, 1_000), (0.0, 1e-2), (False, True))),
+)
+def test_the_sparse_learner_names_the_least_limit(n_features, n_classes, alpha, intercept, monkeypatch):
+    """Of all samples at once and of chunks of them, what fits first is named."""
+
+    class Planned(Exception):
+        pass
+
+    def stop(*_):
+        raise Planned
+
+    monkeypatch.setattr(sparse, "load", stop)  # what comes after the plan
+    rng = np.random.default_rng(0)
+    rows, columns = np.repeat(np.arange(12_000), 4), rng.integers(0, n_features, 48_000)
+    X = scipy.sparse.csr_matrix((np.ones(48_000), (rows, columns)), shape=(12_000, n_features))
+    dataset = Dataset.from_arrays(X, np.arange(12_000) % n_classes)
+
+    def plan(limit):
+        with pytest.raises(Planned):
+            sparse.solve(dataset, alpha=alpha, ridge=0.1, fit_intercept=intercept, memory_limit=limit)
+
+    check(plan)
+
+
 def test_a_boosted_learner_trains_with_the_limit_that_its_refusal_names():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 6))
@@ -143,7 +171,7 @@ def test_training_without_a_penalty_counts_the_weights_of_all_features_before_it
     dataset = Dataset.from_arrays(X, rng.integers(0, 30, 2000))
     seen = []
     with pytest.raises(MemoryLimitError, match="weights"):
-        solve_sparse(
+        sparse.solve(
             dataset, alpha=0.0, ridge=1e-3, memory_limit=30_000_000, progress=lambda p: seen.append(p)
         )
     assert not seen

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.streams import UTF8, TextFile
-from bigmc.ingestion.rejects import NOT_UTF8, OnBadRow, Reject
+from bigmc.ingestion.rejects import NOT_UTF8, Reject
+from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import is_sets
 

@@ -137,24 +137,6 @@ class _Decoded(io.RawIOBase):
         super().close()
 
 
-def checked_encoding(name: str) -> str:
-    """Return the usual name of a character encoding.
-
-    Raises
-    ------
-    DataError
-        If Python knows none of that name, or it is not one of characters.
-    """
-    try:
-        found = codecs.lookup(name)
-        "".encode(name)  # refuses codecs of bytes, such as base64
-    except (LookupError, ValueError) as error:
-        raise DataError(
-            f"unknown encoding {name!r} ({error})", "name one such as utf-8, latin-1, cp1252 or utf-16"
-        ) from None
-    return found.name.removesuffix("-sig") if found.name == "utf-8-sig" else found.name
-
-
 def skip(stream: BinaryIO, file: TextFile, start: int) -> None:
     """Go to byte ``start`` of the text of a file that was just opened."""
     if file.is_seekable:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.objectives import Objective
+from bigmc.solvers.sparse.problem import Margins
 from bigmc.solvers.sparse.proximal_terms import Terms
 
 _SUFFICIENT_DECREASE = 1e-4
@@ -15,8 +18,42 @@ _RIDGE = 1e-10
 _FLAT = 1e-12
 
 
+class Shiftable(Protocol):
+    """Samples whose scores move with an intercept; a `bigmc.solvers.sparse.problem.Problem` is that.
+
+    Attributes
+    ----------
+    objective : Objective
+    width : int
+        Padded number of classes.
+    weight_sum : float
+    """
+
+    objective: Objective
+    width: int
+    weight_sum: float
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the scores."""
+        ...
+
+    @property
+    def two_over_n(self) -> float:
+        """Factor of the gradient, ``2 / n``."""
+        ...
+
+    def margins(self) -> Margins:
+        """Add up the margins of all samples at the present scores."""
+        ...
+
+    def shift(self, step: NDArray[np.float64]) -> None:
+        """Add the step of the intercept to all scores."""
+        ...
+
+
 def improve_intercept(
-    problem: Problem,
+    problem: Shiftable,
     intercept: NDArray[np.float64],
     n_steps: int,
     terms: Terms | None = None,
@@ -30,7 +67,7 @@ def improve_intercept(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Shiftable
         Its scores move along.
     intercept : float64 array of shape (n_classes,)
         Changed in place.
@@ -57,7 +94,7 @@ def improve_intercept(
     def gradient(margins: Margins, intercept: NDArray[np.float64]) -> NDArray[np.float64]:
         return problem.two_over_n * loss.intercept_slope(margins.sums) + tilt + ridge * intercept
 
-    noise = 4.0 * float(np.finfo(problem.scores.dtype).eps)
+    noise = 4.0 * float(np.finfo(problem.dtype).eps)
     for _ in range(n_steps):
         before, slopes = value(margins, intercept), gradient(margins, intercept)
         largest = np.abs(slopes).max()

@@ -39,6 +39,10 @@ class Margins:
     squares: NDArray[np.float64]
     active: NDArray[np.float64]
 
+    def stacked(self) -> NDArray[np.float64]:
+        """Return them as one array of shape (3, n_classes, n_classes)."""
+        return np.stack([self.sums, self.squares, self.active])
+
 
 class SampleTable(Protocol):
     """What a problem must know of its samples; a `bigmc.store.dataset.Dataset` does."""
@@ -157,6 +161,11 @@ class Problem:
     def samples(self) -> Samples:
         """The samples as kernels take them."""
         return Samples(self.scores, self.labels, self.weights, self.row_scale, self.gain)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the scores."""
+        return self.scores.dtype
 
     @property
     def two_over_n(self) -> float:

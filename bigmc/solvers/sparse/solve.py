@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.budget import MemoryLimitError
+from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import Objective, objective
@@ -25,7 +25,8 @@ from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint, Limits, Packed, RunContext, load
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds, ChunkTask
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
+from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import (
@@ -320,15 +321,7 @@ def _train(run: _Run, start: Start | None, block_bytes: int | None) -> Solution:
     """Plan the memory, find where to start, and go round until the limits are reached."""
     task, limits = run.task, run.limits
     dataset, size = task.dataset, task.size(limits.tol)
-    chunks = _plan_chunks(run, size) if block_bytes is None else None
-    plan = None
-    try:
-        plan = plan_memory(limit=limits.memory, block_bytes=block_bytes, **size)
-    except MemoryLimitError:
-        if chunks is None:
-            raise
-    if plan is not None and plan.keep_blocks:
-        chunks = None
+    plan, chunks = plan_within(limits.memory, lambda limit: _plan(run, size, block_bytes, limit))
     sampled = _plan_sample(run, plan, size) if plan and block_bytes is None else None
     saved = load(run.context, run.fingerprint)
     state = State.unpack(saved, task.width) if saved else None
@@ -391,24 +384,44 @@ def _go_round(run: _Run, plan: SolverPlan, start: State | None, saved: Packed | 
     return _Trained(rounds.state, outcome.certificate, problem.column_scale)
 
 
-def _plan_chunks(run: _Run, size: dict[str, Any]) -> ChunkPlan | None:
+def _plan(
+    run: _Run, size: dict[str, Any], block_bytes: int | None, limit: int
+) -> tuple[SolverPlan | None, ChunkPlan | None]:
+    """Return how to train within a limit in bytes: with all samples at once, chunk by chunk, or either.
+
+    Raises
+    ------
+    MemoryLimitError
+        If neither is possible.
+    """
+    chunks = _plan_chunks(run, size, limit) if block_bytes is None else None
+    try:
+        plan = plan_memory(limit=limit, block_bytes=block_bytes, **size)
+    except MemoryLimitError:
+        if chunks is None:
+            raise
+        return None, chunks
+    return plan, None if plan.keep_blocks else chunks
+
+
+def _plan_chunks(run: _Run, size: dict[str, Any], limit: int) -> ChunkPlan | None:
     """Return how to go through chunks of the samples, if that is possible.
 
-    One pass alone is asked for exact gradients (`largest_alpha`), and dual points that an intercept allows
-    are not known for chunks.
+    One pass alone is asked for exact gradients (`largest_alpha`).
     """
-    if not run.descent.line_search or run.descent.fit_intercept or run.limits.max_passes <= 1:
+    if run.limits.max_passes <= 1:
         return None
     shard_rows = max(shard.n_rows for shard in run.task.dataset.shards)
-    return plan_chunks(run.limits.memory, run.context.local_engine.n_threads, shard_rows, **size)
+    return plan_chunks(limit, run.context.local_engine.n_threads, shard_rows, **size)
 
 
 def _by_chunks(run: _Run, plan: ChunkPlan, state: State | None) -> _Trained:
     """Train on chunks of the samples in turn."""
     task, limits, context = run.task, run.limits, run.context
     chunked = ChunkTask(
-        task.dataset, task.sample_weight, task.objective, task.alpha, limits.tol, _dtype(limits.tol),
-        run.descent.seed, context.local_engine, context.scratch,
+        task.dataset, task.sample_weight, task.objective, task.alpha, limits.tol,
+        run.descent.fit_intercept, run.descent.line_search, _dtype(limits.tol), run.descent.seed,
+        context.local_engine, context.scratch,
     )  # fmt: skip
     rounds = ChunkRounds(chunked, plan)
     if state is None:

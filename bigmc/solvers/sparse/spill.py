@@ -128,6 +128,8 @@ class Spill:
         Which samples go to which chunk depends on it and on their ids alone.
     folder : Path or None
         Of the file, by default the system's for temporary files.
+    before : Spill, optional
+        Has labels and scales already; by default they are read from the dataset.
 
     Attributes
     ----------
@@ -143,6 +145,7 @@ class Spill:
         n_chunks: int,
         seed: int,
         folder: Path | None,
+        before: Spill | None = None,
     ) -> None:
         self._dataset, self._seed = dataset, seed
         self._column_scale = dataset.column_scale()
@@ -156,19 +159,20 @@ class Spill:
         self._entry_bytes = 2 + dataset.dtype.itemsize
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
         self._rows: dict[tuple[int, int], list[Stored]] = {}
-        self.pieces = [piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights)]
+        self.pieces = [
+            piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights, before)
+        ]
         self._weighted = weights is not None
 
     def close(self) -> None:
         """Give the file back."""
         os.close(self._file)
 
-    def _place_rows(self, s: int, weights: NDArray[np.float64] | None) -> Iterator[Piece]:
+    def _place_rows(
+        self, s: int, weights: NDArray[np.float64] | None, before: Spill | None
+    ) -> Iterator[Piece]:
         """Write labels and scales of the samples of a shard, piece by piece."""
-        shard = self._dataset.subset([s], keep_scale=True)
-        labels, scale = shard.label_sets(), shard.row_scale(self._column_scale)
-        if self._column_scale is not None and self._dataset.weighting.l2:
-            self.n_bytes += shard.nnz * self._entry_bytes  # norms of weighted rows take all entries
+        labels, scale = before._rows_of_shard(s) if before else self._dataset_rows(s)
         first = self._first_chunk(s)
         parts = self._parts(s)
         for part in range(self._n_parts):
@@ -180,6 +184,18 @@ class Spill:
                 arrays.append(weights[self._dataset.base[s] + rows])
             self._rows[s, part] = [self._write(array) for array in arrays]
             yield Piece(s, part, (first + part) % self.n_chunks, len(rows))
+
+    def _dataset_rows(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return labels and scales of the samples of a shard."""
+        shard = self._dataset.subset([s], keep_scale=True)
+        if self._column_scale is not None and self._dataset.weighting.l2:
+            self.n_bytes += shard.nnz * self._entry_bytes  # norms of weighted rows take all entries
+        return shard.label_sets(), shard.row_scale(self._column_scale)
+
+    def _rows_of_shard(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the same from the file."""
+        samples = self.samples_of_shard(s)
+        return samples.label_sets(), samples.row_scale(None)
 
     def _first_chunk(self, s: int) -> int:
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, self._dataset.n_shards]))
@@ -263,11 +279,14 @@ class Spill:
         self.n_bytes += chunk.n_bytes
         return chunk
 
-    def pieces_of_shard(self, s: int) -> Iterator[Chunk]:
-        """Read the samples of a shard piece by piece; safe to call from several threads, and not counted."""
+    def pieces_of_shard(self, s: int) -> Iterator[tuple[int, Chunk]]:
+        """Read the samples of a shard piece by piece, with the number of the chunk that each belongs to.
+
+        Safe to call from several threads, and not counted.
+        """
         for piece in self.pieces:
             if piece.shard == s:
-                yield self._load([piece])
+                yield piece.chunk, self._load([piece])
 
     def samples_of_shard(self, s: int) -> Samples:
         """Return labels and scales of the samples of a shard, in their order; not counted."""

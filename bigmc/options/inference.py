@@ -1,0 +1,142 @@
+"""Options of prediction, evaluation and reports: one frozen object each, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypedDict
+
+from bigmc.errors import DataError
+from bigmc.options.declare import option
+from bigmc.options.ingest import Columns, columns_of
+from bigmc.options.raw import OnBadRow, RawOptions
+
+OWN_COLUMNS = ("row_id", "predicted_label", "predicted_labels")
+"""Columns of every file of predictions; those of scores begin with ``score_``."""
+
+
+class PredictKeywords(TypedDict, total=False):
+    """Options of a prediction that were given."""
+
+    split: str | None
+    scores: bool
+    proba: bool
+    keep: Columns
+    on_bad_row: OnBadRow
+    format: str | None
+    delimiter: str | None
+    columns: Columns
+    encoding: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(RawOptions):
+    """What `bigmc predict` writes, and of which rows.
+
+    Attributes
+    ----------
+    split : str, optional
+        Split of a dataset; by default all its rows.
+    scores : bool
+        Write the score of every class.
+    proba : bool
+        Write the probability of every class instead.
+    keep : tuple of str
+        Columns of the source that are copied beside the predictions; one may be given as it is.
+
+    Raises
+    ------
+    DataError
+        If scores and probabilities are asked for together, or a column cannot be copied.
+    """
+
+    split: str | None = option(None, "Split of a dataset; by default all rows.")
+    scores: bool = option(False, "Write the score of every class too.")
+    proba: bool = option(False, "Write the probability of every class.")
+    keep: Sequence[str] = option((), "Column of the source to copy, such as an id; may be repeated.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "keep", columns_of(self.keep))
+        if self.scores and self.proba:
+            raise DataError("scores and probabilities are not written together", "ask for one of them")
+        for name in self.keep:
+            if name in OWN_COLUMNS or name.startswith(("score_", "probability_")):
+                raise DataError(f"predictions have a column {name!r} of their own", "rename the column")
+            if self.keep.count(name) > 1:
+                raise DataError(f"the column {name!r} is named {self.keep.count(name)} times", "name it once")
+
+    @property
+    def per_class(self) -> bool:
+        """Whether something is written of every class."""
+        return self.scores or self.proba
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Return what decides which predictions come out, as JSON data."""
+        hidden = {"delimiter", "columns", "encoding"}  # a source tells how its text is written
+        hidden |= set() if self.proba else {"proba"}
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
+
+
+class EvaluateKeywords(TypedDict, total=False):
+    """Options of an evaluation that were given."""
+
+    split: str
+    per_class: bool
+    confusion: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What `bigmc evaluate` measures.
+
+    Attributes
+    ----------
+    split : str
+    per_class : bool
+        Add precision, recall, F1 and support of every class.
+    confusion : bool
+        Add the confusion matrix.
+    """
+
+    split: str = option("test", "Split to evaluate on.")
+    per_class: bool = option(False, "Precision, recall and F1 per class.")
+    confusion: bool = option(False, "Confusion matrix.")
+
+
+class ReportKeywords(TypedDict, total=False):
+    """Options of a report that were given; `dataset` is a path or a Dataset."""
+
+    top: int
+    dataset: Any
+    split: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What `bigmc report` shows of a model.
+
+    Attributes
+    ----------
+    top : int
+        Features of each class, at most.
+    dataset : path or Dataset, optional
+        Data to evaluate on.
+    split : str, optional
+        Split of the dataset; by default ``"test"``.
+
+    Raises
+    ------
+    DataError
+        If a split is given without a dataset.
+    """
+
+    top: int = option(20, "Features per class.", minimum=1)
+    dataset: Any = option(None, "Dataset to evaluate on.", metavar="DATASET", parse=str)
+    split: str | None = option(None, "Split of the dataset; by default test.")
+
+    def __post_init__(self) -> None:
+        if self.dataset is None and self.split is not None:
+            raise DataError(
+                f"the split {self.split!r} is of no dataset", "give the dataset with --dataset too"
+            )

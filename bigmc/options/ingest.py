@@ -1,0 +1,135 @@
+"""Options of an ingest: declared once for the command line, Python and appending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypedDict, cast, get_args
+
+from bigmc.errors import DataError
+from bigmc.options.declare import option
+from bigmc.options.raw import OnBadRow, RawOptions
+
+Columns = str | Sequence[str] | None
+Missing = Literal["refuse", "keep"]
+
+DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
+COLUMNS = ("text", "categorical", "numeric", "dense", "keep")
+"""Options that are names of columns, of which one may be given as it is."""
+
+
+class IngestKeywords(TypedDict, total=False):
+    """Options that were given to an ingest; None is as good as not given."""
+
+    text: Columns
+    label: Any
+    label_separator: str | None
+    weight: str | None
+    categorical: Columns
+    numeric: Columns
+    dense: Columns
+    keep: Columns
+    hash_bits: int | None
+    ngrams: tuple[int, int] | None
+    analyzer: str | None
+    lowercase: bool | None
+    standardize: bool | None
+    fourier: int | None
+    gamma: float | None
+    missing: Missing | None
+    weighting: str | None
+    split: Mapping[str, float] | str | None
+    group: str | None
+    seed: int | None
+    n_features: int | None
+    names: bool | None
+    on_bad_row: OnBadRow
+    format: str | None
+    delimiter: str | None
+    columns: Columns
+    encoding: str | None
+
+
+def parse_ngrams(text: str) -> tuple[int, int]:
+    """Return the shortest and longest n of a text such as ``1-2``."""
+    shortest, _, longest = text.partition("-")
+    try:
+        return int(shortest), int(longest or shortest)
+    except ValueError:
+        raise ValueError(f"{text!r} is no range of n-grams; write it like 1-2") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions(RawOptions):
+    """What of the sources becomes the dataset; :func:`bigmc.api.ingest` describes the options.
+
+    Raises
+    ------
+    DataError
+        If an option has a value that no data allows.
+    """
+
+    text: Sequence[str] = option((), "Text column; may be repeated.")
+    label: Any = option(None, "Label column; where it holds lists, labels are sets.", parse=str)
+    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
+    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
+    categorical: Sequence[str] = option((), "Column hashed as name=value; may be repeated.")
+    numeric: Sequence[str] = option((), "Number hashed by its column's name; may be repeated.")
+    dense: Sequence[str] = option((), "Number kept as a feature of its own; may be repeated.")
+    keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.")
+    hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")
+    ngrams: tuple[int, int] = option((1, 2), "Shortest and longest n-gram.", shown="1-2", parse=parse_ngrams)
+    analyzer: str = option("word", "word, char or char_wb.", shown="word")
+    lowercase: bool = option(
+        True, "Lowercase texts before hashing.", "--lowercase/--no-lowercase", shown="lowercase"
+    )
+    standardize: bool = option(False, "Dense features become (x - mean) / deviation.", "--standardize")
+    fourier: int = option(0, "Turn dense features into so many random Fourier features.")
+    gamma: float | None = option(None, "Of their Gaussian kernel; by default 1 / number of dense features.")
+    missing: Missing = option(
+        "refuse", "Empty, null or NaN in --dense columns: a bad row, or kept for boosting.", shown="refuse"
+    )
+    weighting: str | None = option(
+        None,
+        "counts, binary, l2 or tfidf; by default tfidf for text, l2 for other hashed columns, else counts.",
+    )
+    split: Mapping[str, float] | str = field(
+        default_factory=lambda: dict(DEFAULT_SPLITS),
+        metadata=option(None, "Splits and their shares.", shown="train=0.8,test=0.2", parse=str).metadata,
+    )
+    group: str | None = option(None, "Column whose rows stay together in a split.")
+    seed: int = option(0, "Seed of the split.", shown="0")
+    n_features: int | None = option(None, "Width of svmlight data.")
+    names: bool = option(True, "Keep the words behind hashed features.", "--names/--no-names", shown="names")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.missing not in get_args(Missing):
+            choices = " or ".join(get_args(Missing))
+            raise DataError(f"missing is {self.missing!r}", f"choose {choices}")
+
+    def but(self, given: IngestKeywords) -> IngestOptions:
+        """Return these options with others that were given, as `given_options` returns them."""
+        return replace(self, **cast(dict[str, Any], given))
+
+
+def given_options(given: Mapping[str, Any]) -> IngestKeywords:
+    """Return the options that were given, which are not None; columns become tuples.
+
+    Raises
+    ------
+    DataError
+        If there is no such option.
+    """
+    known = {item.name for item in fields(IngestOptions)}
+    for name in given:
+        if name not in known:
+            raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
+    named = {name: value for name, value in given.items() if value is not None}
+    named |= {name: columns_of(named[name]) for name in COLUMNS if name in named}
+    return cast(IngestKeywords, named)
+
+
+def columns_of(names: Columns) -> tuple[str, ...]:
+    """Return names of columns, of which one may be given as it is."""
+    return (names,) if isinstance(names, str) else tuple(names or ())

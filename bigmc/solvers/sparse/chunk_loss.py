@@ -1,0 +1,295 @@
+"""The loss of a chunk of samples, corrected so that it stands for that of all, and what lowers it.
+
+With the gradient G of all samples at weights W known, a few sweeps go over
+
+    f_c(V) + <G - G_c(W), V> + sum_j a_j / 2 ||V_j - V'_j||² + penalty(V)
+
+from the weights V' that the chunk before left: a minibatch-prox method with variance reduction (Wang, Wang,
+Srebro, "Memory and communication efficient distributed stochastic optimization with minibatch-prox", COLT
+2017; Johnson, Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", NIPS
+2013). The damping ``a_j = max(h_j - h_cj, 0) + d h_j sqrt(50 / n_cj)``, with the largest curvature h_j of a
+feature over the classes, falls with the entries n_cj the chunk has of it: where these are few the Hessian
+of a chunk is wrong. The intercept is one more feature, which every sample has and no penalty counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.proximal_terms import Terms
+from bigmc.solvers.sparse.sample import slope_and_bend
+from bigmc.solvers.sparse.spill import Chunk, Spill
+from bigmc.solvers.sparse.state import Evaluated
+from bigmc.solvers.sparse.sweeps import Sweeper
+
+#: Sweeps over a chunk in a round; more were measured to gain little.
+_SWEEPS = 3
+#: Columns that violate by less than this share of the largest violation, and of alpha, are left alone.
+_NEGLIGIBLE = 0.1
+#: Entries of a feature in a chunk with which it is damped by d times its curvature.
+_ENTRIES = 50.0
+#: With one chunk: sweeps at most.
+_MOST_SWEEPS = 300
+#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over in units
+#: of the scores' precision and of the margins.
+_INTERCEPT_STEPS, _ROUNDING = 20, 16.0
+#: Parts the columns are cut into for the workers, whatever their number.
+_PARTS = 16
+
+
+@dataclass
+class Weights:
+    """Weights of the candidates, layer by layer of the scratch file, and the intercept.
+
+    Attributes
+    ----------
+    layers : sequence of int64 arrays
+        Features.
+    rows : list of float64 arrays of shape (n_features, width)
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    layers: Sequence[NDArray[np.int64]]
+    rows: list[NDArray[np.float64]]
+    intercept: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Weights:
+        """Return a copy of the weights of a point."""
+        return cls(layers, [point.coef.take(layer) for layer in layers], point.intercept.copy())
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return bool(np.isfinite(self.intercept).all()) and all(np.isfinite(r).all() for r in self.rows)
+
+    def coef(self, width: int) -> Coefficients:
+        """Return those that are not zero."""
+        return Coefficients.zeros(width).updated(list(zip(self.layers, self.rows, strict=True)))
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """An intercept for the samples of one chunk that makes the dual point of all samples feasible.
+
+    Attributes
+    ----------
+    chunk : int
+    intercept : float64 array of shape (n_classes,)
+    left : float
+        What rounding leaves of the slope by the intercept, times the intercept.
+    """
+
+    chunk: int
+    intercept: NDArray[np.float64]
+    left: float
+
+
+def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArray[np.float64]) -> Evaluated:
+    """Return objective and gradient of the candidates at some weights; one reading of the file."""
+    margins = np.zeros((3, task.n_classes, task.n_classes))
+    gradients = [np.zeros((len(layer.features), task.width)) for layer in spill.layers]
+    curvatures = [np.zeros(len(layer.features)) for layer in spill.layers]
+    slope, bend = np.zeros(task.n_classes), 0.0
+    for number in range(spill.n_chunks):
+        chunk = spill.chunk(number)
+        if chunk.samples.weightless:
+            continue
+        problem = task.problem(chunk)
+        problem.rebuild_scores(coef, intercept, chunk.held)
+        own = problem.margins()
+        margins += own.stacked()
+        share = problem.weight_sum / task.weight_sum
+        for columns, gradient, curvature in zip(chunk.held, gradients, curvatures, strict=True):
+            part = _gradients(problem, columns)
+            gradient += share * part[0]
+            curvature += share * part[1]
+        more = slope_and_bend(problem, own, task.weight_sum)
+        slope += more[0]
+        bend += more[1]
+    none = np.empty((0, task.width))
+    return Evaluated(
+        coef, intercept, task.upper(margins[1], coef),
+        np.concatenate([none, *gradients]).astype(task.dtype),
+        np.concatenate([none[:, 0], *curvatures]).astype(task.dtype), slope, bend,
+    )  # fmt: skip
+
+
+def improve(
+    task: ChunkTask, chunk: Chunk, weights: Weights, anchor: Evaluated, damping: float, n_iter: int
+) -> int:
+    """Take a few sweeps over the corrected loss of a chunk; `weights` move.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    chunk : Chunk
+    weights : Weights
+        Those the chunk before left.
+    anchor : Evaluated
+        Weights at which the gradient of all samples is known.
+    damping : float
+        The d above.
+    n_iter : int
+        Number of the first sweep, for its shuffle.
+
+    Returns
+    -------
+    int
+        Sweeps taken.
+    """
+    problem = task.problem(chunk)
+    problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
+    terms = _corrections(problem, chunk, weights, anchor, damping)
+    level = _level(problem, weights.intercept, anchor, damping) if task.fit_intercept else None
+    problem.rebuild_scores(weights.coef(task.width), weights.intercept, chunk.held)
+    negligible = _NEGLIGIBLE * min(task.alpha, largest_violation(task, anchor, weights.layers))
+    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, 0, 0)
+    violations = [np.zeros(len(r)) for r in weights.rows]
+    active = [np.arange(len(r)) for r in weights.rows]
+    for sweep in range(n_iter, n_iter + _SWEEPS):
+        if task.fit_intercept:
+            improve_intercept(problem, weights.intercept, 1, level)
+        for b in sweeper.shuffled(range(len(weights.rows)), sweep):
+            sweeper.sweep(
+                chunk.held[b], weights.rows[b], violations[b], active[b], sweep, task.alpha, negligible,
+                terms[b],
+            )  # fmt: skip
+        active = [
+            np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(weights.rows, violations, strict=True)
+        ]
+    if task.fit_intercept:
+        improve_intercept(problem, weights.intercept, 1, level)
+    return _SWEEPS
+
+
+def descend(
+    task: ChunkTask, chunk: Chunk, weights: Weights, target: float, n_iter: int, newton_bytes: int
+) -> int:
+    """Move `weights` to the optimum of the candidates: the chunk has all samples.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    chunk : Chunk
+    weights : Weights
+    target : float
+        Largest violation that may be left.
+    n_iter : int
+        Number of the first sweep, for its shuffle.
+    newton_bytes : int
+        Room for Newton steps.
+
+    Returns
+    -------
+    int
+        Sweeps taken.
+    """
+    problem = task.problem(chunk)
+    coef = weights.coef(task.width)
+    problem.rebuild_scores(coef, weights.intercept, chunk.held)
+    nnz = sum(columns.nnz for columns in chunk.held)
+    visits = 100 * max(nnz, 10**6)
+    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
+    changes, n_sweeps = sweeper.sweep_until(
+        chunk.held, coef, weights.intercept, task.alpha, target, _MOST_SWEEPS, n_iter
+    )
+    weights.rows = [moved for _, moved in changes]
+    return n_sweeps
+
+
+def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | None:
+    """Return a dual point near that of the anchor by whose intercept the slope is zero.
+
+    The dual variables of the samples of one chunk are those of another intercept, the minimum of their loss
+    with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
+    """
+    loss, half = task.objective.loss, task.weight_sum / 2.0
+    noise = _ROUNDING * float(np.finfo(task.dtype).eps)
+    for number in range(spill.n_chunks):
+        chunk = spill.chunk(number)
+        if chunk.samples.weightless:
+            continue
+        problem = task.problem(chunk)
+        problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
+        own = problem.margins()
+        others = half * anchor.slope - loss.intercept_slope(own.sums)
+        intercept = anchor.intercept.copy()
+        level = Terms(_row(problem, problem.two_over_n * others), np.zeros(1))
+        moved = improve_intercept(problem, intercept, _INTERCEPT_STEPS, level, own)
+        left = others + loss.intercept_slope(moved.sums)
+        if np.abs(left).max() <= noise * moved.sums.sum() * task.weight_sum / problem.weight_sum:
+            return Balanced(number, intercept, float(left @ anchor.intercept) / half)
+    return None
+
+
+def largest_violation(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
+    """Return the largest violation of the candidates and of the intercept."""
+    largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
+    start = 0
+    for layer in layers:
+        norms, violations, distances = np.empty((3, len(layer)))
+        task.objective.measure_gradients(
+            task.alpha, point.gradient[start : start + len(layer)], point.coef.take(layer), task.n_classes,
+            norms, violations, distances,
+        )  # fmt: skip
+        start += len(layer)
+        largest = max(largest, float(violations.max(initial=0.0)))
+    return largest
+
+
+def _corrections(
+    problem: Problem, chunk: Chunk, weights: Weights, anchor: Evaluated, damping: float
+) -> list[Terms]:
+    """Return what corrects the loss of a chunk whose scores are those of the anchor."""
+    terms, start = [], 0
+    for columns, before, counts in zip(chunk.held, weights.rows, chunk.counts(), strict=True):
+        gradient, curvature = _gradients(problem, columns)
+        here = slice(start, start + len(before))
+        start += len(before)
+        whole = anchor.curvature[here].astype(np.float64)
+        added = np.maximum(whole - curvature, 0.0)
+        added += damping * whole * np.sqrt(_ENTRIES / np.maximum(counts, 1))
+        tilt = anchor.gradient[here] - gradient - added[:, None] * before
+        terms.append(Terms(tilt, problem.objective.ridge + added))
+    return terms
+
+
+def _level(problem: Problem, intercept: NDArray[np.float64], anchor: Evaluated, damping: float) -> Terms:
+    """Return what corrects the loss by the intercept, see `_corrections`."""
+    slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
+    more = max(anchor.bend - bend, 0.0)
+    more += damping * anchor.bend * float(np.sqrt(_ENTRIES / problem.n_samples))
+    return Terms(_row(problem, anchor.slope - slope - more * intercept), np.array([more]))
+
+
+def _row(problem: Problem, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.pad(values, (0, problem.width - len(values)))[None]
+
+
+def _gradients(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return gradient and largest curvature of columns at the present scores."""
+    n = len(columns.positions)
+    gradient, curvature = np.zeros((n, problem.width)), np.zeros(n)
+
+    def add(part: NDArray[np.int64]) -> None:
+        places = np.full(columns.indptr.shape[1] - 1, -1)
+        places[columns.positions[part]] = part
+        problem.objective.add_gradients(
+            places, columns.indptr, columns.indices, columns.data, columns.base, problem.scores,
+            problem.labels, problem.row_scale, problem.gain, problem.n_classes, gradient, curvature, True,
+        )  # fmt: skip
+
+    for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
+        pass
+    scale = problem.two_over_n * problem.scale_of(columns.features)
+    return gradient * scale[:, None], curvature * scale * problem.scale_of(columns.features)

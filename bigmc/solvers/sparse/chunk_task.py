@@ -1,0 +1,126 @@
+"""What is minimised by going through chunks of samples, and its scores as a sum over chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.objectives import Objective
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.spill import Chunk, Spill
+from bigmc.store.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class ChunkTask:
+    """What is minimised over which samples.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    sample_weight : float64 array of shape (n_samples,) or None
+    objective : Objective
+    alpha, tol : float
+    fit_intercept, line_search : bool
+        As of `bigmc.solvers.sparse.sweeps.Sweeper`.
+    dtype : numpy.dtype
+        Of the scores.
+    seed : int
+    engine : Engine
+        Threads of this process.
+    scratch : Path or None
+        Folder of the scratch file.
+    """
+
+    dataset: Dataset
+    sample_weight: NDArray[np.float64] | None
+    objective: Objective
+    alpha: float
+    tol: float
+    fit_intercept: bool
+    line_search: bool
+    dtype: np.dtype[Any]
+    seed: int
+    engine: Engine
+    scratch: Path | None
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the sample weights, n of the objective."""
+        return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())
+
+    @property
+    def width(self) -> int:
+        """Padded number of classes."""
+        lanes = self.objective.loss.lanes
+        return -(-self.dataset.n_classes // lanes) * lanes
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.dataset.n_classes
+
+    def problem(self, chunk: Chunk, engine: Engine | None = None) -> Problem:
+        """Return the problem of some samples."""
+        samples = chunk.samples
+        return Problem(
+            samples, self.objective, self.alpha, samples.weights, self.dtype, engine or self.engine
+        )
+
+    def upper(self, squares: NDArray[np.float64], coef: Coefficients) -> float:
+        """Return the objective, given the sums of squares of the margins of all samples.
+
+        Raises
+        ------
+        DataError
+            If it is not finite.
+        """
+        upper = self.objective.loss.value(squares, self.weight_sum)
+        upper += self.objective.regulariser(self.alpha, coef.rows)
+        if not np.isfinite(upper):
+            raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
+        return upper
+
+
+class ConstantScores:
+    """All samples while no feature has weights, for `bigmc.solvers.sparse.intercept.improve_intercept`.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    intercept : float64 array of shape (n_classes,)
+        The scores of every sample.
+    """
+
+    def __init__(self, task: ChunkTask, spill: Spill, intercept: NDArray[np.float64]) -> None:
+        self.objective, self.dtype, self.width = task.objective, task.dtype, task.width
+        self.weight_sum = task.weight_sum
+        self._task, self._spill, self._scores = task, spill, intercept.copy()
+
+    @property
+    def two_over_n(self) -> float:
+        """Factor of the gradient, ``2 / n``."""
+        return 2.0 / self.weight_sum
+
+    def margins(self) -> Margins:
+        """Add up the margins of all samples, chunk by chunk."""
+        sums = np.zeros((3, self._task.n_classes, self._task.n_classes))
+        for number in range(self._spill.n_chunks):
+            chunk = self._spill.chunk(number)
+            if not chunk.samples.weightless:
+                problem = self._task.problem(chunk)
+                problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
+                sums += problem.margins().stacked()
+        return Margins(*sums)
+
+    def shift(self, step: NDArray[np.float64]) -> None:
+        """Add the step of the intercept to all scores."""
+        self._scores += step
