@@ -11,7 +11,7 @@ from bigmc.cli.arguments import Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
 from bigmc.options.declare import argument, option, required, values_of
-from bigmc.options.ingest import parse_ngrams
+from bigmc.options.ingest import given_options, parse_ngrams
 from bigmc.options.raw import FileOptions
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
@@ -51,6 +51,9 @@ def fit(asked: Fit) -> None:
     from bigmc import api
 
     contents = {
+        "text": asked.text,
+        "label": asked.label,
+        "split": asked.split,
         "dense": asked.dense,
         "categorical": asked.categorical,
         "label_separator": asked.label_separator,
@@ -59,19 +62,16 @@ def fit(asked: Fit) -> None:
         "analyzer": asked.analyzer,
         "ngrams": asked.ngrams,
         "hash_bits": asked.hash_bits,
+        **values_of(FileOptions, asked),
     }
     with working(asked) as work:
         result = api.fit(
             asked.source[0] if len(asked.source) == 1 else asked.source,
             asked.to,
-            text=asked.text,
-            label=asked.label,
             dataset=asked.dataset,
-            split=asked.split,
             time_limit=None if asked.time is None else parse_time(asked.time),
             **work.means,
-            **values_of(FileOptions, asked),
-            **{name: value for name, value in contents.items() if value is not None},
+            **given_options(contents),
         )
         if asked.report is not None:
             result["report"] = api.report(asked.to, asked.report)["report"]

@@ -164,6 +164,8 @@ class _Remote:
             else:
                 root = self._path.rstrip("/")
                 found = self._fs.find(root)
+                if found == [root]:
+                    return [self.address]
             below = (path for path in found if not _hidden(path[len(root) :]))
             return sorted(self._fs.unstrip_protocol(path) for path in below)
 

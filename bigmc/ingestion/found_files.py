@@ -61,7 +61,8 @@ def dialect_of(path: str, options: FileOptions) -> Dialect:
         )
     if format == "parquet" and options.encoding is not None:
         raise DataError(f"{path}: the texts of Parquet files are UTF-8", "leave --encoding out")
-    return Dialect(options.delimiter, options.columns, options.encoding or UTF8)
+    columns = None if options.columns is None else tuple(options.columns)
+    return Dialect(options.delimiter, columns, options.encoding or UTF8)
 
 
 def has_known_ending(path: str) -> bool:

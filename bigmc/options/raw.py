@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -45,7 +46,7 @@ class FileOptions:
 
     format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the name.")
     delimiter: str | None = option(None, "Character between the fields of delimited text, or tab.")
-    columns: tuple[str, ...] | None = option(
+    columns: Sequence[str] | None = option(
         None,
         "Names of all columns, where files have no header line.",
         metavar="A,B,C",

@@ -191,7 +191,7 @@ def test_weights_of_rows_count_in_training(tmp_path):
         ingest(tmp_path / f"{name}.parquet", dataset, **contents, **options)
         settings = {"alpha": 0.01, "ridge": 0.1, "tol": 1e-10, "max_passes": 500}
         models[name] = train("sparse", dataset, tmp_path / f"{name}.model", **settings)
-        boosted = train("boost", dataset, tmp_path / f"{name}.trees", rounds=3, C=100.0)
+        boosted = train("boost", dataset, tmp_path / f"{name}.trees", n_rounds=3, C=100.0)
         models[name]["boosted"] = boosted["objective"]
     assert models["w"]["objective"] == pytest.approx(models["r"]["objective"], rel=1e-7)
     assert models["w"]["boosted"] == pytest.approx(models["r"]["boosted"], rel=1e-6)

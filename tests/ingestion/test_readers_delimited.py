@@ -198,7 +198,7 @@ def test_empty_files_and_headers_without_rows(tmp_path):
         path.write_bytes(content)
         assert everything(path) == ([], [])
     path.write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(DataError, match=r"UTF-16; convert it: iconv"):
+    with pytest.raises(DataError, match="UTF-16; say so: --encoding utf-16"):
         everything(path)
 
 
