@@ -4,9 +4,11 @@
 
 Mistakes are drawn with a seed from `bigmc/store`, `bigmc/solvers` and `bigmc/objectives`: a comparison turned
 or shifted, an operator exchanged, a number off by one, a condition negated, a statement left out, a result
-replaced by None. Each is tried against the tests of its folder (`tests/store` …), which must fail. One JSON
-line per mistake says the file, the line, what was changed, and whether it was noticed; at the end stands the
-share that was. A file of results that exists already is continued.
+replaced by None. Each is tried against those tests of its folder (`tests/store` …) that mention its module or
+package, which must fail; the files that mention it most often run first. Tests that use more than
+`CPU_SECONDS` count as noticing: it is processor time, so that a busy machine changes nothing. One
+JSON line per mistake says the file, the line, what was changed, and whether it was noticed; at the end stands
+the share that was. A file of results that exists already is continued.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ import argparse
 import ast
 import copy
 import json
+import os
+import queue
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -27,7 +32,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("store", "solvers", "objectives")
-SECONDS = 900
+CPU_SECONDS = 900
 
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -106,22 +111,45 @@ def mutated(text: str, mutant: Mutant) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def noticed(mutant: Mutant) -> bool:
-    """Run the tests of the mistake's folder on a copy of the project and return whether they failed."""
-    with tempfile.TemporaryDirectory() as folder:
-        copied = Path(folder, "project")
-        skip = shutil.ignore_patterns(
-            ".git", ".venv*", "*.bigmc", "site", "data", ".mypy_cache", ".hypothesis"
+def copy_project(folder: Path) -> Path:
+    """Copy what the tests need, with the compiled kernels; returns the copy."""
+    copied = folder / "project"
+    skip = shutil.ignore_patterns(".git", ".venv*", "*.bigmc", "site", "data", ".mypy_cache", ".hypothesis")
+    shutil.copytree(ROOT, copied, ignore=skip)
+    return copied
+
+
+def tests_of(file: str, root: Path) -> list[str]:
+    """Return the test files that mention a module or its folder, most often first; all if none does."""
+    module = Path(file)
+    words = (module.stem, module.parent.name)
+
+    def mentions(test: Path) -> int:
+        text = test.read_text()
+        return 3 * text.count(words[0]) + text.count(words[1]) + 100 * (words[0] in test.stem)
+
+    every = sorted((root / "tests" / module.parts[1]).rglob("test_*.py"))
+    found = [test for test in every if mentions(test)] or every
+    return [str(test.relative_to(root)) for test in sorted(found, key=mentions, reverse=True)]
+
+
+def noticed(mutant: Mutant, project: Path) -> bool:
+    """Put the mistake into a copy of the project and return whether the tests of its folder fail."""
+    target = project / mutant.file
+    original = target.read_text()
+    target.write_text(mutated(original, mutant))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *tests_of(mutant.file, project)],
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(project)},
+            capture_output=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS)),
         )
-        shutil.copytree(ROOT, copied, ignore=skip)
-        target = copied / mutant.file
-        target.write_text(mutated(target.read_text(), mutant))
-        tests = Path("tests") / Path(mutant.file).parts[1]
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(tests)]
-        try:
-            done = subprocess.run(command, cwd=copied, capture_output=True, timeout=SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            return True  # a loop without an end is noticed too
+    finally:
+        target.write_text(original)
     return done.returncode != 0
 
 
@@ -140,8 +168,23 @@ def main() -> None:
     known = [json.loads(line) for line in given.to.read_text().splitlines()] if given.to.exists() else []
     done = {(row["file"], row["node"]) for row in known}
     todo = [mutant for mutant in drawn if (mutant.file, mutant.node) not in done]
-    with given.to.open("a") as out, ThreadPoolExecutor(given.processes) as pool:
-        for mutant, seen in zip(todo, pool.map(noticed, todo), strict=True):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        given.to.open("a") as out,
+        ThreadPoolExecutor(given.processes) as pool,
+    ):
+        copies: queue.Queue[Path] = queue.Queue()
+        for number in range(given.processes):
+            copies.put(copy_project(Path(folder, str(number))))
+
+        def tried(mutant: Mutant) -> bool:
+            project = copies.get()
+            try:
+                return noticed(mutant, project)
+            finally:
+                copies.put(project)
+
+        for mutant, seen in zip(todo, pool.map(tried, todo), strict=True):
             row = {**asdict(mutant), "noticed": seen}
             known.append(row)
             out.write(json.dumps(row) + "\n")

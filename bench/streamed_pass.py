@@ -2,10 +2,9 @@
 
     python bench/streamed_pass.py words
 
-A pass computes the gradient of every feature at the same weights. From disk it goes by blocks of features, or
-by shards, as training out of core does, where the scores and losses are computed anew as well: each beside
-the same from blocks held in memory, once with the system's page cache warm and once emptied of the dataset's
-files before each pass. Medians; one JSON line each. Problems as in ``bench/sparse_race.py``.
+A pass computes scores, losses and the gradient of every feature at the same weights, shard by shard: from
+disk beside the same from data held in memory, once with the system's page cache warm and once emptied of the
+dataset's files before each pass. Medians; one JSON line each. Problems as in ``bench/sparse_race.py``.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ def median_of(
     return {"seconds": statistics.median(seconds), "cpu_seconds": statistics.median(cpu_seconds)}
 
 
-def report(problem: str, kind: str, cache: str, found: dict[str, float], memory: dict[str, float]) -> None:
+def report(problem: str, cache: str, found: dict[str, float], memory: dict[str, float]) -> None:
     ratio = found["seconds"] / memory["seconds"]
     rounded = {key: round(value, 3) for key, value in {**found, "ratio": ratio}.items()}
-    print(json.dumps({"problem": problem, "by": kind, "from": cache, **rounded}), flush=True)
+    print(json.dumps({"problem": problem, "from": cache, **rounded}), flush=True)
 
 
 def empty_cache(dataset: Dataset) -> None:
@@ -91,19 +90,12 @@ def main() -> None:
 
     screening = Screening(train.column_nnz(), coef.features)
 
-    def source(keep: bool) -> BlockSource:
-        ranges = [(0, train.n_features)] if keep else train.plan(_BLOCK_BYTES)
-        return BlockSource(train, cut_ranges(ranges, train.n_features), keep)
-
-    def by_blocks(blocks: BlockSource) -> None:
-        gradient_pass(at, blocks, coef, np.empty((0, at.n_classes)), 1 << 40, screening)
-
     def by_shards() -> None:
         used = np.flatnonzero(train.column_nnz())
         job = Job(minimised, coef, intercept, used, single, _BLOCK_BYTES, train.n_features)
         full_pass(train, job, None, float(train.n_samples), engine)
 
-    held = source(keep=True)
+    held = BlockSource(train, cut_ranges([(0, train.n_features)], train.n_features), keep=True)
     positions = held.holding(coef.features)
     support = [Columns.of(number, block, positions[number]) for number, block in held.stream(positions)]
     at.rebuild_scores(coef, intercept, support)
@@ -111,17 +103,13 @@ def main() -> None:
     def with_scores() -> None:
         at.rebuild_scores(coef, intercept, support)
         at.margins()
-        by_blocks(held)
+        gradient_pass(at, held, coef, np.empty((0, at.n_classes)), screening)
 
-    for kind, in_memory, from_disk in (
-        ("blocks", lambda: by_blocks(held), lambda: by_blocks(source(keep=False))),
-        ("shards", with_scores, by_shards),
-    ):
-        memory = median_of(given.passes, in_memory)
-        report(given.problem, kind, "memory", memory, memory)
-        report(given.problem, kind, "warm", median_of(given.passes, from_disk), memory)
-        cold = median_of(given.passes, from_disk, lambda: empty_cache(train))
-        report(given.problem, kind, "cold", cold, memory)
+    memory = median_of(given.passes, with_scores)
+    report(given.problem, "memory", memory, memory)
+    report(given.problem, "warm", median_of(given.passes, by_shards), memory)
+    cold = median_of(given.passes, by_shards, lambda: empty_cache(train))
+    report(given.problem, "cold", cold, memory)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ imports nothing of the package.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +23,8 @@ _BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 
 _MEGABYTE = 10**6
+#: Parameter of glibc's `mallopt`, and the bytes from which an array is large.
+_MMAP_THRESHOLD, _LARGE_ARRAY = -3, 1 << 19
 T = TypeVar("T")
 
 SMALLEST_LIMIT, LARGEST_LIMIT = 32 * _MEGABYTE, 10**15
@@ -156,6 +160,16 @@ def reset_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:  # not permitted in some containers: the peak then counts from the start
         return
+
+
+def give_back_large_arrays() -> None:
+    """Have the C library map every large array by itself, so that it is the system's again once it is freed.
+
+    By default glibc raises that size to 32 MB as arrays are freed. Smaller ones then lie in a heap full of
+    holes: training in 64 MB was measured to take 3 MB more than its limit. Other C libraries are left alone.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_ARRAY)
 
 
 @dataclass(frozen=True)

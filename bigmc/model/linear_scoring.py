@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
 from bigmc.kernels.linear.scoring import add_columns, score_rows
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.store.csr import Rows
@@ -128,16 +129,11 @@ class LinearScorer:
         if rows.n_features != self.n_features:
             raise DataError(f"the samples have {rows.n_features} features, the model {self.n_features}")
         scores = np.empty((rows.n_rows, len(self.intercept)))
+        scale = _NO_SCALE if self.column_scale is None else self.column_scale
         score_rows(
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            self._table,
-            self.features,
-            self.coef,
-            _NO_SCALE if self.column_scale is None else self.column_scale,
-            self.weighting.binary,
-            self.weighting.l2,
+            RawRows(rows.indptr, rows.indices, rows.data),
+            WeightedFeatures(self._table, self.features, self.coef),
+            EntryWeighting(scale, self.weighting.binary, self.weighting.l2),
             scores,
         )
         scores += self.intercept

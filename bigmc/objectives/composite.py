@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,28 @@ from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
 from bigmc.kernels.linear import composite, loss_columns, optimality, squared_hinge
-from bigmc.kernels.linear.arguments import Columns, Extra, Level, Measures, Samples, Step, Support
+from bigmc.kernels.linear.arguments import (
+    Columns,
+    Entries,
+    Extra,
+    GradientSums,
+    Level,
+    Measures,
+    Pair,
+    Samples,
+    Step,
+    Support,
+)
 from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
+
+
+class Curvature(Enum):
+    """Which element of the diagonal of the Hessian stands for the curvature along a column."""
+
+    MEAN = "mean"
+    LARGEST = "largest"
 
 
 @dataclass(frozen=True)
@@ -73,25 +92,57 @@ class Objective:
         if self.specialised:
             squared_hinge.sweep(columns, _one_label(samples), step, extra, coef, violations)
         else:
-            composite.sweep(
-                self.loss.code, self.penalty.kernel, columns, samples, step, extra, coef, violations
-            )
+            composite.sweep(self._pair, columns, samples, step, extra, coef, violations)
 
-    def add_gradients(self, *columns: Any) -> None:
-        """Add up gradients; see `bigmc.kernels.linear.loss_columns.add_gradients` for the arguments."""
-        loss_columns.add_gradients(self.loss.code, *columns)
+    @property
+    def _pair(self) -> Pair:
+        return Pair(self.loss.code, self.penalty.kernel)
 
-    def measure_gradients(self, alpha: float, *arrays: Any) -> None:
-        """Measure gradients; see `bigmc.kernels.linear.optimality.measure_gradients` for the arguments."""
-        optimality.measure_gradients(*self.penalty.kernel, alpha, self.ridge, *arrays)
+    def add_gradients(
+        self,
+        places: NDArray[np.int64],
+        entries: Entries,
+        samples: Samples,
+        n_classes: int,
+        sums: GradientSums,
+        curvature: Curvature = Curvature.MEAN,
+    ) -> None:
+        """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`."""
+        largest = curvature is Curvature.LARGEST
+        loss_columns.add_gradients(self.loss.code, places, entries, samples, n_classes, sums, largest)
 
-    def add_dual_norms(self, *arrays: Any) -> None:
-        """Add dual norms; see `bigmc.kernels.linear.optimality.add_dual_norms` for the arguments."""
-        optimality.add_dual_norms(*self.penalty.kernel, *arrays)
+    def measure_gradients(
+        self,
+        alpha: float,
+        gradients: NDArray[np.floating],
+        rows: NDArray[np.float64],
+        n_classes: int,
+        out: Measures,
+    ) -> None:
+        """Measure gradients of rows of weights; see `bigmc.kernels.linear.optimality.measure_gradients`."""
+        level = Level(n_classes, 1.0, alpha, self.ridge)
+        optimality.measure_gradients(self.penalty.kernel, level, gradients, rows, out)
 
-    def largest_curvatures(self, *columns: Any) -> None:
-        """Bound curvatures; see `bigmc.kernels.linear.loss_columns.largest_curvatures` for the arguments."""
-        loss_columns.largest_curvatures(self.loss.code, *columns)
+    def add_dual_norms(
+        self,
+        gradients: NDArray[np.floating],
+        scale: NDArray[np.float64],
+        n_classes: int,
+        norms: NDArray[np.float64],
+    ) -> None:
+        """Add the dual norms of scaled gradients; see `bigmc.kernels.linear.optimality.add_dual_norms`."""
+        optimality.add_dual_norms(self.penalty.kernel, gradients, scale, n_classes, norms)
+
+    def largest_curvatures(
+        self,
+        columns: Columns,
+        samples: Samples,
+        n_classes: int,
+        two_over_n: float,
+        bounds: NDArray[np.float64],
+    ) -> None:
+        """Bound curvatures of columns; see `bigmc.kernels.linear.loss_columns.largest_curvatures`."""
+        loss_columns.largest_curvatures(self.loss.code, columns, samples, n_classes, two_over_n, bounds)
 
     def gradient_norms(
         self,
@@ -106,9 +157,7 @@ class Objective:
         if self.specialised:
             squared_hinge.gradient_norms(columns, _one_label(samples), level, factor, support, out)
         else:
-            composite.gradient_norms(
-                self.loss.code, self.penalty.kernel, columns, samples, level, factor, support, out
-            )
+            composite.gradient_norms(self._pair, columns, samples, level, factor, support, out)
 
 
 def _one_label(samples: Samples) -> Samples:

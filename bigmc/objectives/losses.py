@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import losses, newton_hinges, newton_log, newton_sets, scores, simd, squared_hinge
+from bigmc.kernels.linear import hinge_columns, losses, newton_hinges, newton_log, newton_sets, scores, simd
 from bigmc.objectives.balancing import balance_classes, balance_tasks
 from bigmc.objectives.row_kernels import RowKernels
 
@@ -45,7 +45,7 @@ class Loss(ABC):
     takes_labels: ClassVar[bool] = True
     takes_sets: ClassVar[bool] = False
     lanes: ClassVar[int] = simd.LANES
-    pad_score: ClassVar[float] = squared_hinge.PAD_SCORE
+    pad_score: ClassVar[float] = hinge_columns.PAD_SCORE
 
     def class_sums(
         self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats

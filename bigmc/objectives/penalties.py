@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import penalties
+from bigmc.kernels.linear.arguments import Norm
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ class Penalty:
     l1_ratio: float = 0.0
 
     @property
-    def kernel(self) -> tuple[int, float]:
+    def kernel(self) -> Norm:
         """What kernels take of it."""
-        return self.code, float(self.l1_ratio)
+        return Norm(self.code, float(self.l1_ratio))
 
     @property
     def smooth_on_support(self) -> bool:

@@ -3,11 +3,12 @@
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.minimax import MinimaxSolution, solve_minimax
-from bigmc.solvers.sparse import Solution, Start, largest_alpha, solve
+from bigmc.solvers.sparse import DualDescent, Solution, Start, largest_alpha, solve
 
 __all__ = [
     "Certificate",
     "Checkpoint",
+    "DualDescent",
     "MinimaxSolution",
     "Solution",
     "Start",

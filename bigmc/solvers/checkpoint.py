@@ -23,7 +23,7 @@ class Checkpoint(Protocol):
 
 
 #: Changes when a solver keeps something else: an unfinished run of before cannot be gone on with.
-VERSION = 5
+VERSION = 6
 
 
 def save_run(

@@ -30,7 +30,8 @@ from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.pilot import PILOT_ROWS, choose_for_texts
-from bigmc.training.search import WEIGHTINGS, Course, Limits, Search
+from bigmc.training.search import Limits, Search
+from bigmc.training.trials import WEIGHTINGS, Course
 
 _COLUMN = "text"
 _SEED = 0x9170

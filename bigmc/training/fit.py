@@ -30,7 +30,8 @@ from bigmc.store.atomic import exclusive, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.training.run import feature_names, identity
-from bigmc.training.search import WEIGHTINGS, Candidate, Course, Limits, Search, Trial
+from bigmc.training.search import Limits, Search
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial
 
 ASKED, RESULT = "asked.json", "result.json"
 INTERVAL_Z = 1.959964
@@ -63,11 +64,25 @@ class Winner:
     candidate : Candidate or None
         Settings of a linear model; None for boosting, which has its own.
     calibration : Calibration
+    threshold : float or None
+        Where labels are sets: the score above which a class is a label.
     """
 
     kind: str
     candidate: Candidate | None
     calibration: Calibration
+    threshold: float | None
+
+    @classmethod
+    def of(cls, trial: Trial) -> Winner:
+        """Return the linear learner of a trial."""
+        return cls("sparse", trial.candidate, trial.calibration, trial.threshold)
+
+    def completed(self, model: Model) -> Model:
+        """Return a model with what held-out rows say about its scores."""
+        if self.threshold is None:
+            return replace(model, calibration=self.calibration)
+        return replace(model, calibration=self.calibration, label_threshold=self.threshold)
 
     def samples(self, dataset: Dataset) -> Dataset:
         """Return samples as the learner weights them."""
@@ -146,14 +161,14 @@ class Fit:
 
     def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
         """Return the linear model of the search, or boosting if the data is dense and that is better."""
-        linear = Winner("sparse", course.best.candidate, course.best.calibration)
+        linear = Winner.of(course.best)
         if not _is_dense(self._data):
             return linear, {}
         boosted = self._boosted_trial()
         rivals = {"sparse": course.best.quality, "boost": boosted.quality}
         if boosted.quality <= course.best.quality:
             return linear, rivals
-        return Winner("boost", None, boosted.calibration), rivals
+        return Winner("boost", None, boosted.calibration, None), rivals
 
     def _boosted_trial(self) -> Trial:
         """Return what boosting reaches on the rows that validate the linear models too."""
@@ -171,7 +186,7 @@ class Fit:
         if self._test is None:
             return {"test": None}
         figures = self._figures(self._trained("measured", winner, self._train), winner)
-        plain = Winner("sparse", course.trials[0].candidate, course.trials[0].calibration)
+        plain = Winner.of(course.trials[0])
         same = plain.candidate == winner.candidate
         by = "micro_f1" if self._data.has_sets else "accuracy"
         ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
@@ -185,9 +200,8 @@ class Fit:
     def _figures(self, model: Model, winner: Winner) -> dict[str, Any]:
         assert self._test is not None
         test = winner.samples(self._test)
-        calibrated = replace(model, calibration=winner.calibration)
         resources = Resources(self._engine, self._limits.memory, self._progress)
-        return evaluate(calibrated, test, EvaluateOptions(), resources)  # fmt: skip
+        return evaluate(winner.completed(model), test, EvaluateOptions(), resources)  # fmt: skip
 
     def _model(self, winner: Winner, course: Course) -> Model:
         """Return the model of all rows that it may learn from."""
@@ -195,7 +209,8 @@ class Fit:
             return self._trained("measured", winner, self._train)
         if not self._splits.refit:
             return load_model(self._folder / "measured.model")
-        start = load_model(self._folder / "measured.model") if winner.kind == "sparse" else None
+        warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
+        start = load_model(self._folder / "measured.model") if warm else None
         return self._trained("whole", winner, self._data, start)
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
@@ -223,7 +238,7 @@ class Fit:
         }  # fmt: skip
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
-        replace(model, params=params, names=names, calibration=winner.calibration).save(self._target)
+        replace(winner.completed(model), params=params, names=names).save(self._target)
 
     def _result(self, model: Model, course: Course, winner: Winner) -> dict[str, Any]:
         bounds = dict(model.certificate)

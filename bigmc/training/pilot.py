@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
-from bigmc.estimators import SparseClassifier
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
@@ -20,8 +19,8 @@ from bigmc.ingestion.splits import row_fractions
 from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
-from bigmc.store.weighting import Weighting
-from bigmc.training.search import HELD_OUT, Candidate, Limits, Search, Trial
+from bigmc.training.search import HELD_OUT, Limits, Search
+from bigmc.training.trials import WEIGHTINGS, Candidate, Trial
 
 PILOT_ROWS = 8_000
 """Rows that decide."""
@@ -121,6 +120,5 @@ def _trial(rows: Rows, labels: NDArray[Any], memory: int) -> Trial:
     matrix = scipy.sparse.csr_array(
         (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
     )  # fmt: skip
-    data = Dataset.from_arrays(matrix, labels, weighting=Weighting(l2=True, idf=True))
-    search = Search(data, ThreadEngine(), Limits(memory))
-    return search.judge(SparseClassifier(memory_limit=memory), Candidate(None))
+    data = Dataset.from_arrays(matrix, labels, weighting=WEIGHTINGS["tfidf"])
+    return Search(data, ThreadEngine(), Limits(memory)).attempt(Candidate(None))

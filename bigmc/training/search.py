@@ -12,27 +12,24 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.estimators import SparseClassifier
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.model import Model
-from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
 from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.solvers import DualDescent
 from bigmc.store.atomic import write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
 from bigmc.store.sample import draw_rows
-from bigmc.store.weighting import Weighting
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -57,101 +54,14 @@ LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
 """The first penalty tried, times the number of rows: features that weigh less than this are dropped."""
+NEWTON_WORK = 40_000_000
+"""Non-zeros times classes up to which logistic regression and a penalty are tried: each trial costs ten times
+as much as one of the hinge with a ridge."""
+TRIAL_TOL, TRIAL_EPOCHS = 0.1, 30
+"""Gap at which the training of a trial ends, and its times through the rows at most."""
+_MANY_FEATURES = 1000
+"""Features from which on a trial takes the dual descent: with fewer Newton steps are quick."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
-
-WEIGHTINGS: dict[str, Weighting] = {
-    "tfidf": Weighting(l2=True, idf=True),
-    "binary tfidf": Weighting(binary=True, l2=True, idf=True),
-    "l2": Weighting(l2=True),
-}
-"""Weightings of hashed text that are tried, the first one first."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Settings of a linear model that do not depend on the number of rows.
-
-    Attributes
-    ----------
-    weighting : str or None
-        One of `WEIGHTINGS`; None for that of the dataset.
-    loss : str
-    ridge : float
-        Times the number of rows; as 1 / C of scikit-learn.
-    alpha : float
-        Times the number of rows.
-    """
-
-    weighting: str | None
-    loss: str = "multitask_squared_hinge"
-    ridge: float = 1.0
-    alpha: float = 0.0
-
-    def options(self, weight_sum: float) -> dict[str, Any]:
-        """Return the parameters of the learner for samples of this total weight."""
-        return {
-            "alpha": self.alpha / weight_sum, "ridge": self.ridge / weight_sum, "loss": self.loss,
-            "fit_intercept": True, "tol": 0.1,
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        parts = [self.weighting or "as stored", self.loss, f"ridge {self.ridge:.3g}/n"]
-        return ", ".join([*parts, f"alpha {self.alpha:.3g}/n"] if self.alpha else parts)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a candidate reached on the rows held out.
-
-    Attributes
-    ----------
-    candidate : Candidate
-    quality : float
-        Share of right labels, or micro-averaged F1 where labels are sets.
-    log_loss : float
-        After calibration on the same rows.
-    calibration : Calibration
-    n_features : int
-        Features with weight.
-    seconds : float
-        Of training and scoring; 0 in what is compared.
-    """
-
-    candidate: Candidate
-    quality: float
-    log_loss: float
-    calibration: Calibration
-    n_features: int
-    seconds: float = field(compare=False, default=0.0)
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Trial:
-        """Return the trial of `asdict`."""
-        parts = {
-            "candidate": Candidate(**fields["candidate"]), "calibration": Calibration(**fields["calibration"])
-        }  # fmt: skip
-        return cls(**{**fields, **parts})
-
-
-class Course(NamedTuple):
-    """A finished search.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        In the order they were made.
-    best : Trial
-    n_rows, n_held_out : int
-        Rows of the sample, and those of them that validated.
-    ended : str
-        Why there were no more trials.
-    """
-
-    trials: tuple[Trial, ...]
-    best: Trial
-    n_rows: int
-    n_held_out: int
-    ended: str
 
 
 class Limits(NamedTuple):
@@ -200,9 +110,11 @@ class Search:
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._valid, places = draw_rows(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
-        self._weights = np.ones(n)
+        self._weights, self._places = np.ones(n), places
         self._weights[places] = 0.0
-        self._truth = _Truth.of(self._valid)
+        self._truth = Truth.of(self._valid)
+        self._work = self._sample.nnz * max(dataset.n_classes, 1)
+        self._duals: tuple[str | None, DualDescent] | None = None
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
 
@@ -234,12 +146,14 @@ class Search:
         return best
 
     def _loss(self, best: Trial) -> Trial:
-        if self._valid.has_sets:
+        if self._valid.has_sets or self._work > NEWTON_WORK:
             return best
         start = self._try(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
         return self._better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
+        if self._work > NEWTON_WORK:
+            return best
         start = self._try(replace(best.candidate, alpha=FIRST_PENALTY))
         if self._better(best, start) is best:
             return best
@@ -283,7 +197,7 @@ class Search:
                 return trial
         if self._trials and time.monotonic() > self._ends:
             raise _TimeIsOver
-        trial = self._train(candidate)
+        trial = self.attempt(candidate)
         if file is not None:
             write_atomic(file, json.dumps(asdict(trial)).encode())
         self._trials.append(trial)
@@ -291,16 +205,33 @@ class Search:
         self._progress(Progress("search", len(self._trials), 0, "trials", facts))
         return trial
 
-    def _train(self, candidate: Candidate) -> Trial:
-        """Train on the rows not held out, of the sample."""
+    def attempt(self, candidate: Candidate) -> Trial:
+        """Train on the rows of the sample that are not held out, and judge on the others."""
         started = time.monotonic()
         samples, valid = self._sample, self._valid
         if candidate.weighting is not None:
             weighting = WEIGHTINGS[candidate.weighting]
             samples, valid = samples.with_weighting(weighting), valid.with_weighting(weighting)
+        if candidate.is_ridge_hinge and self._descends_duals():
+            return self._ridge_trial(candidate, samples, started)
         options = candidate.options(float(self._weights.sum()))
         learner = SparseClassifier(**options, memory_limit=self._limits.memory, engine=self._engine)
         return self._judged(learner, candidate, samples, valid, started)
+
+    def _descends_duals(self) -> bool:
+        many = int(np.count_nonzero(self._sample.column_nnz())) >= _MANY_FEATURES
+        return many and DualDescent.memory(self._sample) <= self._limits.memory
+
+    def _ridge_trial(self, candidate: Candidate, samples: Dataset, started: float) -> Trial:
+        """Train by dual coordinates: ridges of one weighting share the rows, and each starts anew."""
+        if self._duals is None or self._duals[0] != candidate.weighting:
+            self._duals = None  # before the memory for the next one is taken
+            self._duals = candidate.weighting, DualDescent(samples, self._engine, sample_weight=self._weights)
+        duals = self._duals[1]
+        duals.reset()
+        duals.descend(candidate.ridge / float(self._weights.sum()), TRIAL_TOL, TRIAL_EPOCHS)
+        verdict = self._truth.judge(duals.scores(self._places))
+        return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
 
     def judge(self, learner: WeightedClassifier, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
@@ -320,43 +251,10 @@ class Search:
         scores = np.concatenate(
             [learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)]
         )  # fmt: skip
-        n_features = len(learner.model_.used_features)
-        quality, loss, calibration = self._truth.judge(scores, learner.model_)
-        return Trial(candidate, quality, loss, calibration, n_features, time.monotonic() - started)
+        model = learner.model_
+        verdict = self._truth.judge(scores)
+        return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)
 
 
 class _TimeIsOver(Exception):
     """No trial may begin any more."""
-
-
-class _Truth(NamedTuple):
-    """Labels of the rows held out: codes, or which classes are labels where labels are sets."""
-
-    codes: NDArray[np.int32] | None
-    is_label: NDArray[np.bool_] | None
-
-    @classmethod
-    def of(cls, valid: Dataset) -> _Truth:
-        if not valid.has_sets:
-            return cls(valid.labels(), None)
-        marks = np.zeros((valid.n_samples, valid.n_classes), bool)
-        for lo, shard in zip(valid.base[:-1], valid.shards, strict=True):
-            rows, codes = pairs_of(shard.table(["label"]).column("label"))
-            marks[lo + rows, codes] = True
-        return cls(None, marks)
-
-    def judge(self, scores: NDArray[np.float64], model: Model) -> tuple[float, float, Calibration]:
-        """Return quality, log loss after calibration, and the calibration."""
-        if self.codes is not None:
-            calibration = fit_temperature(scores, self.codes)
-            chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
-            right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
-            return right, float(-np.log(np.maximum(chances, 1e-300)).mean()), calibration
-        assert self.is_label is not None
-        assert model.label_threshold is not None
-        calibration = fit_sigmoid(scores, self.is_label)
-        logits = calibration.scale * scores + calibration.offset
-        loss = float(np.logaddexp(0.0, np.where(self.is_label, -logits, logits)).sum(axis=1).mean())
-        marked = scores > model.label_threshold
-        total = int(marked.sum() + self.is_label.sum())
-        return 2.0 * int((marked & self.is_label).sum()) / max(total, 1), loss, calibration

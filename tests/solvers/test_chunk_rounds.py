@@ -8,13 +8,16 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import loss_columns
+from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers import solve
+from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.memory_plan import ChunkPlan
+from bigmc.solvers.sparse.row_scales import exact_rows
+from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset
@@ -45,10 +48,10 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
         options.get("loss", "squared_hinge"), options.get("penalty", "l1/l2"),
         ridge=options.get("ridge", 0.0), sets=dataset.has_sets,
     )  # fmt: skip
+    descent = Descent(options.get("step", "line_search"), options.get("fit_intercept", False), 0)
     task = ChunkTask(
-        dataset, weights, minimised, alpha, tol, options.get("fit_intercept", False),
-        options.get("step") != "constant", np.dtype(float), 0, ThreadEngine(threads), None,
-    )  # fmt: skip
+        dataset, weights, minimised, alpha, tol, descent, np.dtype(float), ThreadEngine(threads), None
+    )
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
     state = State.load(checkpoint, record, task.width) if checkpoint else None
@@ -145,7 +148,7 @@ def test_a_limit_below_the_data_goes_through_chunks():
     dataset = Dataset.from_arrays(X.astype(np.float32), y, shard_rows=5000)
     best = solve(dataset, alpha=5e-3, penalty="l1", tol=1e-5, memory_limit=1 << 30).certificate
     found = solve(dataset, alpha=5e-3, penalty="l1", tol=1e-2, memory_limit=5_000_000)
-    assert found.plan is None or not found.plan.keep_blocks
+    assert found.plan is None
     assert found.converged
     assert found.certificate.lower <= best.upper
     assert found.objective <= best.upper * 1.01
@@ -153,7 +156,7 @@ def test_a_limit_below_the_data_goes_through_chunks():
 
 def test_the_file_gives_back_the_columns():
     X, dataset = made()
-    spill = Spill(dataset, None, 4, 0, None)
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
     try:
         first, second = np.array([3, 7, 8, 59]), np.array([0, 10, 11, 12, 58])
         spill.add(first)
@@ -194,13 +197,10 @@ def test_the_largest_curvature_is_that_of_the_diagonal(loss):
     labels = labels.astype(np.int32) if loss == "multilabel_ranking" else labels[:, :1].astype(np.int32)
     indptr, indices = np.array([[0, n]]), np.arange(n, dtype=np.uint16)
     data, ones, base = generator.random(n), np.ones(n), np.array([0, n])
-    none, hessian = np.empty((0, 0)), np.empty((0, 0))
-    others, slope, bend = np.empty(8), np.empty(m), np.empty(m)
-    sums, diagonal, squares = np.empty((3, m))
-    block = (indptr, indices, data, base, scores, labels, ones, ones)
-    loss_columns.column_curvature(
-        code, 0, *block, none, others, slope, bend, sums, diagonal, squares, hessian
-    )
-    gradients, largest = np.zeros((1, 8)), np.zeros(1)
-    loss_columns.add_gradients(code, np.zeros(1, np.int64), *block, m, gradients, largest, True)
-    assert largest[0] == pytest.approx(diagonal.max())
+    none = np.empty((0, 0))
+    entries, samples = Entries(indptr, indices, data, base), Samples(scores, labels, np.empty(0), ones, ones)
+    work = loss_columns.column_work(scores, m)
+    loss_columns.column_curvature(code, 0, entries, samples, none, work, none)
+    sums = GradientSums(np.zeros((1, 8)), np.zeros(1))
+    loss_columns.add_gradients(code, np.zeros(1, np.int64), entries, samples, m, sums, True)
+    assert sums.curvatures[0] == pytest.approx(work.diagonal.max())

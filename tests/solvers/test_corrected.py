@@ -11,7 +11,7 @@ from bigmc.progress import silent
 from bigmc.solvers import Start, largest_alpha, solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
-from bigmc.solvers.sparse.memory_plan import plan_sample
+from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sample import SampleLoss
@@ -272,7 +272,7 @@ def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
     dataset = large()
     options = {"alpha": 0.02, "tol": 1e-3, "fit_intercept": intercept}
     streamed = solve(dataset, memory_limit=4_000_000, **options)
-    assert not streamed.plan.keep_blocks
+    assert streamed.plan is None
     assert streamed.certificate.gap <= 1e-3
     assert streamed.n_passes <= 6
     whole = solve(dataset, memory_limit=10**9, **options | {"tol": 1e-6})
@@ -288,17 +288,17 @@ def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
 
 
 def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
-    size = {
-        "n_samples": 10_000_000, "n_features": 1 << 18, "width": 24, "n_classes": 18, "nnz": 330_000_000,
-        "n_shards": 200, "widest": 9_000_000, "itemsize": 1, "tol": 1e-3,
-    }  # fmt: skip
-    plans = {limit: plan_sample(limit * 10**6, 2, 55_000, 65_536, **size) for limit in (512, 1024, 2048)}
+    size = Size(
+        n_samples=10_000_000, n_features=1 << 18, n_classes=18, nnz=330_000_000, n_shards=200, width=24,
+        itemsize=1, tol=1e-3,
+    )  # fmt: skip
+    plans = {limit: plan_sample(limit * 10**6, 2, 55_000, 65_536, size) for limit in (512, 1024, 2048)}
     assert [plan.share for plan in plans.values()] == sorted(plan.share for plan in plans.values())
     assert plans[2048].share > plans[512].share
-    many = plan_sample(1024 * 10**6, 64, 55_000, 65_536, **size)
+    many = plan_sample(1024 * 10**6, 64, 55_000, 65_536, size)
     assert many.share == plans[1024].share
     assert 1 <= many.n_workers < 64
-    assert plan_sample(20 * 10**6, 2, 55_000, 65_536, **size) is None
+    assert plan_sample(20 * 10**6, 2, 55_000, 65_536, size) is None
 
 
 def test_large_data_in_memory_starts_on_a_sample_of_its_own():

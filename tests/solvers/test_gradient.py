@@ -32,7 +32,7 @@ def test_gradient_norms_are_those_of_finite_differences(weighted):
     problem.rebuild_scores(coef, b, [Columns.of(0, block, np.arange(4))])
     np.testing.assert_allclose(problem.scores[:, :3], X @ W + b, rtol=1e-12)
     screening = Screening(dataset.column_nnz(), coef.features)
-    found = gradient_pass(problem, source, coef, np.empty((0, 3)), 0, screening)
+    found = gradient_pass(problem, source, coef, np.empty((0, 3)), screening)
     c = np.ones(len(y)) if weights is None else weights
     gradient = np.empty((4, 3))
     for j, r in np.ndindex(4, 3):

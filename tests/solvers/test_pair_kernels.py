@@ -5,12 +5,13 @@ import pytest
 from dense import loss_and_gradient, objective_value, penalty_value
 
 from bigmc.kernels.linear import loss_columns, penalties
+from bigmc.kernels.linear.arguments import Entries, Norm, Samples
 from bigmc.objectives import LOSSES, PENALTIES
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
 RATIO = 0.3
 PENALTY_CODES = {
-    name: (penalty.code, RATIO if name == "sparse_group" else penalty.l1_ratio)
+    name: Norm(penalty.code, RATIO if name == "sparse_group" else penalty.l1_ratio)
     for name, penalty in PENALTIES.items()
 }
 TURNS = np.linspace(0, 2 * np.pi, 200_001)
@@ -28,38 +29,23 @@ def column(loss, n_classes=4, n_samples=30, seed=0):
     half = n_samples // 2
     rows = [np.flatnonzero(x[:half]), np.flatnonzero(x[half:])]
     indptr = np.array([[0, len(rows[0])], [len(rows[0]), len(rows[0]) + len(rows[1])]], np.int64)
-    block = (0, indptr, np.concatenate(rows).astype(np.uint16), x[x != 0], np.array([0, half, n_samples]))
-    return LOSSES[loss].code, x * row_scale, y, scores, row_scale, weights, block
+    entries = Entries(
+        indptr, np.concatenate(rows).astype(np.uint16), x[x != 0], np.array([0, half, n_samples])
+    )
+    return LOSSES[loss].code, x * row_scale, y, scores, row_scale, weights, entries
 
 
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_gradient_and_hessian_are_finite_differences(loss):
     m = 4
-    code, x, y, scores, row_scale, weights, block = column(loss)
-    none, labels = np.empty((0, 0)), y[:, None]
-    others = np.empty(8)
-    slope, bend = np.empty((2, m))
-    sums, diagonal, squares = np.empty((3, m))
-    hessian = np.empty((m, m))
-    arguments = (
-        scores,
-        labels,
-        row_scale,
-        row_scale * weights,
-        none,
-        others,
-        slope,
-        bend,
-        sums,
-        diagonal,
-        squares,
-    )
-    loss_columns.column_curvature(code, *block, *arguments, hessian)
-    again, wide = np.empty(m), np.empty((2, 8))
-    loss_columns.column_gradient(
-        code, *block, scores, labels, row_scale * weights, none, others, slope, wide, again
-    )
-    np.testing.assert_allclose(again, sums, rtol=1e-12, atol=1e-14)
+    code, x, y, scores, row_scale, weights, entries = column(loss)
+    samples = Samples(scores, y[:, None], weights, row_scale, row_scale * weights)
+    none, hessian = np.empty((0, 0)), np.empty((m, m))
+    work, again = loss_columns.column_work(scores, m), loss_columns.column_work(scores, m)
+    loss_columns.column_curvature(code, 0, entries, samples, none, work, hessian)
+    sums, diagonal = work.sums, work.diagonal
+    loss_columns.column_gradient(code, 0, entries, samples, none, again)
+    np.testing.assert_allclose(again.sums, sums, rtol=1e-12, atol=1e-14)
     n = weights.sum()
 
     def by_definition(w):
@@ -87,12 +73,7 @@ def test_gradient_and_hessian_are_finite_differences(loss):
         np.testing.assert_allclose(expected, (up[1] - down[1]) / (2 * small), rtol=1e-5, atol=1e-7)
         assert 2 / n * diagonal[r] == pytest.approx(((up[1] - down[1]) / (2 * small))[r], rel=1e-5)
     move = np.array([0.3, -0.7, 0.0, 1.1, 0, 0, 0, 0])
-    change = (
-        loss_columns.column_loss_change(
-            code, *block, scores, labels, row_scale, row_scale * weights, others, move
-        )
-        / n
-    )
+    change = loss_columns.column_loss_change(code, 0, entries, samples, np.empty(8), move) / n
     assert change == pytest.approx(by_definition(move[:m])[0] - by_definition(np.zeros(m))[0], rel=1e-12)
 
 
@@ -105,7 +86,7 @@ def test_no_point_near_the_proximal_point_is_better(penalty, alpha):
         for _ in range(5):
             linear, curve = 3 * generator.standard_normal(n_classes), generator.random(n_classes) + 0.2
             new = np.empty(n_classes)
-            penalties.prox(*PENALTY_CODES[penalty], alpha, linear, curve, new)
+            penalties.prox(PENALTY_CODES[penalty], alpha, linear, curve, new)
 
             def value(u, linear=linear, curve=curve):
                 norms = np.array([penalty_value(penalty, row[None], RATIO) for row in u])
@@ -122,7 +103,7 @@ def test_dual_norm_is_the_largest_product_with_weights_of_penalty_one(penalty):
     sizes = np.array([penalty_value(penalty, u[None], RATIO) for u in CIRCLE[::40]])
     for g in ([1.0, 0.0], [0.3, -2.0], [1.0, 1.0], [-5.0, 4.9], [0.0, 0.0]):
         brute = max(0.0, (CIRCLE[::40] @ g / sizes).max())
-        assert penalties.dual_norm(*PENALTY_CODES[penalty], np.array(g)) == pytest.approx(brute, rel=1e-5)
+        assert penalties.dual_norm(PENALTY_CODES[penalty], np.array(g)) == pytest.approx(brute, rel=1e-5)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -135,7 +116,7 @@ def test_violation_is_the_steepest_descent_there_is(penalty, row):
     for g in ([0.1, 0.1], [1.0, -0.2], [-0.3, 2.0], [-0.9, -0.9], [0.5, -0.6]):
         fall = -(CIRCLE[::100] @ (np.array(g) + ridge * row) + alpha * bend).min()
         found = penalties.violation(
-            *PENALTY_CODES[penalty], alpha, ridge, row, np.array(g), np.ones(2), np.empty(2)
+            PENALTY_CODES[penalty], alpha, ridge, row, np.array(g), np.ones(2), np.empty(2)
         )
         # the directions are at most 1.6e-3 off the steepest, which costs half of its square
         assert found == pytest.approx(max(fall, 0.0), rel=2e-6, abs=1e-6)

@@ -14,6 +14,7 @@ from instances import N_CLASSES, dataset_of, instance
 from bigmc.engine import ThreadEngine
 from bigmc.errors import ModelError
 from bigmc.kernels.linear import penalties
+from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES
 from bigmc.solvers import solve
 
@@ -124,8 +125,8 @@ def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
     X, y = instance("arith")
     m = N_CLASSES["arith"]
     gradient = loss_and_gradient(loss, X, y, np.zeros((X.shape[1], m)), 0, np.ones(len(y)))[1]
-    code = PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio
-    top = max(penalties.dual_norm(*code, g) for g in gradient)
+    code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
+    top = max(penalties.dual_norm(code, g) for g in gradient)
     dataset = dataset_of(X, y, m)
     above = solve(dataset, loss=loss, alpha=top * (1 + 1e-9), tol=1e-9, **options_of(penalty))
     assert len(above.features) == 0
@@ -169,16 +170,15 @@ def test_a_weight_of_two_is_the_sample_twice(loss, penalty, intercept):
     ("loss", "penalty"),
     [("log_loss", "l1/linf"), ("multitask_squared_hinge", "l1/l2"), ("squared_hinge", "l1")],
 )
-def test_streamed_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
+def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
     dataset = dataset_of(*instance("arith"), N_CLASSES["arith"], shard_rows=20)
     options = options_of(
-        penalty, loss=loss, alpha=0.02, tol=1e-6, ridge=1e-3, fit_intercept=True, block_bytes=400
+        penalty, loss=loss, alpha=0.02, tol=1e-2, ridge=1e-3, fit_intercept=True, chunk_bytes=4000
     )
-    assert len(dataset.plan(400)) >= 3
     kept = Memory()
     whole = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)
-    assert not whole.plan.keep_blocks
-    assert whole.certificate.gap <= 1e-6
+    assert whole.plan is None
+    assert whole.certificate.gap <= 1e-2
     assert len(kept.saved) >= 3
     for saved in (kept.saved[0], kept.saved[-2]):
         assert bits(solve(dataset, checkpoint=Memory(saved), engine=ThreadEngine(2), **options)) == bits(

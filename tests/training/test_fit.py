@@ -13,7 +13,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.training.fit import wilson
-from bigmc.training.search import Candidate, Limits, Search
+from bigmc.training.search import Limits, Search
+from bigmc.training.trials import Candidate
 
 RNG = np.random.default_rng(5)
 TOPICS = {"fish": "river sea boat scales net", "bird": "sky wing nest feather egg", "tree": "leaf root bark"}

@@ -15,15 +15,19 @@ from bigmc import api, solvers
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError
 from bigmc.estimators import sparse
-from bigmc.solvers.sparse import rounds
+from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
+from bigmc.solvers.sparse.rounds import Rounds
 
 COMMITS = ("replace", "fsync", "unlink")
 """Calls that change what a rerun finds; pathlib and shutil make them through ``os`` too."""
 
-PASS, IMPROVE = "_evaluate", "_improve"
-"""A full pass over the data, and the sweeps between two of them."""
+STEPS = {"in memory": (Rounds, "_evaluate", "_improve"), "in chunks": (ChunkRounds, "_pass", "_round")}
+"""A full pass over the data, and what is between two of them."""
 
-WATCH = [*((os, name) for name in COMMITS), *((rounds.Rounds, name) for name in (PASS, IMPROVE))]
+WATCH = [
+    *((os, name) for name in COMMITS),
+    *((learner, name) for learner, *names in STEPS.values() for name in names),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,33 +40,34 @@ def dataset(tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=["in memory", "streamed"])
-def plan(request, monkeypatch):
-    if request.param == "streamed":
+@pytest.fixture(params=STEPS)
+def steps(request, monkeypatch):
+    """Names of the pass, and of what is between two of them."""
+    if request.param == "in chunks":
         solve = solvers.solve
-        monkeypatch.setattr(sparse, "solve", lambda *args, **kw: solve(*args, **kw, block_bytes=40_000))
-    return request.param
+        monkeypatch.setattr(sparse, "solve", lambda *args, **kw: solve(*args, **kw, chunk_bytes=150_000))
+    return STEPS[request.param][1:]
 
 
 def train(dataset: Path, to: Path) -> dict:
-    return api.train("sparse", dataset, to, alpha=3e-3, tol=1e-4, memory_limit="64MB", engine=ThreadEngine(1))
+    return api.train("sparse", dataset, to, alpha=3e-2, tol=1e-2, memory_limit="64MB", engine=ThreadEngine(1))
 
 
 @pytest.fixture
-def uninterrupted(plan, dataset, tmp_path):
+def uninterrupted(steps, dataset, tmp_path):
     train(dataset, tmp_path / "warm.model")  # compiles what is not compiled yet, which replaces files
     to = tmp_path / "whole.model"
     status, counts = child(lambda: train(dataset, to), WATCH)
     assert os.WIFEXITED(status)
-    assert counts[PASS] >= 3, "too few passes to be killed in"
+    assert counts[steps[0]] >= 3, "too few passes to be killed in"
     return to.read_bytes(), counts
 
 
-def test_killed_anywhere(uninterrupted, dataset, tmp_path):
+def test_killed_anywhere(steps, uninterrupted, dataset, tmp_path):
     expected, counts = uninterrupted
     points = [
         (name, k, when)
-        for name in (*COMMITS, PASS, IMPROVE)
+        for name in (*COMMITS, *steps)
         for k in sorted({1, 2, counts.get(name, 0) // 2, counts.get(name, 0) - 1, counts.get(name, 0)})
         for when in ("before", "after")
         if 1 <= k <= counts.get(name, 0)
@@ -91,13 +96,13 @@ def test_killed_at_any_moment(seconds, uninterrupted, dataset, tmp_path):
     assert to.read_bytes() == uninterrupted[0]
 
 
-def test_killed_in_every_pass_of_one_training(uninterrupted, dataset, tmp_path):
+def test_killed_in_every_pass_of_one_training(steps, uninterrupted, dataset, tmp_path):
     """Each life makes one round, saves its state, and dies in the pass after it."""
     expected, counts = uninterrupted
     to = tmp_path / "m.model"
     lives = 0
-    for _ in range(counts[PASS] + 2):
-        status, _ = child(lambda: train(dataset, to), WATCH, (PASS, 2, "before"))
+    for _ in range(counts[steps[0]] + 2):
+        status, _ = child(lambda: train(dataset, to), WATCH, (steps[0], 2, "before"))
         if os.WIFEXITED(status):
             break
         lives += 1
@@ -126,15 +131,15 @@ def test_second_process_refuses(dataset, tmp_path):
     pid = os.fork()
     if pid == 0:
         try:
-            evaluate = rounds.Rounds._evaluate
+            evaluate = Rounds._evaluate
 
             def wait(self):
                 os.write(started[1], b"1")
                 os.read(stop[0], 1)
-                rounds.Rounds._evaluate = evaluate
+                Rounds._evaluate = evaluate
                 return evaluate(self)
 
-            rounds.Rounds._evaluate = wait
+            Rounds._evaluate = wait
             train(dataset, to)
         finally:
             os._exit(0)

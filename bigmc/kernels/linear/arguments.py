@@ -11,6 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class Entries(NamedTuple):
+    """Entries of a block, column after column within each shard; see `bigmc.store.block.Block`.
+
+    Attributes
+    ----------
+    indptr : int64 array of shape (n_shards, columns of the block + 1)
+    indices : uint16 array of shape (nnz,)
+        Row of each entry within its shard.
+    data : array of shape (nnz,)
+    base : int64 array of shape (n_shards + 1,)
+        First row of each shard.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.uint16]
+    data: NDArray[Any]
+    base: NDArray[np.int64]
+
+
 class Samples(NamedTuple):
     """Samples with their scores.
 
@@ -43,18 +62,14 @@ class Columns(NamedTuple):
         Column of the block.
     scale : float64 array of shape (n_columns,)
         Factor of the values of each column.
-    indptr, indices, data, base
-        The block, see `bigmc.store.block.Block`. Value of an entry: ``data[k] * row_scale[i]`` times the
-        scale of its column.
+    entries : Entries
+        Of the block. Value of an entry: ``data[k] * row_scale[i]`` times the scale of its column.
     """
 
     order: NDArray[np.int64]
     positions: NDArray[np.int64]
     scale: NDArray[np.float64]
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.uint16]
-    data: NDArray[Any]
-    base: NDArray[np.int64]
+    entries: Entries
 
 
 class Step(NamedTuple):
@@ -137,6 +152,35 @@ class Measures(NamedTuple):
     distances: NDArray[np.float64]
 
 
+class GradientSums(NamedTuple):
+    """Added to, a row for every feature wanted.
+
+    Attributes
+    ----------
+    gradients : float64 array of shape (n_sums, width)
+        Half the gradient of the sum of losses.
+    curvatures : float64 array of shape (n_sums,)
+        Of half the diagonal of the Hessian, its mean over the classes or its largest element.
+    """
+
+    gradients: NDArray[np.float64]
+    curvatures: NDArray[np.float64]
+
+
+class Norm(NamedTuple):
+    """A penalty: its code in `bigmc.kernels.linear.penalties`, and the share of the l1 norm."""
+
+    code: int
+    ratio: float
+
+
+class Pair(NamedTuple):
+    """What is minimised: the code of the loss in `bigmc.kernels.linear.losses`, and the penalty."""
+
+    loss: int
+    penalty: Norm
+
+
 class Rows(NamedTuple):
     """Samples in row order, with some features only.
 
@@ -155,3 +199,55 @@ class Rows(NamedTuple):
     slots: NDArray[np.uint32]
     values: NDArray[Any]
     constant: bool
+
+
+class RawRows(NamedTuple):
+    """Samples in row order as they come: not weighted, not scaled.
+
+    Attributes
+    ----------
+    indptr : int64 array of shape (n_rows + 1,)
+        Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``.
+    indices : int32 array of shape (nnz,)
+        Feature of each entry.
+    data : array of shape (nnz,)
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[Any]
+
+
+class WeightedFeatures(NamedTuple):
+    """Features with weights of a linear model.
+
+    Attributes
+    ----------
+    table : int32 array of shape (n_features,) or (0,)
+        Row of each feature in `coef`, -1 without weight; empty: search in `features`.
+    features : int64 array of shape (n_nonzero,)
+        Increasing.
+    coef : float array of shape (n_nonzero, n_classes)
+    """
+
+    table: NDArray[np.int32]
+    features: NDArray[np.int64]
+    coef: NDArray[Any]
+
+
+class EntryWeighting(NamedTuple):
+    """How raw values are weighted.
+
+    Attributes
+    ----------
+    column_scale : float32 array of shape (n_features,) or (0,)
+        Factor of each feature; empty: 1.
+    binary : bool
+        Every entry counts as 1 (an explicit zero too, as in scikit-learn's hashing).
+    l2 : bool
+        Divide by the norm of the whole weighted sample, rounded to float32 as the store keeps it.
+    """
+
+    column_scale: NDArray[np.float32]
+    binary: bool
+    l2: bool

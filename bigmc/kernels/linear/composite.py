@@ -11,14 +11,18 @@ alpha * penalty + ridge / 2 ||W||²``. The arrays of a block are those of `bigmc
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from bigmc.kernels.linear.loss_columns import (
     add_column_step,
     column_curvature,
     column_gradient,
     column_loss_change,
+    column_work,
 )
 from bigmc.kernels.linear.losses import LOG_LOSS, MULTITASK_SQUARED_HINGE, curvature_bound
 from bigmc.kernels.linear.penalties import dual_norm, penalty_change, prox, violation
@@ -36,16 +40,66 @@ _MODEL_STEPS = 30
 _MODEL_TOLERANCE = 1e-3
 
 
+class _Model(NamedTuple):
+    """Local model of the objective at a row of weights.
+
+    Attributes
+    ----------
+    gradient, diagonal : float64 arrays of shape (n_classes,)
+        Of the losses, and of their Hessian.
+    hessian : float64 array of shape (n_classes, n_classes), or of no rows
+        All of the Hessian, where it is used.
+    bound, ridge : float
+        The Hessian of the losses is at most `bound`; weight of the ridge.
+    """
+
+    gradient: NDArray[np.float64]
+    diagonal: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+    bound: float
+    ridge: float
+
+
+class _Scratch(NamedTuple):
+    """What a step is computed in: float64 arrays of shape (n_classes,); `trial` is as wide as the scores."""
+
+    linear: NDArray[np.float64]
+    curve: NDArray[np.float64]
+    work: NDArray[np.float64]
+    ones: NDArray[np.float64]
+    trial: NDArray[np.float64]
+
+
+class _Line(NamedTuple):
+    """A step along which the objective is searched.
+
+    Attributes
+    ----------
+    row, new : float64 arrays of shape (n_classes,)
+        Weights before and after the whole step.
+    decrease : float
+        Bound of equation (7) on the decrease of the objective for the whole step; negative.
+    along, distance : float
+        Derivative of the terms beside loss and penalty, and the squared length of the step.
+    """
+
+    row: NDArray[np.float64]
+    new: NDArray[np.float64]
+    decrease: float
+    along: float
+    distance: float
+
+
 @njit(cache=True, nogil=True, fastmath=False)
-def _minimise_model(
-    penalty, ratio, alpha, ridge, gradient, diagonal, hessian, row, bound, linear, curve, old, new
-):  # fmt: skip
+def _minimise_model(penalty, alpha, model, row, scratch, new):
     """Fill `new` with the minimiser u of the local model of the objective at `row`.
 
     The model has the given gradient and Hessian of the losses. A diagonal Hessian, and one of which only
     the diagonal is known, takes one step; else proximal steps follow each other, with twice the diagonal,
-    which bounds the Hessians of the multiclass losses (weighted Laplacians), and never more than `bound`.
+    which bounds the Hessians of the multiclass losses (weighted Laplacians), and never more than the bound.
     """
+    gradient, diagonal, hessian, bound, ridge = model
+    linear, curve, old, _, _ = scratch
     n_classes = gradient.shape[0]
     full = hessian.shape[0] > 0
     for r in range(n_classes):
@@ -60,7 +114,7 @@ def _minimise_model(
                     slope += hessian[r, q] * (new[q] - row[q])
             linear[r] = curve[r] * new[r] - slope
             old[r] = new[r]
-        prox(penalty, ratio, alpha, linear, curve, new)
+        prox(penalty, alpha, linear, curve, new)
         moved = way = 0.0
         for r in range(n_classes):
             moved += (new[r] - old[r]) ** 2
@@ -70,50 +124,105 @@ def _minimise_model(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def gradient_norms(loss, penalty, columns, samples, level, factor, support, out):
+def gradient_norms(pair, columns, samples, level, factor, support, out):
     """Dual norm of the gradient and violation of the optimality conditions of columns.
 
     Parameters
     ----------
-    loss : int
-        Code.
-    penalty : tuple of int and float
-        Code, and share of the l1 norm.
+    pair : Pair
     columns, samples, level, factor, support, out
         As in `bigmc.kernels.linear.squared_hinge.gradient_norms`; labels are rows of codes.
     """
-    code, ratio = penalty
-    order, positions, column_scale, indptr, indices, data, base = columns
-    scores, labels, _, _, gain = samples
+    loss, penalty = pair
     n_classes, two_over_n, alpha, ridge = level
     slots, coef = support
     norms, violations, distances = out
-    others = np.empty(scores.shape[1], scores.dtype)
-    slope = np.empty(n_classes, scores.dtype)
-    wide = np.empty((2, scores.shape[1]), np.float64)
-    sums = np.empty(n_classes, np.float64)
+    column = column_work(samples.scores, n_classes)
+    sums = column.sums
     work = np.empty(n_classes, np.float64)
     ones = np.ones(n_classes, np.float64)
     zeros = np.zeros(n_classes, np.float64)
-    for p in order:
-        column_gradient(
-            loss, positions[p], indptr, indices, data, base, scores, labels, gain, factor, others, slope,
-            wide, sums,
-        )  # fmt: skip
+    for p in columns.order:
+        column_gradient(loss, columns.positions[p], columns.entries, samples, factor, column)
         for r in range(n_classes):
-            sums[r] *= two_over_n * column_scale[p]
-        norms[p] = dual_norm(code, ratio, sums)
+            sums[r] *= two_over_n * columns.scale[p]
+        norms[p] = dual_norm(penalty, sums)
         row = zeros if slots[p] < 0 else coef[slots[p]]
-        violations[p] = violation(code, ratio, alpha, ridge, row, sums, ones, work)
+        violations[p] = violation(penalty, alpha, ridge, row, sums, ones, work)
         distances[p] = 0.0
         if ridge > 0.0 and norms[p] > alpha:
-            prox(code, ratio, alpha, sums, ones, work)
+            prox(penalty, alpha, sums, ones, work)
             for r in range(n_classes):
                 distances[p] += work[r] * work[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def sweep(loss, penalty, columns, samples, move, extra, coef, violations):
+def _scale_model(loss, move, scale, column_scale, column, hessian):
+    """Scale the Hessian of a column to that of the mean loss; returns the bound on its eigenvalues.
+
+    Without line search the bound stands for the diagonal; where the losses couple the classes and the
+    Hessian has no size, twice the diagonal bounds it.
+    """
+    diagonal, n_classes = column.diagonal, move.n_classes
+    coupled = loss != MULTITASK_SQUARED_HINGE
+    full = hessian.shape[0] > 0
+    scale_squared = scale * column_scale
+    bound = scale_squared * curvature_bound(loss, column.squares)
+    for r in range(n_classes):
+        if not move.line_search:
+            diagonal[r] = bound
+        elif full or not coupled:
+            diagonal[r] *= scale_squared
+        else:
+            diagonal[r] = min(2.0 * scale_squared * diagonal[r], bound)
+    for r in range(hessian.shape[0]):
+        for q in range(n_classes):
+            hessian[r, q] *= scale_squared
+    return bound
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _search_line(pair, j, columns, samples, move, search):
+    """Return the part of the step that is taken: halved until equation (7) holds.
+
+    `search` is the line, the scratch, the room for a sample's scores, the scale of the column, and the
+    part of the step up to which the bound on the Hessian alone gives equation (7).
+    """
+    loss, penalty = pair
+    line, scratch, others, column_scale, ridge, certain = search
+    row, new, decrease, along, distance = line
+    trial = scratch.trial
+    part = 1.0
+    while part > certain and part > _SMALLEST_PART:
+        for r in range(move.n_classes):
+            trial[r] = column_scale * part * (new[r] - row[r])
+        change = column_loss_change(loss, j, columns.entries, samples, others, trial)
+        change *= 0.5 * move.two_over_n
+        change += part * (along + 0.5 * ridge * part * distance)
+        for r in range(move.n_classes):
+            trial[r] = row[r] + part * (new[r] - row[r])
+        change += move.alpha * penalty_change(penalty, row, trial)
+        if change <= _SIGMA * part * decrease:
+            break
+        part *= _OMEGA
+    return part
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _line_to(penalty, move, model, pull, row, new):
+    """Return the step from `row` to `new`, without its classes that are pads."""
+    decrease = move.alpha * penalty_change(penalty, row, new)
+    distance = along = 0.0
+    for r in range(move.n_classes):
+        way = new[r] - row[r]
+        decrease += (model.gradient[r] + model.ridge * row[r]) * way
+        along += (pull[r] + model.ridge * row[r]) * way
+        distance += way * way
+    return _Line(row, new, decrease, along, distance)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def sweep(pair, columns, samples, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
     With `line_search` the step goes to the minimiser of a local quadratic model and is halved until
@@ -124,114 +233,83 @@ def sweep(loss, penalty, columns, samples, move, extra, coef, violations):
 
     Parameters
     ----------
-    loss : int
-        Code.
-    penalty : tuple of int and float
-        Code, and share of the l1 norm.
+    pair : Pair
     columns, samples, move, extra, coef, violations
         As in `bigmc.kernels.linear.squared_hinge.sweep`; labels are rows of codes.
     """
-    code, ratio = penalty
-    order, positions, column_scale, indptr, indices, data, base = columns
-    scores, labels, _, row_scale, gain = samples
+    loss, penalty = pair
     n_classes, two_over_n, alpha, line_search, negligible = move
-    ridges, tilt = extra
-    none = np.empty((0, 0), scores.dtype)
+    width, dtype = samples.scores.shape[1], samples.scores.dtype
+    none = np.empty((0, 0), dtype)
     no_hessian = np.empty((0, 0), np.float64)
-    others = np.empty(scores.shape[1], scores.dtype)
-    slope = np.empty(n_classes, scores.dtype)
-    bend = np.empty(n_classes, scores.dtype)
-    wide = np.empty((2, scores.shape[1]), np.float64)
-    step = np.empty(n_classes, scores.dtype)
-    room = np.empty((7, n_classes), np.float64)
-    sums, diagonal, squares, linear, curve, work, new = room
-    trial = np.zeros(scores.shape[1], np.float64)
-    ones = np.ones(n_classes, np.float64)
-    level = np.zeros(scores.shape[1], np.float64)
-    coupled = loss != MULTITASK_SQUARED_HINGE
+    column = column_work(samples.scores, n_classes)
+    sums = column.sums
+    step = np.empty(n_classes, dtype)
+    room = np.empty((4, n_classes), np.float64)
+    scratch = _Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
+    new = room[3]
+    level = np.zeros(width, np.float64)
     most = _LOG_MODEL_CLASSES if loss == LOG_LOSS else _MODEL_CLASSES
-    size = n_classes if coupled and n_classes <= most else 0
+    size = n_classes if loss != MULTITASK_SQUARED_HINGE and n_classes <= most else 0
     whole_hessian = np.empty((size, size), np.float64)
-    for p in order:
-        j = positions[p]
+    for p in columns.order:
+        j = columns.positions[p]
         row = coef[p]
-        pull = tilt[p] if tilt.shape[0] else level
-        ridge = ridges[p]
-        scale = two_over_n * column_scale[p]
+        pull = extra.tilt[p] if extra.tilt.shape[0] else level
+        ridge = extra.ridges[p]
+        scale = two_over_n * columns.scale[p]
         zero = True
         for r in range(n_classes):
             zero &= row[r] == 0.0
         if zero or negligible > 0.0:
-            column_gradient(
-                loss, j, indptr, indices, data, base, scores, labels, gain, none, others, slope, wide, sums
-            )
+            column_gradient(loss, j, columns.entries, samples, none, column)
             for r in range(n_classes):
                 sums[r] = scale * sums[r] + pull[r]
-            violations[p] = violation(code, ratio, alpha, ridge, row, sums, ones, work)
+            violations[p] = violation(penalty, alpha, ridge, row, sums, scratch.ones, scratch.work)
             if violations[p] <= negligible:
                 continue
-        entries = 0
-        for s in range(indptr.shape[0]):
-            entries += indptr[s, j + 1] - indptr[s, j]
-        full = line_search and size > 0 and n_classes * n_classes <= _MODEL_RATIO * entries
+        full = line_search and size > 0 and n_classes * n_classes <= _MODEL_RATIO * _count(j, columns.entries)
         hessian = whole_hessian if full else no_hessian
-        column_curvature(
-            loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, others, slope, bend,
-            sums, diagonal, squares, hessian,
-        )  # fmt: skip
-        scale_squared = scale * column_scale[p]
+        column_curvature(loss, j, columns.entries, samples, none, column, hessian)
         for r in range(n_classes):
             sums[r] = scale * sums[r] + pull[r]
-        bound = scale_squared * curvature_bound(loss, squares)
-        for r in range(n_classes):
-            if not line_search:
-                diagonal[r] = bound
-            elif full or not coupled:
-                diagonal[r] *= scale_squared
-            else:
-                diagonal[r] = min(2.0 * scale_squared * diagonal[r], bound)
-        for r in range(hessian.shape[0]):
-            for q in range(n_classes):
-                hessian[r, q] *= scale_squared
+        bound = _scale_model(loss, move, scale, columns.scale[p], column, hessian)
         if not zero:
-            violations[p] = violation(code, ratio, alpha, ridge, row, sums, ones, work)
-        _minimise_model(
-            code, ratio, alpha, ridge, sums, diagonal, hessian, row, bound, linear, curve, work, new
-        )
-        decrease = alpha * penalty_change(code, ratio, row, new)
-        distance = along = 0.0
-        for r in range(n_classes):
-            way = new[r] - row[r]
-            decrease += (sums[r] + ridge * row[r]) * way
-            along += (pull[r] + ridge * row[r]) * way
-            distance += way * way
-        if not decrease < 0.0:
+            violations[p] = violation(penalty, alpha, ridge, row, sums, scratch.ones, scratch.work)
+        model = _Model(sums, column.diagonal, hessian, bound, ridge)
+        _minimise_model(penalty, alpha, model, row, scratch, new)
+        line = _line_to(penalty, move, model, pull, row, new)
+        if not line.decrease < 0.0:
             continue
         part = 1.0
-        # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
-        # error of the losses can reject it.
-        certain = np.inf
-        if (bound + ridge) * distance > 0.0:
-            certain = 2.0 * (1.0 - _SIGMA) * -decrease / ((bound + ridge) * distance)
-        while line_search and part > certain and part > _SMALLEST_PART:
-            for r in range(n_classes):
-                trial[r] = column_scale[p] * part * (new[r] - row[r])
-            change = column_loss_change(
-                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, others, trial
-            )
-            change *= 0.5 * two_over_n
-            change += part * (along + 0.5 * ridge * part * distance)
-            for r in range(n_classes):
-                trial[r] = row[r] + part * (new[r] - row[r])
-            change += alpha * penalty_change(code, ratio, row, trial)
-            if change <= _SIGMA * part * decrease:
-                break
-            part *= _OMEGA
-        changed = False
-        for r in range(n_classes):
-            to = new[r] if part == 1.0 else row[r] + part * (new[r] - row[r])
-            step[r] = column_scale[p] * (to - row[r])
-            changed |= step[r] != 0
-            row[r] = to
-        if changed:
-            add_column_step(j, indptr, indices, data, base, scores, row_scale, step)
+        if line_search:
+            # Up to this part of the step the bound on the Hessian alone gives equation (7), and no rounding
+            # error of the losses can reject it.
+            certain = np.inf
+            if (bound + ridge) * line.distance > 0.0:
+                certain = 2.0 * (1.0 - _SIGMA) * -line.decrease / ((bound + ridge) * line.distance)
+            search = (line, scratch, column.others, columns.scale[p], ridge, certain)
+            part = _search_line(pair, j, columns, samples, move, search)
+        if move_row(part, new, columns.scale[p], row, step):
+            add_column_step(j, columns.entries, samples, step)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _count(j, entries):
+    """Return how many entries a column has."""
+    count = 0
+    for s in range(entries.indptr.shape[0]):
+        count += entries.indptr[s, j + 1] - entries.indptr[s, j]
+    return count
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def move_row(part, new, column_scale, row, step):
+    """Move a row of weights part of the way to `new` and fill `step`; returns whether it is not all zero."""
+    changed = False
+    for r in range(step.shape[0]):
+        to = new[r] if part == 1.0 else row[r] + part * (new[r] - row[r])
+        step[r] = column_scale * (to - row[r])
+        changed |= step[r] != 0
+        row[r] = to
+    return changed

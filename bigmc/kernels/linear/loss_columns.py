@@ -7,8 +7,11 @@ The codes of losses are those of `bigmc.kernels.linear.losses`, the arrays of a 
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_growth
 from bigmc.kernels.linear.losses import (
@@ -27,20 +30,63 @@ from bigmc.kernels.linear.simd import lanes_curvature, lanes_gradient
 _EIGHT = np.uint64(8)
 
 
+class ColumnWork(NamedTuple):
+    """What the derivatives by one column are computed in.
+
+    Attributes
+    ----------
+    others : array of shape (width,)
+        Scores or odds of a sample, in the precision of the scores.
+    slope, bend : arrays of shape (n_classes,)
+        Half the derivatives of a sample's loss, in the precision of the scores.
+    wide : float64 array of shape (3, width)
+        Sums over all classes, pads among them.
+    sums, diagonal, squares : float64 arrays of shape (n_classes,)
+        Half the gradient, half the diagonal of the Hessian, and the weighted squares of the column.
+    """
+
+    others: NDArray[Any]
+    slope: NDArray[Any]
+    bend: NDArray[Any]
+    wide: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    diagonal: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+
 @njit(cache=True, nogil=True, fastmath=False)
-def _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, wide, sums):
+def column_work(scores, n_classes):
+    """Return room for the derivatives by one column."""
+    width = scores.shape[1]
+    slope = np.empty((2, n_classes), scores.dtype)
+    sums = np.empty((3, n_classes), np.float64)
+    return ColumnWork(
+        np.empty(width, scores.dtype),
+        slope[0],
+        slope[1],
+        np.empty((3, width), np.float64),
+        sums[0],
+        sums[1],
+        sums[2],
+    )
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _hinge_gradient(loss, j, entries, samples, work):
     """`column_gradient` of the hinge losses, by vector instructions.
 
-    All classes are taken for others, and the own ones are put right afterwards. `wide` is room for two rows
-    of the width of the scores.
+    All classes are taken for others, and the own ones are put right afterwards.
     """
+    indptr, indices, data, base = entries
+    scores, labels, _, _, gain = samples
     number = scores.dtype.type
     zero, one = number(0), number(1)
     width = np.uint64(scores.shape[1])
     groups = width // _EIGHT
     most = labels.shape[1]
-    others, own = wide[0], wide[1]
-    wide[:] = 0.0
+    others, own = work.wide[0], work.wide[1]
+    others[:] = 0.0
+    own[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
@@ -71,18 +117,19 @@ def _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, 
                         others[q] -= value * margin
                         total -= margin
                 own[c] += value * total
-    for r in range(sums.shape[0]):
-        sums[r] = others[r] - own[r]
+    for r in range(work.sums.shape[0]):
+        work.sums[r] = others[r] - own[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def column_gradient(
-    loss, j, indptr, indices, data, base, scores, labels, gain, factor, others, slope, wide, sums
-):
-    """Fill `sums` so that the gradient of the losses is ``2 / n * sums``."""
+def column_gradient(loss, j, entries, samples, factor, work):
+    """Fill the work's sums so that the gradient of the losses by column j is ``2 / n * sums``."""
     if loss != LOG_LOSS and factor.shape[0] == 0:
-        _hinge_gradient(loss, j, indptr, indices, data, base, scores, labels, gain, wide, sums)
+        _hinge_gradient(loss, j, entries, samples, work)
         return
+    indptr, indices, data, base = entries
+    scores, labels, _, _, gain = samples
+    others, slope, sums = work.others, work.slope, work.sums
     number = scores.dtype.type
     sums[:] = 0.0
     for s in range(indptr.shape[0]):
@@ -96,15 +143,17 @@ def column_gradient(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, wide, sums):
-    """`_hinge_gradient`; the third of the three rows of `wide` gets half the diagonal of the Hessian."""
+def _hinge_curvature(loss, j, entries, samples, work):
+    """`_hinge_gradient`, and half the diagonal of the Hessian."""
+    indptr, indices, data, base = entries
+    scores, labels, _, row_scale, gain = samples
     number = scores.dtype.type
     zero, one = number(0), number(1)
     width = np.uint64(scores.shape[1])
     groups = width // _EIGHT
     most = labels.shape[1]
-    others, own, bends = wide[0], wide[1], wide[2]
-    wide[:] = 0.0
+    others, own, bends = work.wide[0], work.wide[1], work.wide[2]
+    work.wide[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
@@ -114,7 +163,9 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
             if loss == MULTITASK_SQUARED_HINGE:
                 for q in range(groups):
                     lane = q * _EIGHT
-                    lanes_curvature(scores, i * width + lane, one, value, square, others, lane, bends, lane)
+                    lanes_curvature(
+                        scores, others, bends, (i * width + lane, lane, lane), one, (value, square)
+                    )
             for t in range(most):
                 c = labels[i, t]
                 if c < 0:
@@ -129,7 +180,7 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
                 for q in range(groups):
                     lane = q * _EIGHT
                     margins, count = lanes_curvature(
-                        scores, i * width + lane, shift, value, square, others, lane, bends, lane
+                        scores, others, bends, (i * width + lane, lane, lane), shift, (value, square)
                     )
                     total += margins
                     active += count  # an active margin bends the own class too
@@ -146,19 +197,21 @@ def _hinge_curvature(loss, j, indptr, indices, data, base, scores, labels, row_s
                         active -= number(margin > zero)
                 own[c] += value * total
                 bends[c] += square * active
-    for r in range(sums.shape[0]):
-        sums[r] = others[r] - own[r]
+    for r in range(work.sums.shape[0]):
+        work.sums[r] = others[r] - own[r]
+        work.diagonal[r] = bends[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def column_curvature(
-    loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, factor, others, slope, bend, sums,
-    diagonal, squares, hessian,
-):  # fmt: skip
+def column_curvature(loss, j, entries, samples, factor, work, hessian):
     """`column_gradient`, squares of each class, the Hessian's diagonal, and all of it where it has a size.
 
-    The squares of `SQUARED_HINGE` are added up for every label; those of the other losses once.
+    They go to the work. The squares of `SQUARED_HINGE` are added up for every label; those of the other
+    losses once.
     """
+    indptr, indices, data, base = entries
+    scores, labels, _, row_scale, gain = samples
+    others, slope, bend, _, sums, diagonal, squares = work
     number = scores.dtype.type
     sums[:] = 0.0
     diagonal[:] = 0.0
@@ -200,11 +253,13 @@ def column_curvature(
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def column_loss_change(loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, others, step):
+def column_loss_change(loss, j, entries, samples, others, step):
     """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores.
 
-    The step has the width of the scores.
+    The step, and `others`, which is overwritten, have the width of the scores.
     """
+    indptr, indices, data, base = entries
+    scores, labels, _, row_scale, gain = samples
     number = scores.dtype.type
     n_classes = step.shape[0]
     change = 0.0
@@ -249,8 +304,10 @@ def column_loss_change(loss, j, indptr, indices, data, base, scores, labels, row
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_column_step(j, indptr, indices, data, base, scores, row_scale, step):
+def add_column_step(j, entries, samples, step):
     """Add ``row_scale * data * step`` to the scores of the column's samples."""
+    indptr, indices, data, base = entries
+    scores, row_scale = samples.scores, samples.row_scale
     number = scores.dtype.type
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
@@ -262,11 +319,10 @@ def add_column_step(j, indptr, indices, data, base, scores, row_scale, step):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_gradients(
-    loss, places, indptr, indices, data, base, scores, labels, row_scale, gain, n_classes, gradients,
-    curvatures, largest=False,
-):  # fmt: skip
-    """Add half the gradient of the sum of losses, equation (5), of each column, and its mean curvature (6).
+def add_gradients(loss, places, entries, samples, n_classes, sums, largest):
+    """Add half the gradient of the sum of losses, equation (5), of each column, and its curvature (6).
+
+    Nothing is multiplied by the scale of the columns.
 
     Parameters
     ----------
@@ -274,60 +330,51 @@ def add_gradients(
         Code.
     places : int64 array of shape (columns of the block,)
         Row of the sums of each column, -1 where it is not wanted.
-    indptr, indices, data, base, scores, labels, row_scale, gain, n_classes
-        As in `bigmc.kernels.linear.squared_hinge.sweep`; nothing is multiplied by the scale of the columns.
-    gradients : float64 array of shape (n_sums, width)
-    curvatures : float64 array of shape (n_sums,)
-        Half the diagonal of the Hessian, its mean over the classes.
-    largest : bool, optional
-        Add the largest of the diagonal instead of its mean.
+    entries : Entries
+    samples : Samples
+    n_classes : int
+    sums : GradientSums
+    largest : bool
+        Of the diagonal of the Hessian the largest element counts instead of the mean.
     """
-    none = np.empty((0, 0), scores.dtype)
+    none = np.empty((0, 0), samples.scores.dtype)
     no_hessian = np.empty((0, 0), np.float64)
-    others = np.empty(scores.shape[1], scores.dtype)
-    slope = np.empty(n_classes, scores.dtype)
-    bend = np.empty(n_classes, scores.dtype)
-    wide = np.empty((3, scores.shape[1]), np.float64)
-    room = np.empty((3, n_classes), np.float64)
-    sums, diagonal, squares = room
+    work = column_work(samples.scores, n_classes)
     for j in range(places.shape[0]):
         place = places[j]
         if place < 0:
             continue
         if loss == LOG_LOSS:
-            column_curvature(
-                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, none, others, slope,
-                bend, sums, diagonal, squares, no_hessian,
-            )  # fmt: skip
+            column_curvature(loss, j, entries, samples, none, work, no_hessian)
         else:
-            _hinge_curvature(
-                loss, j, indptr, indices, data, base, scores, labels, row_scale, gain, wide, sums
-            )
-            diagonal[:] = wide[2, :n_classes]
+            _hinge_curvature(loss, j, entries, samples, work)
         for r in range(n_classes):
-            gradients[place, r] += sums[r]
-        curvatures[place] += diagonal.max() if largest else diagonal.sum() / n_classes
+            sums.gradients[place, r] += work.sums[r]
+        sums.curvatures[place] += work.diagonal.max() if largest else work.diagonal.sum() / n_classes
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def largest_curvatures(
-    loss, order, columns, indptr, indices, data, base, labels, row_scale, gain, column_scale, n_classes,
-    two_over_n, bounds,
-):  # fmt: skip
+def largest_curvatures(loss, columns, samples, n_classes, two_over_n, bounds):
     """Bound the eigenvalues of the Hessian of the losses along columns, at any weights.
 
     Parameters
     ----------
     loss : int
         Code.
-    order, columns, indptr, indices, data, base, labels, row_scale, gain, column_scale, n_classes, two_over_n
-        As in `bigmc.kernels.linear.squared_hinge.sweep`.
+    columns : Columns
+    samples : Samples
+        Their scores are not looked at.
+    n_classes : int
+    two_over_n : float
+        Factor of the gradient.
     bounds : float64 array of shape (n_columns,)
-        Filled at the positions of `order`, see `bigmc.kernels.linear.losses.curvature_bound`.
+        Filled at the positions of the order, see `bigmc.kernels.linear.losses.curvature_bound`.
     """
+    indptr, indices, data, base = columns.entries
+    _, labels, _, row_scale, gain = samples
     squares = np.empty(n_classes, np.float64)
-    for p in order:
-        j = columns[p]
+    for p in columns.order:
+        j = columns.positions[p]
         squares[:] = 0.0
         for s in range(indptr.shape[0]):
             first = np.uint64(base[s])
@@ -342,4 +389,4 @@ def largest_curvatures(
                     if c < 0:
                         break
                     squares[c] += square
-        bounds[p] = two_over_n * column_scale[p] ** 2 * curvature_bound(loss, squares)
+        bounds[p] = two_over_n * columns.scale[p] ** 2 * curvature_bound(loss, squares)

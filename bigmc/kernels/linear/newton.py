@@ -46,7 +46,7 @@ def place_entries(columns, first, shard, free, slots, values):
 @njit(cache=True, nogil=True, fastmath=False)
 def move_rows(span, rows, samples, direction, part):
     """Add the scores of the step ``part * direction`` to those of the rows of a span."""
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, _, _, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     n_groups = width // np.uint64(LANES)
@@ -57,7 +57,7 @@ def move_rows(span, rows, samples, direction, part):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         for u in range(used):
             lanes_add(scores, i * width + groups[u], part, move, groups[u])
 

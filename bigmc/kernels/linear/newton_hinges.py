@@ -50,7 +50,7 @@ def gradient_rows(tasks, span, rows, samples, active, out, curvature):
     out, curvature : arrays of shape (n_slots, width)
         Added to.
     """
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
@@ -93,9 +93,9 @@ def gradient_rows(tasks, span, rows, samples, active, out, curvature):
                 count += positive[r]
         margins[c] = -max(behind, number(0)) if tasks else -total
         positive[c] = number(behind > 0) if tasks else count
-        row_outer(slots, values, start, stop, gain[i], margins, groups, used, width, out)
+        row_outer(rows, i, gain[i], margins, groups, used, out)
         square = gain[i] * row_scale[i]
-        row_outer_square(slots, values, start, stop, square, positive, groups, used, width, curvature)
+        row_outer_square(rows, i, square, positive, groups, used, curvature)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
             add_groups(weight, margins, groups, used, out[size])
@@ -109,7 +109,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
     Parameters as for `gradient_rows`, which has filled `active`; `direction` and `out` have the shape
     (n_slots, width).
     """
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = direction.shape[0] - 1  # row of the intercept
@@ -125,7 +125,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
         c = np.uint64(labels[i, 0])
         behind = number(1) - scores[i, c]
         shift = number(1) if tasks else behind
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         own = move[c]
         base = number(0) if tasks else own
         total = number(0)
@@ -135,7 +135,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
         if tasks:
             total = -own if behind > 0 else number(0)
         move[c] = -total
-        row_outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
+        row_outer(rows, i, gain[i], move, groups, used, out)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
             add_groups(weight, move, groups, used, out[size])
@@ -144,7 +144,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
 @njit(cache=True, nogil=True, fastmath=False)
 def losses_along(tasks, span, rows, samples, direction, part):
     """Return the change of the losses of the rows of a span for the step ``part * direction``."""
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     n_groups = width // _EIGHT
@@ -160,7 +160,7 @@ def losses_along(tasks, span, rows, samples, direction, part):
             continue
         c = np.uint64(labels[i, 0])
         shift = number(1) if tasks else number(1) - scores[i, c]
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         wide[:] = move
         own = wide[c]
         total = 0.0
@@ -173,6 +173,6 @@ def losses_along(tasks, span, rows, samples, direction, part):
             wide[c] = own = 0.0
         for u in range(used):
             at = groups[u]
-            total += lanes_change(scores, i * width + at, shift, part, wide, at, own)
+            total += lanes_change(scores, wide, (i * width + at, at), shift, part, own)
         change += weights[i] * total if weights.shape[0] else total
     return change

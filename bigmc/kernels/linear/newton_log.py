@@ -42,7 +42,7 @@ def gradient_rows(span, rows, samples, probabilities, out, curvature):
     span, rows, samples, out, curvature
         As in `bigmc.kernels.linear.newton_hinges.gradient_rows`.
     """
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
@@ -68,10 +68,8 @@ def gradient_rows(span, rows, samples, probabilities, out, curvature):
         probabilities[i, c] = own * total
         slope[c] = -half * others * total
         bend[c] = half * own * total * others * total
-        row_outer(slots, values, start, stop, gain[i], slope, groups, used, width, out)
-        row_outer_square(
-            slots, values, start, stop, gain[i] * row_scale[i], bend, groups, used, width, curvature
-        )
+        row_outer(rows, i, gain[i], slope, groups, used, out)
+        row_outer_square(rows, i, gain[i] * row_scale[i], bend, groups, used, curvature)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
             add_groups(weight, slope, groups, used, out[size])
@@ -85,7 +83,7 @@ def hessian_rows(span, rows, samples, probabilities, direction, out):
     Parameters as for `gradient_rows`, which has filled `probabilities`; `direction` and `out` have the shape
     (n_slots, width).
     """
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, _, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = direction.shape[0] - 1  # row of the intercept
@@ -99,13 +97,13 @@ def hessian_rows(span, rows, samples, probabilities, direction, out):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if start == stop and not constant:
             continue
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         mean = number(0)
         for q in range(n_groups):
             mean += lanes_dot(probabilities, i * width + q * _EIGHT, move, q * _EIGHT)
         for q in range(n_groups):
             lanes_bend(probabilities, i * width + q * _EIGHT, half, move, mean, q * _EIGHT)
-        row_outer(slots, values, start, stop, gain[i], move, groups, used, width, out)
+        row_outer(rows, i, gain[i], move, groups, used, out)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
             add_groups(weight, move, groups, used, out[size])
@@ -118,7 +116,7 @@ def losses_along(span, rows, samples, direction, part):
     It is ``log(sum over r of p_r exp(d_r - d_y))`` for the changes d of a sample's scores; a small one keeps
     its digits.
     """
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     n_groups = width // _EIGHT
@@ -131,7 +129,7 @@ def losses_along(span, rows, samples, direction, part):
         start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         if not constant and (start == stop or row_scale[i] == 0):
             continue
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         wide[:] = move
         c = np.uint64(labels[i, 0])
         own, others, _ = sample_odds(scores, i, c, odds)

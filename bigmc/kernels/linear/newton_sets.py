@@ -39,7 +39,7 @@ def gradient_rows(tasks, span, rows, samples, active, out, curvature):
     span, rows, samples, out, curvature
         As in `bigmc.kernels.linear.newton_hinges.gradient_rows`.
     """
-    indptr, slots, values, constant = rows
+    constant = rows.constant
     scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
@@ -49,7 +49,6 @@ def gradient_rows(tasks, span, rows, samples, active, out, curvature):
     zero, one = number(0), number(1)
     others, margins, slope, positive = np.empty((4, width), scores.dtype)
     for i in range(np.uint64(span[0]), np.uint64(span[1])):
-        start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])
         hide_labels(scores, i, labels, others)
         slope[:] = zero
         positive[:] = zero
@@ -85,9 +84,9 @@ def gradient_rows(tasks, span, rows, samples, active, out, curvature):
         active[i] = found
         if not found:
             continue
-        row_outer(slots, values, start, stop, gain[i], slope, groups, used, width, out)
+        row_outer(rows, i, gain[i], slope, groups, used, out)
         square = gain[i] * row_scale[i]
-        row_outer_square(slots, values, start, stop, square, positive, groups, used, width, curvature)
+        row_outer_square(rows, i, square, positive, groups, used, curvature)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else one
             add_groups(weight, slope, groups, used, out[size])
@@ -101,7 +100,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
     Parameters as for `gradient_rows`, which has filled `active`; `direction` and `out` have the shape
     (n_slots, width).
     """
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, gain = samples
     width = np.uint64(scores.shape[1])
     size = out.shape[0] - 1  # row of the intercept
@@ -115,7 +114,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
         if (start == stop and not constant) or active[i] == 0:
             continue
         hide_labels(scores, i, labels, others)
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         turn[:] = zero
         if tasks:
             turn[:] = move
@@ -136,7 +135,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
             for r in range(width):
                 turn[r] += change[r]
             turn[c] -= total
-        row_outer(slots, values, start, stop, gain[i], turn, groups, used, width, out)
+        row_outer(rows, i, gain[i], turn, groups, used, out)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else one
             add_groups(weight, turn, groups, used, out[size])
@@ -145,7 +144,7 @@ def hessian_rows(tasks, span, rows, samples, active, direction, out):
 @njit(cache=True, nogil=True, fastmath=False)
 def losses_along(tasks, span, rows, samples, direction, part):
     """Return the change of the losses of the rows of a span for the step ``part * direction``."""
-    indptr, slots, values, constant = rows
+    indptr, constant = rows.indptr, rows.constant
     scores, labels, weights, row_scale, _ = samples
     width = np.uint64(scores.shape[1])
     groups = np.empty(width // _EIGHT + _ONE, np.uint64)
@@ -160,12 +159,12 @@ def losses_along(tasks, span, rows, samples, direction, part):
         if not constant and (start == stop or row_scale[i] == 0):
             continue
         hide_labels(scores, i, labels, others)
-        row_product(slots, values, start, stop, row_scale[i], direction, constant, groups, used, width, move)
+        row_product(rows, i, row_scale[i], direction, groups, used, move)
         wide[:] = move
         total = 0.0
         if tasks:
             for q in range(width // _EIGHT):
-                total += lanes_change(others, q * _EIGHT, one, part, wide, q * _EIGHT, 0.0)
+                total += lanes_change(others, wide, (q * _EIGHT, q * _EIGHT), one, part, 0.0)
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
@@ -178,6 +177,6 @@ def losses_along(tasks, span, rows, samples, direction, part):
                 total += (after - before) * (after + before)
                 continue
             for q in range(width // _EIGHT):
-                total += lanes_change(others, q * _EIGHT, behind, part, wide, q * _EIGHT, wide[c])
+                total += lanes_change(others, wide, (q * _EIGHT, q * _EIGHT), behind, part, wide[c])
         change += weights[i] * total if weights.shape[0] else total
     return change

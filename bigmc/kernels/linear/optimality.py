@@ -10,42 +10,43 @@ from bigmc.kernels.linear.penalties import dual_norm, prox, violation
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def measure_gradients(penalty, ratio, alpha, ridge, gradients, rows, n_classes, norms, violations, distances):
-    """Fill dual norms, violations and squared distances to the dual ball of radius alpha.
+def measure_gradients(penalty, level, gradients, rows, out):
+    """Measure gradients of the losses that are summed up already.
 
     Parameters
     ----------
-    penalty : int
-        Code in `bigmc.kernels.linear.penalties`.
-    ratio, alpha, ridge : float
+    penalty : Norm
+    level : Level
+        Its factor of the gradient is not used.
     gradients : float array of shape (n_features, width)
         Of the losses.
     rows : float64 array of shape (n_features, width)
         Weights.
-    n_classes : int
-    norms, violations, distances : float64 arrays of shape (n_features,)
-        Filled; distances are 0 without a ridge.
+    out : Measures
+        Distances are 0 without a ridge.
     """
+    n_classes, _, alpha, ridge = level
+    norms, violations, distances = out
     ones = np.ones(n_classes, np.float64)
     work = np.empty(n_classes, np.float64)
     sums = np.empty(n_classes, np.float64)
     for j in range(gradients.shape[0]):
         for r in range(n_classes):
             sums[r] = gradients[j, r]
-        norms[j] = dual_norm(penalty, ratio, sums)
-        violations[j] = violation(penalty, ratio, alpha, ridge, rows[j], sums, ones, work)
+        norms[j] = dual_norm(penalty, sums)
+        violations[j] = violation(penalty, alpha, ridge, rows[j], sums, ones, work)
         distances[j] = 0.0
         if ridge > 0.0 and norms[j] > alpha:
-            prox(penalty, ratio, alpha, sums, ones, work)
+            prox(penalty, alpha, sums, ones, work)
             for r in range(n_classes):
                 distances[j] += work[r] * work[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_dual_norms(penalty, ratio, gradients, scale, n_classes, norms):
+def add_dual_norms(penalty, gradients, scale, n_classes, norms):
     """Add the dual norm of each row of `gradients`, times its scale, to `norms`."""
     sums = np.empty(n_classes, np.float64)
     for j in range(gradients.shape[0]):
         for r in range(n_classes):
             sums[r] = scale[j] * gradients[j, r]
-        norms[j] += dual_norm(penalty, ratio, sums)
+        norms[j] += dual_norm(penalty, sums)

@@ -28,11 +28,12 @@ _TIE = 1e-9
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def penalty_change(penalty, ratio, row, new):
+def penalty_change(penalty, row, new):
     """Return the penalty of `new` less that of `row`, before the factor alpha.
 
     Near the optimum the change is tiny beside the penalty: no difference of two sums is taken.
     """
+    code, ratio = penalty
     total = squares = change = 0.0
     old_squares = largest = old_largest = 0.0
     for r in range(new.shape[0]):
@@ -42,25 +43,26 @@ def penalty_change(penalty, ratio, row, new):
         old_squares += row[r] * row[r]
         largest = max(largest, abs(new[r]))
         old_largest = max(old_largest, abs(row[r]))
-    if penalty == LARGEST:
+    if code == LARGEST:
         return largest - old_largest
     length = np.sqrt(squares) + np.sqrt(old_squares)
     return ratio * total + ((1.0 - ratio) * change / length if length > 0.0 else 0.0)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def dual_norm(penalty, ratio, gradient):
+def dual_norm(penalty, gradient):
     """Return the smallest ``nu`` with ``gradient`` in ``nu`` times the subdifferential at 0.
 
     For sparse groups it solves ``||soft(g, ratio nu)||_2 = (1 - ratio) nu``; the difference of both sides
     is convex and falls, so that Newton's method from 0 climbs to the root.
     """
+    code, ratio = penalty
     total = squares = largest = 0.0
     for r in range(gradient.shape[0]):
         total += abs(gradient[r])
         squares += gradient[r] ** 2
         largest = max(largest, abs(gradient[r]))
-    if penalty == LARGEST or not np.isfinite(total):
+    if code == LARGEST or not np.isfinite(total):
         return total
     if ratio == 0.0:
         return np.sqrt(squares)
@@ -82,7 +84,7 @@ def dual_norm(penalty, ratio, gradient):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def prox(penalty, ratio, alpha, linear, curve, new):
+def prox(penalty, alpha, linear, curve, new):
     """Fill `new` with the minimiser u of ``sum(curve u² / 2 - linear u) + alpha * penalty(u)``.
 
     Sparse groups: the soft threshold of `linear`, then ``u = linear / (curve + nu)`` with ``nu ||u|| =
@@ -93,17 +95,18 @@ def prox(penalty, ratio, alpha, linear, curve, new):
 
     Parameters
     ----------
-    penalty : int
-    ratio, alpha : float
+    penalty : Norm
+    alpha : float
     linear, curve, new : float64 arrays of shape (n_classes,)
         `curve` is positive.
     """
+    code, ratio = penalty
     n_classes = linear.shape[0]
     if alpha == 0.0:
         for r in range(n_classes):
             new[r] = linear[r] / curve[r]
         return
-    if penalty == LARGEST:
+    if code == LARGEST:
         theta = -1.0
         coming = 0.0
         while coming > theta:
@@ -157,31 +160,32 @@ def prox(penalty, ratio, alpha, linear, curve, new):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def violation(penalty, ratio, alpha, ridge, row, gradient, ones, work):
+def violation(penalty, alpha, ridge, row, gradient, ones, work):
     """Return the norm of the smallest subgradient of the objective by one row of weights.
 
     Parameters
     ----------
-    penalty : int
-    ratio, alpha, ridge : float
+    penalty : Norm
+    alpha, ridge : float
     row : float64 array of shape (at least n_classes,)
     gradient : float64 array of shape (n_classes,)
         Of the losses.
     ones, work : float64 arrays of shape (n_classes,)
         Ones, and room for the computation.
     """
+    code, ratio = penalty
     n_classes = gradient.shape[0]
     largest = 0.0
     for r in range(n_classes):
         largest = max(largest, abs(row[r]))
     if largest == 0.0:
-        prox(penalty, ratio, alpha, gradient, ones, work)
+        prox(penalty, alpha, gradient, ones, work)
         total = 0.0
         for r in range(n_classes):
             total += work[r] * work[r]
         return np.sqrt(total)
     total = 0.0
-    if penalty == LARGEST:
+    if code == LARGEST:
         # -G of the largest weights, signs taken off, less its projection on the simplex of size alpha
         tied = 0
         for r in range(n_classes):

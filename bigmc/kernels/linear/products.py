@@ -36,18 +36,22 @@ def groups_of(mask, n_groups, groups):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_product(slots, values, start, stop, scale, matrix, constant, groups, used, width, into):
-    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]`` and the intercept."""
+def row_product(rows, i, scale, matrix, groups, used, into):
+    """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]`` and the intercept.
+
+    The sum is over the entries of sample `i`; the first `used` of `groups` are listed.
+    """
+    start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])
     u = np.uint64(0)
     while u + _FOUR <= used:
-        _product4(slots, values, start, stop, scale, matrix, groups, u, width, into)
+        _product4(rows, (start, stop, u), scale, matrix, groups, into)
         u += _FOUR
     if u + _TWO <= used:
-        _product2(slots, values, start, stop, scale, matrix, groups, u, width, into)
+        _product2(rows, (start, stop, u), scale, matrix, groups, into)
         u += _TWO
     if u < used:
-        _product1(slots, values, start, stop, scale, matrix, groups, u, width, into)
-    if constant:
+        _product1(rows, (start, stop, u), scale, matrix, groups, into)
+    if rows.constant:
         add_groups(matrix.dtype.type(1), matrix[matrix.shape[0] - 1], groups, used, into)
 
 
@@ -60,28 +64,30 @@ def add_groups(factor, row, groups, used, into):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_outer(slots, values, start, stop, scale, slope, groups, used, width, out):
-    """Add ``scale * values[k] * slope`` to ``out[slots[k]]`` for every entry k and the listed groups."""
+def row_outer(rows, i, scale, slope, groups, used, out):
+    """Add ``scale * values[k] * slope`` to ``out[slots[k]]`` for the entries k of sample i, listed groups."""
+    start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])
     u = np.uint64(0)
     while u + _FOUR <= used:
-        _outer4(slots, values, start, stop, scale, slope, groups, u, width, out)
+        _outer4(rows, (start, stop, u), scale, slope, groups, out)
         u += _FOUR
     if u + _TWO <= used:
-        _outer2(slots, values, start, stop, scale, slope, groups, u, width, out)
+        _outer2(rows, (start, stop, u), scale, slope, groups, out)
         u += _TWO
     if u < used:
-        _outer1(slots, values, start, stop, scale, slope, groups, u, width, out)
+        _outer1(rows, (start, stop, u), scale, slope, groups, out)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def row_outer_square(slots, values, start, stop, scale, slope, groups, used, width, out):
+def row_outer_square(rows, i, scale, slope, groups, used, out):
     """`row_outer` with the squares of the values."""
+    start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])
     u = np.uint64(0)
     while u + _FOUR <= used:
-        _square4(slots, values, start, stop, scale, slope, groups, u, width, out)
+        _square4(rows, (start, stop, u), scale, slope, groups, out)
         u += _FOUR
     if u + _TWO <= used:
-        _square2(slots, values, start, stop, scale, slope, groups, u, width, out)
+        _square2(rows, (start, stop, u), scale, slope, groups, out)
         u += _TWO
     if u < used:
-        _square1(slots, values, start, stop, scale, slope, groups, u, width, out)
+        _square1(rows, (start, stop, u), scale, slope, groups, out)

@@ -8,23 +8,22 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_columns(columns, indptr, indices, data, row_scale, column_scale, coef, scores):
+def add_columns(columns, shard, row_scale, column_scale, coef, scores):
     """Add ``x_ij * coef[p]`` for the given columns of one shard to its scores.
 
     Parameters
     ----------
     columns : int64 array of shape (n_columns,)
         Columns of the block, in the order they are added.
-    indptr : int64 array of shape (columns of the block + 1,)
-        Offsets of the shard.
-    indices, data
-        Entries of the block.
+    shard : tuple
+        ``(indptr, indices, data)``: offsets of its columns, and the entries of the block.
     row_scale : array of shape (rows of the shard,)
     column_scale : float64 array of shape (n_columns,)
     coef : float64 array of shape (n_columns, width)
     scores : array of shape (rows of the shard, width)
         Changed in place.
     """
+    indptr, indices, data = shard
     number = scores.dtype.type
     weights = np.empty(scores.shape[1], scores.dtype)
     for p in range(columns.shape[0]):

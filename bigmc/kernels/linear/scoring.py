@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
+
 
 @njit(cache=True, nogil=True, inline="never")
 def _search(features: NDArray[np.int64], feature: int) -> int:
@@ -29,42 +31,12 @@ def _search(features: NDArray[np.int64], feature: int) -> int:
 
 @njit(cache=True, nogil=True)
 def score_rows(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    data: NDArray[Any],
-    table: NDArray[np.int32],
-    features: NDArray[np.int64],
-    coef: NDArray[Any],
-    column_scale: NDArray[np.float32],
-    binary: bool,
-    l2: bool,
-    scores: NDArray[np.float64],
+    rows: RawRows, weighted: WeightedFeatures, weighting: EntryWeighting, scores: NDArray[np.float64]
 ) -> None:
-    """Add the weighted samples' products with the weights to ``scores``.
-
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_rows + 1,)
-        Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``.
-    indices : int32 array of shape (nnz,)
-        Feature of each entry.
-    data : array of shape (nnz,)
-        Raw value of each entry.
-    table : int32 array of shape (n_features,) or (0,)
-        Row of each feature in ``coef``, -1 without weight; empty: search in ``features``.
-    features : int64 array of shape (n_nonzero,)
-        Features with weight, increasing.
-    coef : float array of shape (n_nonzero, n_classes)
-        Their weights.
-    column_scale : float32 array of shape (n_features,) or (0,)
-        Factor of each feature; empty: 1.
-    binary : bool
-        Every entry counts as 1 (an explicit zero too, as in scikit-learn's hashing).
-    l2 : bool
-        Divide by the norm of the whole weighted sample, rounded to float32 as the store keeps it.
-    scores : float64 array of shape (n_rows, n_classes)
-        Overwritten.
-    """
+    """Fill ``scores``, of shape (n_rows, n_classes), with the weighted samples' products with the weights."""
+    indptr, indices, data = rows
+    table, features, coef = weighted
+    column_scale, binary, l2 = weighting
     n_classes = coef.shape[1]
     scaled = column_scale.shape[0] > 0
     tabled = table.shape[0] > 0

@@ -86,13 +86,14 @@ def lanes_gradient(typing, scores, at, shift, value, sums, to):
 
 
 @intrinsic
-def lanes_balanced(typing, scores, at, shift, value, factor, factor_at, sums, to):
-    """`lanes_gradient` with every margin multiplied by ``factor[factor_at:]``."""
-    signature = scores.dtype(scores, at, shift, value, factor, factor_at, sums, to)
+def lanes_balanced(typing, scores, factor, sums, offsets, shift, value):
+    """`lanes_gradient` with every margin multiplied by a factor; `offsets` are those of the three arrays."""
+    signature = scores.dtype(scores, factor, sums, offsets, shift, value)
 
     def generate(context, builder, signature, arguments):
-        scores, at, shift, value, factor, factor_at, sums, to = arguments
-        kind, _, _, _, factor_kind, _, sums_kind, _ = signature.args
+        scores, factor, sums, offsets, shift, value = arguments
+        kind, factor_kind, sums_kind, *_ = signature.args
+        at, factor_at, to = cgutils.unpack_tuple(builder, offsets, 3)
         row = load(builder, pointer(context, builder, kind, scores, at), kind)
         margin, _ = positive_part(builder, builder.fadd(row, spread(builder, shift)))
         weight = load(builder, pointer(context, builder, factor_kind, factor, factor_at), factor_kind)
@@ -105,15 +106,18 @@ def lanes_balanced(typing, scores, at, shift, value, factor, factor_at, sums, to
 
 
 @intrinsic
-def lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvature, curve_to):
-    """`lanes_gradient` and ``curvature[curve_to:] += square * [m > 0]``; sum of m and their number."""
-    signature = types.UniTuple(scores.dtype, 2)(
-        scores, at, shift, value, square, sums, to, curvature, curve_to
-    )
+def lanes_curvature(typing, scores, sums, curvature, offsets, shift, factors):
+    """`lanes_gradient` and ``curvature[curve_to:] += square * [m > 0]``; sum of m and their number.
+
+    `offsets` are those of the three arrays, `factors` the value and the square.
+    """
+    signature = types.UniTuple(scores.dtype, 2)(scores, sums, curvature, offsets, shift, factors)
 
     def generate(context, builder, signature, arguments):
-        scores, at, shift, value, square, sums, to, curvature, curve_to = arguments
-        kind, _, _, _, _, sums_kind, _, curvature_kind, _ = signature.args
+        scores, sums, curvature, offsets, shift, factors = arguments
+        kind, sums_kind, curvature_kind, *_ = signature.args
+        at, to, curve_to = cgutils.unpack_tuple(builder, offsets, 3)
+        value, square = cgutils.unpack_tuple(builder, factors, 2)
         row = load(builder, pointer(context, builder, kind, scores, at), kind)
         margin, mask = positive_part(builder, builder.fadd(row, spread(builder, shift)))
         zero = ir.Constant(margin.type, [0.0] * LANES)
@@ -130,17 +134,18 @@ def lanes_curvature(typing, scores, at, shift, value, square, sums, to, curvatur
 
 
 @intrinsic
-def lanes_change(typing, scores, at, shift, value, step, step_at, own_step):
+def lanes_change(typing, scores, step, offsets, shift, value, own_step):
     """Sum of ``max(m + value (step - own_step), 0)² - max(m, 0)²`` with ``m = shift + scores``.
 
-    The margins have the precision of the scores, everything after them is float64: otherwise the
-    rounding of the margins hides the small changes near the optimum.
+    `offsets` are those of scores and step. The margins have the precision of the scores, everything after
+    them is float64: otherwise the rounding of the margins hides the small changes near the optimum.
     """
-    signature = types.float64(scores, at, shift, value, step, step_at, own_step)
+    signature = types.float64(scores, step, offsets, shift, value, own_step)
 
     def generate(context, builder, signature, arguments):
-        scores, at, shift, value, step, step_at, own_step = arguments
-        kind, step_kind = signature.args[0], signature.args[4]
+        scores, step, offsets, shift, value, own_step = arguments
+        kind, step_kind, *_ = signature.args
+        at, step_at = cgutils.unpack_tuple(builder, offsets, 2)
         row = load(builder, pointer(context, builder, kind, scores, at), kind)
         delta = load(builder, pointer(context, builder, step_kind, step, step_at), step_kind)
         margin = builder.fadd(row, spread(builder, shift))
@@ -228,14 +233,27 @@ def lanes_active(typing, scores, at, shift, moves, own_move, to):
     return signature, generate
 
 
-def _entry(context, builder, slots_kind, values_kind, slots, values, element, width, k, square):
-    """Return where the matrix row of entry `k` starts, and the entry's value in every lane."""
-    slot = builder.load(builder.gep(context.make_array(slots_kind)(context, builder, slots).data, [k]))
-    value = builder.load(builder.gep(context.make_array(values_kind)(context, builder, values).data, [k]))
-    value = context.cast(builder, value, values_kind.dtype, element)
-    if square:
-        value = builder.fmul(value, value)
-    return builder.mul(builder.zext(slot, k.type), width), spread(builder, value)
+def _field(context, builder, kind, value, name):
+    """Return an array in a named tuple, and its type."""
+    place = kind.fields.index(name)
+    return context.make_array(kind.types[place])(context, builder, builder.extract_value(value, place)), (
+        kind.types[place]
+    )
+
+
+def _entry(context, builder, kind, rows, k, element):
+    """Return the slot of entry `k` of rows as wide as `k`, and its value as an element of the matrix."""
+    slots, _ = _field(context, builder, kind, rows, "slots")
+    values, values_kind = _field(context, builder, kind, rows, "values")
+    slot = builder.zext(builder.load(builder.gep(slots.data, [k])), k.type)
+    value = builder.load(builder.gep(values.data, [k]))
+    return slot, context.cast(builder, value, values_kind.dtype, element)
+
+
+def _width(context, builder, kind, matrix):
+    """Return the number of columns of a matrix."""
+    _, width = cgutils.unpack_tuple(builder, context.make_array(kind)(context, builder, matrix).shape, 2)
+    return width
 
 
 def _offsets(context, builder, kind, groups, first, count):
@@ -247,28 +265,29 @@ def _offsets(context, builder, kind, groups, first, count):
 def product_of(count):
     """Return a function that multiplies a sample by a matrix, for `count` groups of lanes at once.
 
-    It sets ``into[g:] = scale * sum_k values[k] * matrix[slots[k] * width + g:]`` for the groups
-    ``g = groups[first:first + count]``. The sums stay in registers, and what an entry costs beside them is
+    It sets ``into[g:] = scale * sum_k values[k] * matrix[slots[k], g:]`` for the entries k of `rows` from
+    ``span[0]`` to ``span[1]`` and the groups ``g = groups[first:first + count]``, `first` the last of `span`.
+    The sums stay in registers, and what an entry costs beside them is
     shared among the groups.
     """
 
     @intrinsic
-    def product(typing, slots, values, start, stop, scale, matrix, groups, first, width, into):
-        signature = types.void(slots, values, start, stop, scale, matrix, groups, first, width, into)
+    def product(typing, rows, span, scale, matrix, groups, into):
+        signature = types.void(rows, span, scale, matrix, groups, into)
 
         def generate(context, builder, signature, arguments):
-            slots, values, start, stop, scale, matrix, groups, first, width, into = arguments
-            slots_kind, values_kind, _, _, _, matrix_kind, groups_kind, _, _, into_kind = signature.args
+            rows, span, scale, matrix, groups, into = arguments
+            rows_kind, _, _, matrix_kind, groups_kind, into_kind = signature.args
+            start, stop, first = cgutils.unpack_tuple(builder, span, 3)
+            width = _width(context, builder, matrix_kind, matrix)
             offsets = _offsets(context, builder, groups_kind, groups, first, count)
             zero = ir.Constant(ir.VectorType(context.get_value_type(matrix_kind.dtype), LANES), [0.0] * LANES)
             sums = [cgutils.alloca_once_value(builder, zero) for _ in range(count)]
             for place in sums:
                 builder.store(zero, place)
             with cgutils.for_range_slice(builder, start, stop, start.type(1), intp=start.type) as (k, _):
-                at, value = _entry(
-                    context, builder, slots_kind, values_kind, slots, values, matrix_kind.dtype, width, k,
-                    square=False,
-                )  # fmt: skip
+                slot, value = _entry(context, builder, rows_kind, rows, k, matrix_kind.dtype)
+                at, value = builder.mul(slot, width), spread(builder, value)
                 for offset, place in zip(offsets, sums, strict=True):
                     row = pointer(context, builder, matrix_kind, matrix, builder.add(at, offset))
                     term = builder.fmul(load(builder, row, matrix_kind), value)
@@ -287,26 +306,28 @@ def product_of(count):
 def outer_of(count, square=False):
     """Return a function that adds the outer product of a sample and a slope to a matrix.
 
-    It adds ``values[k] * scale * slope[g:]`` to ``out[slots[k] * width + g:]`` for every entry and the groups
-    ``g = groups[first:first + count]``; with `square` the values are squared.
+    It adds ``values[k] * scale * slope[g:]`` to ``out[slots[k], g:]`` for the entries and groups of
+    `product_of`; with `square` the values are squared.
     """
 
     @intrinsic
-    def outer(typing, slots, values, start, stop, scale, slope, groups, first, width, out):
-        signature = types.void(slots, values, start, stop, scale, slope, groups, first, width, out)
+    def outer(typing, rows, span, scale, slope, groups, out):
+        signature = types.void(rows, span, scale, slope, groups, out)
 
         def generate(context, builder, signature, arguments):
-            slots, values, start, stop, scale, slope, groups, first, width, out = arguments
-            slots_kind, values_kind, _, _, _, slope_kind, groups_kind, _, _, out_kind = signature.args
+            rows, span, scale, slope, groups, out = arguments
+            rows_kind, _, _, slope_kind, groups_kind, out_kind = signature.args
+            start, stop, first = cgutils.unpack_tuple(builder, span, 3)
+            width = _width(context, builder, out_kind, out)
             offsets = _offsets(context, builder, groups_kind, groups, first, count)
             steps = []
             for offset in offsets:
                 step = load(builder, pointer(context, builder, slope_kind, slope, offset), slope_kind)
                 steps.append(builder.fmul(step, spread(builder, scale)))
             with cgutils.for_range_slice(builder, start, stop, start.type(1), intp=start.type) as (k, _):
-                at, value = _entry(
-                    context, builder, slots_kind, values_kind, slots, values, out_kind.dtype, width, k, square
-                )  # fmt: skip
+                slot, value = _entry(context, builder, rows_kind, rows, k, out_kind.dtype)
+                at = builder.mul(slot, width)
+                value = spread(builder, builder.fmul(value, value) if square else value)
                 for offset, step in zip(offsets, steps, strict=True):
                     target = pointer(context, builder, out_kind, out, builder.add(at, offset))
                     accumulate(builder, target, out_kind, builder.fmul(step, value))

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.objectives import Objective
+from bigmc.kernels.linear.arguments import Entries, GradientSums
+from bigmc.objectives import Curvature, Objective
 from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.store.dataset import Dataset
 from bigmc.store.shard import Shard
 
@@ -112,7 +114,11 @@ class PassSums:
 
 
 def certifying_pass(
-    dataset: Dataset, request: PassRequest, problem_of: ShardProblem, engine: Engine
+    dataset: Dataset,
+    request: PassRequest,
+    problem_of: ShardProblem,
+    engine: Engine,
+    row_norms: RowNorms | None = None,
 ) -> PassSums:
     """Add up losses and gradients of all samples.
 
@@ -123,6 +129,8 @@ def certifying_pass(
     problem_of : callable
     engine : Engine
         Threads of this process; any number gives the same bits.
+    row_norms : RowNorms, optional
+        Gets the entries of all rows on the way.
 
     Raises
     ------
@@ -131,7 +139,7 @@ def certifying_pass(
     """
     parts = np.array_split(np.arange(dataset.n_shards), min(_MOST_PARTS, dataset.n_shards))
     total = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
-    for _, found in engine.map(_add_up, parts, dataset, request, problem_of):
+    for _, found in engine.map(_add_up, parts, dataset, request, problem_of, row_norms):
         total.add(found)
     total.norms *= np.float32(1.0 + _ROUNDING * dataset.n_shards)
     bad = ~np.isfinite(total.norms)
@@ -145,7 +153,11 @@ def certifying_pass(
 
 
 def _add_up(
-    part: NDArray[np.int64], dataset: Dataset, request: PassRequest, problem_of: ShardProblem
+    part: NDArray[np.int64],
+    dataset: Dataset,
+    request: PassRequest,
+    problem_of: ShardProblem,
+    row_norms: RowNorms | None,
 ) -> PassSums:
     sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for s in part.tolist():
@@ -158,23 +170,31 @@ def _add_up(
         nothing = np.empty((0, problem.n_classes))
         for k, scale in enumerate(request.scales):
             sums.entropies[k] += problem.entropy(nothing, scale)
-        _add_gradients(dataset, s, problem, request, sums)
+        _add_gradients(dataset, s, problem, request, sums, row_norms)
     return sums
 
 
-def _add_gradients(dataset: Dataset, s: int, problem: Problem, request: PassRequest, sums: PassSums) -> None:
+def _add_gradients(
+    dataset: Dataset,
+    s: int,
+    problem: Problem,
+    request: PassRequest,
+    sums: PassSums,
+    row_norms: RowNorms | None,
+) -> None:
     """Add the gradients of one shard, block by block."""
     objective, factor = request.objective, 2.0 / request.weight_sum
     base = np.array([0, problem.n_samples])
+    squares = np.zeros(problem.n_samples)
     for lo, hi, indptr, indices, data in _blocks(dataset, dataset.shards[s], request):
+        if row_norms is not None:
+            row_norms.add(squares, lo, indptr, indices, data)
         used = np.flatnonzero(np.diff(indptr))
         places = np.full(hi - lo, -1)
         places[used] = np.arange(len(used))
         gradient, curvature = np.zeros((len(used), request.width)), np.zeros(len(used))
-        objective.add_gradients(
-            places, indptr[None], indices, data, base, problem.scores, problem.labels, problem.row_scale,
-            problem.gain, problem.n_classes, gradient, curvature, True,
-        )  # fmt: skip
+        entries, added = Entries(indptr[None], indices, data, base), GradientSums(gradient, curvature)
+        objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
         scale = problem.scale_of(used + lo)
         norms = np.zeros(len(used))
         objective.add_dual_norms(gradient, factor * scale, problem.n_classes, norms)
@@ -185,6 +205,8 @@ def _add_gradients(dataset: Dataset, s: int, problem: Problem, request: PassRequ
         sums.gradient[to] += gradient[at] * (factor * scale[at])[:, None]
         sums.curvature[to] += curvature[at] * (factor * scale[at] ** 2)
         sums.n_bytes += len(indices) * (2 + dataset.dtype.itemsize)
+    if row_norms is not None:
+        row_norms.finish(s, squares)
 
 
 def _blocks(

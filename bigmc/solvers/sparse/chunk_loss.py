@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.linear.arguments import GradientSums, Measures
+from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
@@ -39,9 +41,9 @@ _NEGLIGIBLE = 0.1
 _ENTRIES = 50.0
 #: With one chunk: sweeps at most.
 _MOST_SWEEPS = 300
-#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over in units
-#: of the scores' precision and of the margins.
-_INTERCEPT_STEPS, _ROUNDING = 20, 16.0
+#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
+#: of the scores' precision and of the margins, and of the margins alone.
+_INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
 #: Parts the columns are cut into for the workers, whatever their number.
 _PARTS = 16
 
@@ -152,8 +154,8 @@ def improve(
     terms = _corrections(problem, chunk, weights, anchor, damping)
     level = _level(problem, weights.intercept, anchor, damping) if task.fit_intercept else None
     problem.rebuild_scores(weights.coef(task.width), weights.intercept, chunk.held)
-    negligible = _NEGLIGIBLE * min(task.alpha, largest_violation(task, anchor, weights.layers))
-    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, 0, 0)
+    negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
+    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, 0, 0)
     violations = [np.zeros(len(r)) for r in weights.rows]
     active = [np.arange(len(r)) for r in weights.rows]
     for sweep in range(n_iter, n_iter + _SWEEPS):
@@ -199,7 +201,7 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
+    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
     changes, n_sweeps = sweeper.sweep_until(
         chunk.held, coef, weights.intercept, task.alpha, target, _MOST_SWEEPS, n_iter
     )
@@ -214,7 +216,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
     """
     loss, half = task.objective.loss, task.weight_sum / 2.0
-    noise = _ROUNDING * float(np.finfo(task.dtype).eps)
+    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     for number in range(spill.n_chunks):
         chunk = spill.chunk(number)
         if chunk.samples.weightless:
@@ -232,19 +234,40 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     return None
 
 
-def largest_violation(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
-    """Return the largest violation of the candidates and of the intercept."""
+@dataclass(frozen=True)
+class Distance:
+    """How far the candidates are from their optimum.
+
+    Attributes
+    ----------
+    violation : float
+        Largest violation of the conditions of optimality, of the intercept too.
+    gap : float
+        What the candidates add to the gap of the dual point that the losses' derivatives are; infinite
+        without a ridge, where that point must be scaled first.
+    """
+
+    violation: float
+    gap: float
+
+
+def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Distance:
+    """Measure the gradients of the candidates at a point.
+
+    With a ridge the gap is ``sum_j R(W_j) + R*(-G_j) + <W_j, G_j>``, where R is penalty and ridge together,
+    whose conjugate is the squared distance to the dual ball over twice the ridge.
+    """
+    ridge, start, gap = task.objective.ridge, 0, 0.0
     largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
-    start = 0
     for layer in layers:
-        norms, violations, distances = np.empty((3, len(layer)))
-        task.objective.measure_gradients(
-            task.alpha, point.gradient[start : start + len(layer)], point.coef.take(layer), task.n_classes,
-            norms, violations, distances,
-        )  # fmt: skip
+        out = Measures(*np.empty((3, len(layer))))
+        gradient, rows = point.gradient[start : start + len(layer)], point.coef.take(layer)
+        task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
         start += len(layer)
-        largest = max(largest, float(violations.max(initial=0.0)))
-    return largest
+        largest = max(largest, float(out.violations.max(initial=0.0)))
+        gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
+        gap += float(out.distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
+    return Distance(largest, gap)
 
 
 def _corrections(
@@ -279,17 +302,16 @@ def _row(problem: Problem, values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _gradients(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return gradient and largest curvature of columns at the present scores."""
     n = len(columns.positions)
-    gradient, curvature = np.zeros((n, problem.width)), np.zeros(n)
+    sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
 
     def add(part: NDArray[np.int64]) -> None:
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions[part]] = part
         problem.objective.add_gradients(
-            places, columns.indptr, columns.indices, columns.data, columns.base, problem.scores,
-            problem.labels, problem.row_scale, problem.gain, problem.n_classes, gradient, curvature, True,
-        )  # fmt: skip
+            places, columns.entries, problem.samples, problem.n_classes, sums, Curvature.LARGEST
+        )
 
     for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
         pass
     scale = problem.two_over_n * problem.scale_of(columns.features)
-    return gradient * scale[:, None], curvature * scale * problem.scale_of(columns.features)
+    return sums.gradients * scale[:, None], sums.curvatures * scale * problem.scale_of(columns.features)

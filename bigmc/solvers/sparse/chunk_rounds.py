@@ -7,40 +7,36 @@ then evaluates objective and gradient of all. A round that makes the objective l
 damping of the chunks grows; after others it shrinks. With one chunk a round is a descent to the optimum of
 the candidates.
 
-Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little.
-With an intercept the dual point of a pass is that of the weights but for the samples of one chunk, whose
-dual variables take out the slope by the intercept that the last round has measured.
+Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little
+(`bigmc.solvers.sparse.chunk_certificate`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import ThreadEngine
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.sparse.bounds import lower_bound
-from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, certifying_pass
+from bigmc.solvers.sparse.certifying_pass import PassSums
+from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Measured
 from bigmc.solvers.sparse.chunk_loss import (
-    Balanced,
     Weights,
-    balanced,
     descend,
+    distance,
     evaluate,
     improve,
-    largest_violation,
 )
+from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
-from bigmc.solvers.sparse.memory_plan import ChunkPlan
-from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.row_scales import RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated, State
 
@@ -52,8 +48,8 @@ _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.3, 0.02, 3.0, 0.7
 #: factor less, and at last in units of the tolerance.
 _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
 _MOST_ROUNDS = 12
-#: Passes of which that is all; later ones are made when the violation, in units of alpha, is this part of
-#: the tolerance, or of this part of the gap.
+#: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
+#: candidates is this part of the tolerance, or of this part of the gap.
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 2, 0.5, 0.2
 #: Layers of the scratch file; one more, and it is written anew without those no longer wanted.
 _MOST_LAYERS = 4
@@ -65,26 +61,6 @@ _FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
 _ROUNDING = 4.0
-#: Scales of the dual point in units of the last, at which entropies are computed (log loss).
-_SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Gradients of a pass as the conditions of optimality see them.
-
-    Attributes
-    ----------
-    largest_norm, distance, violation : float
-        See `bigmc.solvers.sparse.gradient.GradientPass`.
-    norms : float64 array of shape (n_chosen,)
-        Dual norms of the gradients that are known.
-    """
-
-    largest_norm: float
-    distance: float
-    violation: float
-    norms: NDArray[np.float64]
 
 
 class ChunkRounds:
@@ -93,10 +69,10 @@ class ChunkRounds:
     def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
         self._task, self._plan = task, plan
         self._spill: Spill | None = None
-        self._engine = task.engine.at_most(plan.n_workers)
+        self._certifier = Certifier(task, plan)
         self._column_nnz = task.dataset.column_nnz()
-        self._scale = 1.0
         self._max_passes = math.inf
+        self._rough = False
         self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
 
     def run(
@@ -114,7 +90,7 @@ class ChunkRounds:
             if state.rounds:
                 self._restore()
             else:
-                self._begin()
+                self._begin(rough=norms_take_a_pass(self._task.dataset) and not len(state.coef.features))
             while True:
                 if not state.rounds:
                     certificate = self._certify(max_passes, progress)
@@ -136,13 +112,15 @@ class ChunkRounds:
         Passes keep the gradients of some features and bounds of the others; they go on until the largest
         of all is known.
         """
+        state = self.state
         try:
-            self._begin()
+            self._begin(rough=False)
             while True:
                 chosen = self._known_features()
-                _, measured, _ = self._pass(chosen)
-                known = float(measured.norms.max(initial=0.0))
-                if measured.largest_norm <= known:
+                found = self._pass(chosen)
+                state.norms = found.sums.norms
+                known = float(found.measured.norms.max(initial=0.0))
+                if found.measured.largest_norm <= known:
                     return known
         finally:
             if self._spill is not None:
@@ -158,11 +136,21 @@ class ChunkRounds:
         assert state.anchor is not None
         if state.gain > max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
             return False
-        if n_passes <= _FOR_CANDIDATES or self._passes >= self._max_passes:
+        if n_passes <= _FOR_CANDIDATES or self._passes >= self._max_passes or state.gain <= 0.0:
             return True
-        wanted = max(tol, _GAP_FACTOR * state.history[-1]["gap"]) * self._task.alpha
-        violation = largest_violation(self._task, state.anchor, state.layers)
-        return violation <= _VIOLATION * wanted or state.gain <= 0.0
+        wanted = _VIOLATION * max(tol, _GAP_FACTOR * state.history[-1]["gap"])
+        left = distance(self._task, state.anchor, state.layers)
+        return left.violation <= wanted * self._task.alpha or left.gap <= wanted * state.anchor.objective
+
+    def _target(self, anchor: Evaluated) -> float:
+        """Return the violation that a descent to the optimum of the candidates aims at."""
+        task, layers = self._task, self.state.layers
+        target = max(_FRACTION * distance(task, anchor, layers).violation, _FINEST * task.alpha)
+        if task.alpha > 0:
+            return min(target, _COARSEST * task.alpha)
+        # the squares of all violations, over twice the ridge, are the gap
+        gap = _VIOLATION * task.tol * anchor.objective
+        return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
 
     @property
     def _passes(self) -> float:
@@ -183,12 +171,14 @@ class ChunkRounds:
         self._count(self._spill.n_bytes)
         self._spill.n_bytes = 0
 
-    def _begin(self) -> None:
+    def _begin(self, rough: bool) -> None:
         """Write the scratch file for the weights there are, and evaluate them.
 
-        Where the norms of the gradients of a sample are known, they name the first candidates.
+        Where the norms of the gradients of a sample are known, they name the first candidates. With rough
+        scales of the rows the first pass adds up the exact ones; scores without weights do not need them.
         """
         state, task = self.state, self._task
+        self._rough = rough
         features = state.coef.features
         if state.norms is not None and len(features):
             chosen = np.flatnonzero(self._column_nnz)
@@ -203,47 +193,47 @@ class ChunkRounds:
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
         state.coef = Coefficients.zeros(task.width).updated(kept)
-        state.anchor = evaluate(task, self._spill, state.coef, state.intercept)
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Measure objective and gradient of the candidates at the weights there are."""
+        state = self.state
+        assert self._spill is not None
+        state.anchor = evaluate(self._task, self._spill, state.coef, state.intercept)
         self._count_spill()
 
     def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
-        chosen = self._known_features()
-        found, measured, lower = self._pass(chosen)
-        state.norms = found.norms
-        state.lower = max(state.lower, lower)
-        self._record(measured, max_passes, progress)
+        chosen, rough = self._known_features(), self._rough
+        found = self._pass(chosen)
+        state.norms = found.sums.norms
+        state.lower = max(state.lower, found.lower)
+        self._record(found.measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
         if certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
-            state.layers = self._candidates(chosen, measured.norms)
+            state.layers = self._candidates(chosen, found.measured.norms)
             self._write()
-            state.anchor = _extended(state.anchor, before, np.concatenate(state.layers), chosen, found)
+            if rough:
+                self._evaluate()
+            else:
+                state.anchor = _extended(
+                    state.anchor, before, np.concatenate(state.layers), chosen, found.sums
+                )
             state.rounds, state.gain = 1, math.inf
         return certificate
 
-    def _pass(self, chosen: NDArray[np.int64]) -> tuple[PassSums, Measured, float]:
-        """Make a pass that keeps the gradients of `chosen`, and return the lower bound it gives too."""
-        task, state = self._task, self.state
+    def _pass(self, chosen: NDArray[np.int64]) -> Certified:
+        """Make a pass that keeps the gradients of `chosen`."""
+        state = self.state
         assert self._spill is not None
         assert state.anchor is not None
-        scales: tuple[float, ...] = ()
-        if task.objective.loss.name == "log_loss":
-            scales = tuple(sorted({min(1.0, self._scale * scale) for scale in _SCALES}))
-        moved = balanced(task, self._spill, state.anchor) if task.fit_intercept else None
-        request = PassRequest(
-            task.objective, chosen, task.weight_sum, task.width, scales, self._plan.block_bytes,
-            self._plan.block_columns,
-        )  # fmt: skip
-        found = certifying_pass(task.dataset, request, lambda s: self._shard_problem(s, moved), self._engine)
-        self._count(found.n_bytes)
+        found = self._certifier.certify(self._spill, state.anchor, chosen, self._rough, state.scale)
+        self._rough, state.scale = False, found.scale
         self._count_spill()
-        measured = self._measure(found, chosen, state.coef)
-        if task.fit_intercept and moved is None:
-            return found, measured, -math.inf
-        return found, measured, self._lower(found, measured, scales) + (moved.left if moved else 0.0)
+        return found
 
     def _known_features(self) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps."""
@@ -261,56 +251,6 @@ class ChunkRounds:
     def _keeps_layers(self) -> bool:
         """Whether what is in the scratch file leaves others a chance of a gradient."""
         return sum(map(len, self.state.layers)) <= _KEPT * self._plan.most_gradients
-
-    def _shard_problem(self, s: int, moved: Balanced | None) -> tuple[Problem | None, int]:
-        """Return a shard with its scores; those of samples of one chunk have another intercept."""
-        state, task = self.state, self._task
-        assert self._spill is not None
-        samples = self._spill.samples_of_shard(s)
-        if samples.weightless:
-            return None, 0
-        engine = ThreadEngine(1)
-        problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, engine)
-        n_bytes = 0
-        for number, chunk in self._spill.pieces_of_shard(s):
-            part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
-            intercept = moved.intercept if moved and moved.chunk == number else state.intercept
-            part.rebuild_scores(state.coef, intercept, chunk.held)
-            problem.scores[chunk.positions[0]] = part.scores
-            n_bytes += chunk.n_bytes
-        return problem, n_bytes
-
-    def _measure(self, found: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
-        """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
-        task = self._task
-        norms, violations, distances = np.empty((3, len(chosen)))
-        task.objective.measure_gradients(
-            task.alpha, found.gradient, coef.take(chosen), task.n_classes, norms, violations, distances
-        )
-        found.norms[chosen] = norms
-        others = found.norms.astype(np.float64)
-        others[chosen] = 0.0
-        excess = np.maximum(others - task.alpha, 0.0)
-        # no gradient is further from the ball than by what scales it into it
-        conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
-        distance = float(distances.sum()) + conversion**2 * float((excess * excess).sum())
-        largest = max(float(norms.max(initial=0.0)), float(others.max(initial=0.0)))
-        violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
-        return Measured(largest, distance, violation, norms)
-
-    def _lower(self, found: PassSums, measured: Measured, scales: tuple[float, ...]) -> float:
-        task = self._task
-
-        def entropy(factor: NDArray[np.float64], scale: float) -> float:
-            # concave in the scale and 0 at 0: what lies between two points is at least the chord
-            return float(np.interp(scale, (0.0, *scales), (0.0, *found.entropies)))
-
-        bound = lower_bound(
-            task.objective, task.alpha, task.weight_sum, task.dtype, found.totals,
-            np.empty((0, task.n_classes)), measured, entropy,
-        )  # fmt: skip
-        self._scale = min(1.0, max(bound.scale, 1e-3))
-        return bound.value
 
     def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
         state, violation = self.state, measured.violation
@@ -354,7 +294,8 @@ class ChunkRounds:
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         if old is None or n_chunks > old.n_chunks or not kept:
             state.layers = [np.sort(features)] if len(features) else []
-            self._spill = Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, old)
+            rows_of = old.rows_of_shard if old is not None else self._rows_of()
+            self._spill = Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, rows_of)
             if old is not None:
                 old.close()
         assert self._spill is not None
@@ -363,10 +304,26 @@ class ChunkRounds:
         state.n_chunks = self._spill.n_chunks
         self._count_spill()
 
+    def _rows_of(self) -> RowsOf:
+        """Return where labels and scales of the samples come from before there is a scratch file."""
+        dataset = self._task.dataset
+        if self._rough:
+            return rough_rows(dataset)
+        if norms_take_a_pass(dataset):
+            self._count(dataset.nnz * (2 + dataset.dtype.itemsize))
+        return exact_rows(dataset)
+
     def _restore(self) -> None:
         """Write the scratch file of an interrupted run anew, which counts as read once already."""
         state, task = self.state, self._task
-        self._spill = Spill(task.dataset, task.sample_weight, state.n_chunks, task.seed, task.scratch)
+        self._spill = Spill(
+            task.dataset,
+            task.sample_weight,
+            state.n_chunks,
+            task.seed,
+            task.scratch,
+            exact_rows(task.dataset),
+        )
         for layer in state.layers:
             self._spill.add(layer)
         self._spill.n_bytes = 0
@@ -386,9 +343,8 @@ class ChunkRounds:
             if chunk.samples.weightless:
                 continue
             if single:
-                target = max(_FRACTION * largest_violation(task, anchor, state.layers), _FINEST * task.alpha)
-                target = min(target, _COARSEST * task.alpha)
-                state.n_iter += descend(task, chunk, weights, target, state.n_iter, self._plan.newton_bytes)
+                target, newton_bytes = self._target(anchor), self._plan.newton_bytes
+                state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
             else:
                 state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
         reached = None

@@ -11,56 +11,44 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.run import Descent, Task
 from bigmc.solvers.sparse.spill import Chunk, Spill
-from bigmc.store.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class ChunkTask:
-    """What is minimised over which samples.
+class ChunkTask(Task):
+    """What is minimised, and how chunks of its samples are worked on.
 
     Attributes
     ----------
-    dataset : Dataset
-    sample_weight : float64 array of shape (n_samples,) or None
-    objective : Objective
-    alpha, tol : float
-    fit_intercept, line_search : bool
-        As of `bigmc.solvers.sparse.sweeps.Sweeper`.
+    tol : float
+        Relative gap to reach.
+    descent : Descent
     dtype : numpy.dtype
         Of the scores.
-    seed : int
     engine : Engine
         Threads of this process.
     scratch : Path or None
         Folder of the scratch file.
     """
 
-    dataset: Dataset
-    sample_weight: NDArray[np.float64] | None
-    objective: Objective
-    alpha: float
     tol: float
-    fit_intercept: bool
-    line_search: bool
+    descent: Descent
     dtype: np.dtype[Any]
-    seed: int
     engine: Engine
     scratch: Path | None
 
     @property
-    def weight_sum(self) -> float:
-        """Sum of the sample weights, n of the objective."""
-        return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())
+    def fit_intercept(self) -> bool:
+        """Whether there is an intercept."""
+        return self.descent.fit_intercept
 
     @property
-    def width(self) -> int:
-        """Padded number of classes."""
-        lanes = self.objective.loss.lanes
-        return -(-self.dataset.n_classes // lanes) * lanes
+    def seed(self) -> int:
+        """Of every order that is drawn."""
+        return self.descent.seed
 
     @property
     def n_classes(self) -> int:

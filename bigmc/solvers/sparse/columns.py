@@ -62,9 +62,12 @@ class Columns:
 
     def in_order(self, order: NDArray[np.int64], scale: NDArray[np.float64]) -> arguments.Columns:
         """Return the columns as kernels visit them, with the scale of each."""
-        return arguments.Columns(
-            order, self.positions, scale, self.indptr, self.indices, self.data, self.base
-        )
+        return arguments.Columns(order, self.positions, scale, self.entries)
+
+    @property
+    def entries(self) -> arguments.Entries:
+        """Entries of the whole block."""
+        return arguments.Entries(self.indptr, self.indices, self.data, self.base)
 
     def gathered(self) -> Columns:
         """Return a copy that holds the chosen columns only."""
@@ -75,6 +78,11 @@ class Columns:
         gather_columns(self.positions, self.indptr, self.indices, self.data, indptr, indices, data)
         positions = np.arange(n_columns)
         return Columns(self.number, self.features, positions, indptr, indices, data, self.base, self.nnz)
+
+
+def entries_of(block: Block) -> arguments.Entries:
+    """Return the entries of a block as kernels take them."""
+    return arguments.Entries(block.indptr, block.indices, block.data, block.base)
 
 
 class BlockSource:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.columns import BlockSource, Columns, entries_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.store.block import Block
@@ -36,8 +36,8 @@ class GradientPass:
         Features that violate them or have weights, increasing.
     violations : float64 array
         Violation of each of these.
-    columns : list of Columns or None
-        Their columns, in memory; None if they do not fit.
+    columns : list of Columns
+        Their columns.
     nnz : int
         Entries worked on.
     """
@@ -47,7 +47,7 @@ class GradientPass:
     violation: float
     features: NDArray[np.int64]
     violations: NDArray[np.float64]
-    columns: list[Columns] | None
+    columns: list[Columns]
     nnz: int
 
 
@@ -56,7 +56,6 @@ def gradient_pass(
     source: BlockSource,
     coef: Coefficients,
     factor: NDArray[np.float64],
-    room: int,
     screening: Screening,
     near: bool = False,
 ) -> GradientPass:
@@ -70,8 +69,6 @@ def gradient_pass(
         The weights the scores belong to.
     factor : float64 array of shape (n_classes, n_classes), or of no rows
         Factors of the margins, see `bigmc.solvers.certificate.balance`.
-    room : int
-        Bytes the gathered columns may take, unless the source keeps its blocks anyway.
     screening : Screening
         Says which features are left; gets the norms of their gradients.
     near : bool, optional
@@ -86,9 +83,7 @@ def gradient_pass(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[Any]
     ) -> None:
         scale, slots, *out = arrays
-        columns = arguments.Columns(
-            part, positions, scale, block.indptr, block.indices, block.data, block.base
-        )
+        columns = arguments.Columns(part, positions, scale, entries_of(block))
         support = arguments.Support(slots, coef.rows)
         objective.gradient_norms(columns, problem.samples, level, wide, support, arguments.Measures(*out))
 
@@ -96,15 +91,14 @@ def gradient_pass(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[np.float64]
     ) -> None:
         scale, curvatures = arrays
-        objective.largest_curvatures(
-            part, positions, block.indptr, block.indices, block.data, block.base, problem.labels,
-            problem.row_scale, problem.gain, scale, problem.n_classes, problem.two_over_n, curvatures,
-        )  # fmt: skip
+        columns = arguments.Columns(part, positions, scale, entries_of(block))
+        level = problem.n_classes, problem.two_over_n
+        objective.largest_curvatures(columns, problem.samples, *level, curvatures)
 
     largest_norm, distance, nnz = 0.0, 0.0, 0
     column_nnz = source.dataset.column_nnz()
     kept = [(np.empty(0, np.int64), np.empty(0))]
-    columns: list[Columns] | None = []
+    columns: list[Columns] = []
     numbers = [n for n, (lo, hi) in enumerate(source.ranges) if not screening.zero[lo:hi].all()]
     for number, block in source.stream(numbers):
         positions = screening.remaining(block.lo, block.hi)
@@ -132,29 +126,11 @@ def gradient_pass(
         nnz += int(column_nnz[features].sum())
         chosen = np.flatnonzero((slots >= 0) | (violations > 0))
         kept.append((features[chosen], violations[chosen]))
-        if columns is None or not len(chosen):
-            continue
-        picked = Columns.of(number, block, positions[chosen])
-        if not source.keeps:
-            room -= memory_of(picked, problem.width)
-            if room < 0:
-                columns = None
-                continue
-            picked = picked.gathered()
-        columns.append(picked)
+        if len(chosen):
+            columns.append(Columns.of(number, block, positions[chosen]))
     found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
     violation = float(violations.max(initial=0.0))
     return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
-
-
-def memory_of(columns: Columns, width: int) -> int:
-    """Return the bytes that chosen columns take when gathered, with their weights and violations."""
-    entry = int(columns.indices.itemsize + columns.data.itemsize)
-    n_shards = columns.indptr.shape[0]
-    n_bytes: int = (
-        columns.nnz * entry + len(columns.features) * (8 * n_shards + 8 * width + 48) + 8 * n_shards
-    )
-    return n_bytes
 
 
 def _equal_parts(block: Block, positions: NDArray[np.int64]) -> list[NDArray[np.int64]]:

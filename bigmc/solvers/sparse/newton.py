@@ -23,7 +23,7 @@ from bigmc.kernels.linear.newton import (
     move_rows,
     place_entries,
     turn,
-)  # fmt: skip
+)
 from bigmc.objectives.penalties import RestrictedPenalty
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError
+from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges
+from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges, entries_of
 from bigmc.solvers.sparse.problem import Margins, Problem
 from bigmc.store.dataset import Dataset
 
@@ -200,8 +201,8 @@ def _add_shard(
     margins = problem.margins()
     sums.margins += np.stack([margins.sums, margins.squares, margins.active])
     for _, block in source.stream(range(len(ranges))):
+        added = GradientSums(sums.gradient, sums.curvature)
         job.objective.add_gradients(
-            places[block.lo : block.hi], block.indptr, block.indices, block.data, block.base, problem.scores,
-            problem.labels, problem.row_scale, problem.gain, problem.n_classes, sums.gradient, sums.curvature,
-        )  # fmt: skip
+            places[block.lo : block.hi], entries_of(block), problem.samples, problem.n_classes, added
+        )
     sums.n_bytes += source.bytes_read

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,10 +77,6 @@ class Problem:
     dtype : numpy.dtype
         Of the scores.
     engine : Engine
-    on_disk : bool, optional
-        Keep the scores in a file.
-    scratch : Path, optional
-        Folder of that file, by default the system's for temporary files.
 
     Attributes
     ----------
@@ -108,9 +101,6 @@ class Problem:
         sample_weight: NDArray[np.float64] | None,
         dtype: np.dtype[Any],
         engine: Engine,
-        *,
-        on_disk: bool = False,
-        scratch: Path | None = None,
     ) -> None:
         self.objective = objective
         self.alpha = alpha
@@ -134,28 +124,7 @@ class Problem:
             self.gain = (self.row_scale * self.weights).astype(dtype)
         lanes = objective.loss.lanes
         self.width = -(-self.n_classes // lanes) * lanes
-        self._file: Path | None = None
-        self.scores = (
-            self._on_disk(dtype, scratch) if on_disk else np.empty((self.n_samples, self.width), dtype)
-        )
-
-    def _on_disk(self, dtype: np.dtype[Any], scratch: Path | None) -> NDArray[Any]:
-        shape = (self.n_samples, self.width)
-        handle, name = tempfile.mkstemp(prefix="bigmc-scores-", dir=scratch)
-        self._file = Path(name)
-        try:
-            size = shape[0] * shape[1] * dtype.itemsize
-            os.posix_fallocate(handle, 0, size)  # a full disk is an error here, not a SIGBUS later
-        finally:
-            os.close(handle)
-        # a plain view: the kernels are compiled for arrays, not for the subclass
-        return np.asarray(np.memmap(self._file, dtype, "r+", shape=shape)).view(np.ndarray)
-
-    def close(self) -> None:
-        """Delete the scratch file, if there is one."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
-            self._file = None
+        self.scores = np.empty((self.n_samples, self.width), dtype)
 
     @property
     def samples(self) -> Samples:
@@ -165,7 +134,8 @@ class Problem:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the scores."""
-        return self.scores.dtype
+        dtype: np.dtype[Any] = self.scores.dtype
+        return dtype
 
     @property
     def two_over_n(self) -> float:
@@ -203,10 +173,8 @@ class Problem:
 
         def add(s: int, columns: Columns, used: NDArray[np.int64], scale: Any, rows: Any) -> None:
             here = slice(columns.base[s], columns.base[s + 1])
-            add_columns(
-                used, columns.indptr[s], columns.indices, columns.data, self.row_scale[here], scale, rows,
-                self.scores[here],
-            )  # fmt: skip
+            shard = (columns.indptr[s], columns.indices, columns.data)
+            add_columns(used, shard, self.row_scale[here], scale, rows, self.scores[here])
 
         for _ in self.engine.map(start, self._row_parts()):
             pass

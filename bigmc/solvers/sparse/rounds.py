@@ -1,16 +1,14 @@
-"""Rounds of block coordinate descent on two levels: passes over all data, sweeps over a working set.
+"""Rounds of block coordinate descent over data in memory: passes over all of it, sweeps over a working set.
 
-Blondel, Seki, Uehara (2013), with streaming added: the first pass updates every feature as its block
-comes by; every later pass computes the gradient of all features at fixed scores, which gives a
-certificate and the working set (features that have weights or violate the optimality conditions).
-Sweeps over the working set, held in memory, and Newton steps over the features with weights follow until
-its violation is a fraction of what the pass had found. A working set that does not fit is streamed block
-by block, with several sweeps per block. What a pass proves to have no weights at the optimum is left out of
-the passes that follow.
+Blondel, Seki, Uehara (2013). A pass computes the gradient of all features at fixed scores, which gives a
+certificate and the working set (features that have weights or violate the optimality conditions). Sweeps
+over the working set, and Newton steps over the features with weights, follow until its violation is a
+fraction of what the pass had found. What a pass proves to have no weights at the optimum is left out of the
+passes that follow.
 
-Where all data is in memory the first pass updates nothing. The solver starts with the penalty at which
-all weights are zero and goes down to the one asked for, each optimum the start for the next: the features
-stay few all the way, where updating all at once would give weights to many that lose them again.
+The solver starts with the penalty at which all weights are zero and goes down to the one asked for, each
+optimum the start for the next: the features stay few all the way, where updating all at once would give
+weights to many that lose them again.
 """
 
 from __future__ import annotations
@@ -44,16 +42,14 @@ _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
 _SMALLEST_SHARE = 0.1
-#: With fewer entries a pass costs nothing: everything is updated at once, and aimed at no further than this.
+#: With fewer entries a pass costs nothing: the penalty is the one asked for at once.
 _FEW_ENTRIES = 10_000
-#: Sweeps between two passes, at most, and Newton steps where all data is in memory: a pass costs less there.
+#: Sweeps between two passes, at most, and Newton steps.
 _INNER_SWEEPS = 1000
 _INNER_STEPS = 2
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
-#: Sweeps over a loaded block when the working set is streamed.
-_STREAMED_SWEEPS = 4
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20
 
@@ -96,7 +92,7 @@ class Rounds:
         self._progress = progress
         self._start = start
         self._total_nnz = max(source.dataset.nnz, 1)
-        self._gradual = source.keeps and source.dataset.nnz >= _FEW_ENTRIES
+        self._gradual = source.dataset.nnz >= _FEW_ENTRIES
         self._held: list[Columns] = []
         self._share = 1.0
         self._set_state(State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes)))
@@ -107,11 +103,9 @@ class Rounds:
         return self.state.history
 
     def start(self) -> None:
-        """Start from the weights there are, or with a pass that updates them as it goes."""
+        """Start from the weights there are."""
         if self._start is not None:
             self._set_state(self._start)
-        elif not self._gradual:
-            self._first_pass()
         if self.state.norms is not None:
             self._rebuild()
             self._improve(self._expected(self.state.norms), None)
@@ -174,10 +168,8 @@ class Rounds:
         weighted[state.coef.features] = True
         features = np.flatnonzero(weighted | (norms > min(2.0 * alpha - before, alpha)))
         violations = np.maximum(norms[features] - (alpha - max(before - alpha, 0.0)), 0.0).astype(np.float64)
-        columns = None
-        if source.keeps:
-            positions = source.holding(features)
-            columns = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
+        positions = source.holding(features)
+        columns = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
         state.norms = None
         # so small that the sweeps end at the tolerance
         return GradientPass(before, 0.0, self._limits.tol * alpha, features, violations, columns, 0)
@@ -198,59 +190,15 @@ class Rounds:
             )
         self.state.coef = coef
 
-    def _first_pass(self) -> None:
-        """Update every feature as its block comes by."""
-        problem, state = self._problem, self.state
-        problem.rebuild_scores(state.coef, state.intercept, [])
-        if self._sweeper.fit_intercept:
-            improve_intercept(problem, state.intercept, _INTERCEPT_STEPS)
-        self._stream(None, 1)
-
-    def _stream(self, chosen: dict[int, NDArray[np.int64]] | None, n_sweeps: int) -> None:
-        """Sweep over the chosen columns of the numbered blocks, or over all, as they come by."""
-        state, source = self.state, self._source
-        changes = []
-        numbers = self._sweeper.shuffled(list(chosen) if chosen else range(len(source.ranges)), state.n_iter)
-        for number, block in source.stream(numbers):
-            state.nnz_read += block.nnz
-            entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)
-            columns = Columns.of(number, block, chosen[number] if chosen else np.flatnonzero(entries))
-            rows = state.coef.take(columns.features)
-            violations = np.zeros(len(rows))
-            for k in range(n_sweeps):
-                everything = np.arange(len(rows))
-                self._sweeper.sweep(
-                    columns, rows, violations, everything, state.n_iter + k, self._problem.alpha
-                )
-            if self._sweeper.fit_intercept:
-                improve_intercept(self._problem, state.intercept, 1)
-            changed = rows.any(axis=1) | (state.coef.slots(columns.features) >= 0)
-            changes.append((columns.features[changed], rows[changed]))
-        state.n_iter += n_sweeps
-        self._set_coef(state.coef.updated(changes))
-        state.in_memory = source.keeps
-        self._count_bytes()
-
     def _rebuild(self) -> None:
         """Compute the scores afresh from the weights."""
-        state = self.state
+        state, source = self.state, self._source
         held: Iterator[Columns] | list[Columns] = self._held
         if not self._held:
-            held = self._support(count=not (state.in_memory or self._source.keeps))
+            positions = source.holding(state.coef.features)
+            held = (Columns.of(n, block, positions[n]) for n, block in source.stream(positions))
         self._problem.rebuild_scores(state.coef, state.intercept, held)
-        self._held = []  # its memory is for the columns the coming pass gathers
-
-    def _support(self, count: bool) -> Iterator[Columns]:
-        """Read the columns with weights.
-
-        They do not count as passed over after a restart only, or where they stay in memory for the pass
-        that follows.
-        """
-        positions = self._source.holding(self.state.coef.features)
-        for number, block in self._source.stream(positions):
-            if count:
-                self.state.nnz_read += block.nnz
-            yield Columns.of(number, block, positions[number])
+        self._held = []  # its memory is for the columns the coming pass chooses
 
     def _evaluate(self) -> tuple[GradientPass, Certificate]:
         """Make a pass over what is left; update intercept, lower bound, and what is left."""
@@ -269,9 +217,7 @@ class Rounds:
         self._share = max(penalty, _SMALLEST_SHARE * upper) / upper if upper > 0.0 else 1.0
         used = np.empty((0, problem.n_classes)) if factor is None else factor
         near = bool(state.history) and state.history[-1]["gap"] <= NEAR
-        found = gradient_pass(
-            problem, self._source, state.coef, used, self._plan.working_set_bytes, self._screening, near
-        )
+        found = gradient_pass(problem, self._source, state.coef, used, self._screening, near)
         state.nnz_read += found.nnz
         scale, lower = 1.0, state.lower
         if factor is not None:
@@ -304,19 +250,14 @@ class Rounds:
         }
 
     def _improve(self, found: GradientPass, most_steps: int | None) -> None:
-        """Sweep over the working set: in memory if it fits, else as it streams by."""
-        state, source = self.state, self._source
+        """Sweep over the working set."""
+        state = self.state
         alpha = self._problem.alpha
         target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._limits.tol * alpha / self._share)
         target = max(_SMALLEST_FRACTION * found.violation, target)
         if self._total_nnz < _FEW_ENTRIES:
             target = _LARGEST_FRACTION * found.violation
         held = found.columns
-        if held is None:
-            held = self._gather(found)
-        if held is None:
-            self._stream(source.holding(found.features), _STREAMED_SWEEPS)
-            return
         if self._gradual:
             alpha = self._next_alpha(found.largest_norm)
             if alpha > self._problem.alpha:
@@ -337,7 +278,6 @@ class Rounds:
         state.n_iter += n_sweeps
         state.damping = self._sweeper.damping
         self._set_coef(state.coef.updated(changes))
-        state.in_memory = True
         self._held = held
 
     def _next_alpha(self, largest_norm: float) -> float:
@@ -367,24 +307,3 @@ class Rounds:
             if len(here):
                 chosen.append(columns.choose(here))
         return chosen
-
-    def _gather(self, found: GradientPass) -> list[Columns] | None:
-        """Read the features with weights and the worst violators into the room there is, if it does."""
-        state, source = self.state, self._source
-        nnz = source.dataset.column_nnz()[found.features]
-        n_shards = source.dataset.n_shards
-        cost = nnz * (2 + source.dataset.dtype.itemsize) + 8 * n_shards + 8 * self._problem.width + 48
-        weighted = state.coef.slots(found.features) >= 0
-        room = self._plan.working_set_bytes - 8 * n_shards * len(source.ranges) - int(cost[weighted].sum())
-        if room < 0:
-            return None
-        worst = np.argsort(-np.where(weighted, -1.0, found.violations), kind="stable")
-        worst = worst[: len(worst) - int(weighted.sum())]
-        chosen = weighted.copy()
-        chosen[worst[np.cumsum(cost[worst]) <= room]] = True
-        positions = source.holding(found.features[chosen])
-        held = []
-        for number, block in source.stream(positions):
-            state.nnz_read += block.nnz
-            held.append(Columns.of(number, block, positions[number]).gathered())
-        return held

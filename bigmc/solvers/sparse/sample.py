@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
@@ -160,15 +161,12 @@ class SampleLoss:
         n = len(columns.positions)
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions] = np.arange(n)
-        gradient, curvature = np.zeros((n, problem.width)), np.zeros(n)
-        problem.objective.add_gradients(
-            places, columns.indptr, columns.indices, columns.data, columns.base, problem.scores,
-            problem.labels, problem.row_scale, problem.gain, problem.n_classes, gradient, curvature,
-        )  # fmt: skip
+        sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
+        problem.objective.add_gradients(places, columns.entries, problem.samples, problem.n_classes, sums)
         scale = problem.scale_of(columns.features)
         return (
-            gradient * (problem.two_over_n * scale)[:, None],
-            curvature * (problem.two_over_n * scale**2),
+            sums.gradients * (problem.two_over_n * scale)[:, None],
+            sums.curvatures * (problem.two_over_n * scale**2),
         )
 
     def _row(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

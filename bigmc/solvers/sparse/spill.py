@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.csc import select_rows, undo_delta
 from bigmc.kernels.linear.columns import gather_columns
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.row_scales import RowsOf
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares
 from bigmc.store.shard import Shard
@@ -128,8 +129,8 @@ class Spill:
         Which samples go to which chunk depends on it and on their ids alone.
     folder : Path or None
         Of the file, by default the system's for temporary files.
-    before : Spill, optional
-        Has labels and scales already; by default they are read from the dataset.
+    rows_of : callable
+        Gives labels and scales of each shard, see `bigmc.solvers.sparse.row_scales`.
 
     Attributes
     ----------
@@ -145,7 +146,7 @@ class Spill:
         n_chunks: int,
         seed: int,
         folder: Path | None,
-        before: Spill | None = None,
+        rows_of: RowsOf,
     ) -> None:
         self._dataset, self._seed = dataset, seed
         self._column_scale = dataset.column_scale()
@@ -160,7 +161,7 @@ class Spill:
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
         self._rows: dict[tuple[int, int], list[Stored]] = {}
         self.pieces = [
-            piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights, before)
+            piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights, *rows_of(s))
         ]
         self._weighted = weights is not None
 
@@ -169,10 +170,13 @@ class Spill:
         os.close(self._file)
 
     def _place_rows(
-        self, s: int, weights: NDArray[np.float64] | None, before: Spill | None
+        self,
+        s: int,
+        weights: NDArray[np.float64] | None,
+        labels: NDArray[np.int32],
+        scale: NDArray[np.float32],
     ) -> Iterator[Piece]:
         """Write labels and scales of the samples of a shard, piece by piece."""
-        labels, scale = before._rows_of_shard(s) if before else self._dataset_rows(s)
         first = self._first_chunk(s)
         parts = self._parts(s)
         for part in range(self._n_parts):
@@ -185,15 +189,15 @@ class Spill:
             self._rows[s, part] = [self._write(array) for array in arrays]
             yield Piece(s, part, (first + part) % self.n_chunks, len(rows))
 
-    def _dataset_rows(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return labels and scales of the samples of a shard."""
-        shard = self._dataset.subset([s], keep_scale=True)
-        if self._column_scale is not None and self._dataset.weighting.l2:
-            self.n_bytes += shard.nnz * self._entry_bytes  # norms of weighted rows take all entries
-        return shard.label_sets(), shard.row_scale(self._column_scale)
+    def put_scales(self, s: int, scale: NDArray[np.float32]) -> None:
+        """Write other scales of the rows of a shard."""
+        parts = self._parts(s)
+        for part in range(self._n_parts):
+            if (s, part) in self._rows:
+                self._rows[s, part][2] = self._write(scale[parts == part])
 
-    def _rows_of_shard(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the same from the file."""
+    def rows_of_shard(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return labels and scales of the samples of a shard, in their order; not counted."""
         samples = self.samples_of_shard(s)
         return samples.label_sets(), samples.row_scale(None)
 

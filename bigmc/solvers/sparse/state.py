@@ -78,8 +78,6 @@ class State:
         Entries of the data passed over so far, the working set not counted.
     bytes_read : int
         Decoded bytes read from the shards so far.
-    in_memory : bool
-        The columns with weights were in memory at the end of the round.
     stage : int
         Larger penalties that were gone through already, on the way to the one asked for.
     top : float
@@ -106,6 +104,8 @@ class State:
         One more than the rounds since the last pass over everything; 0 before such a pass.
     gain : float
         Share of the objective that the last of them gained.
+    scale : float
+        Of the last dual point.
     """
 
     coef: Coefficients
@@ -114,7 +114,6 @@ class State:
     n_iter: int = 0
     nnz_read: int = 0
     bytes_read: int = 0
-    in_memory: bool = False
     stage: int = 0
     top: float = 0.0
     history: list[Figures] = field(default_factory=list)
@@ -128,6 +127,7 @@ class State:
     n_chunks: int = 0
     rounds: int = 0
     gain: float = 0.0
+    scale: float = 1.0
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -145,7 +145,6 @@ class State:
             "n_iter": self.n_iter,
             "nnz_read": self.nnz_read,
             "bytes_read": self.bytes_read,
-            "in_memory": self.in_memory,
             "stage": self.stage,
             "top": self.top,
             "history": self.history,
@@ -164,6 +163,7 @@ class State:
                 "n_chunks": self.n_chunks,
                 "rounds": self.rounds,
                 "gain": min(self.gain, 1e300),
+                "scale": self.scale,
                 "layer_sizes": [len(layer) for layer in self.layers],
             }
             arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])

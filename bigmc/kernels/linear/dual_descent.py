@@ -1,0 +1,140 @@
+# mypy: ignore-errors
+"""Dual coordinate descent for ridge problems with the squared hinge of each class against the rest.
+
+Hsieh, Chang, Lin, Keerthi and Sundararajan, "A dual coordinate descent method for large-scale linear SVM",
+ICML 2008, algorithm 1, for all classes of a sample at once: its entries are read once, and the weights of
+the classes lie side by side. Every class is a problem of its own, so that classes may be spread over threads
+in any way without a change of a bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.products import row_outer, row_product
+from bigmc.kernels.linear.simd import LANES
+
+_EIGHT = np.uint64(LANES)
+_ONE = np.uint64(1)
+_UNIT = np.float32(1.0)
+_ZERO = np.float32(0.0)
+_HALF = np.float32(0.5)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def weigh_entries(indptr, slots, values, column_scale, row_scale, weighted, squares):
+    """Set `weighted` to the values times both scales, and `squares` to the squared norms of the rows."""
+    for i in range(np.uint64(indptr.shape[0] - 1)):
+        total = 0.0
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+            value = np.float32(values[k] * column_scale[slots[k]] * row_scale[i])
+            weighted[k] = value
+            total += value * value
+        squares[i] = total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def descend_duals(order, span, rows, targets, curvature, pair, totals):
+    """Move the dual variables of some classes to their best values, sample after sample.
+
+    Parameters
+    ----------
+    order : int64 array
+        Samples to visit.
+    span : (int, int)
+        Groups of lanes: the classes worked on are ``8 * span[0]`` to ``8 * span[1]``.
+    rows : Rows
+        Samples in row order, their values weighted.
+    targets : int32 array of shape (n_samples, most labels)
+        Classes of each sample, increasing, -1 after the last.
+    curvature : (float32 array of shape (n_samples,), float32 array of shape (n_samples,))
+        Squared norm of each sample, the constant included, and ``n ridge / (2 weight)``.
+    pair : (float32 array of shape (n_samples, width), float32 array of shape (n_used + 1, width))
+        Dual variables with the sign of the class, positive for labels and negative for the rest; and the
+        weights, the sum of samples times these, the intercept last (0 without one). Both are changed.
+    totals : float64 array of shape (2, width)
+        Are given the sums of the losses, as the samples were when visited, and of the gains of the dual
+        objective, both over the ridge and times n.
+    """
+    constant = rows.constant
+    squares, diagonal = curvature
+    duals, coef = pair
+    first, last = np.uint64(span[0]), np.uint64(span[1])
+    n_groups = last - first
+    groups, moved = np.empty(n_groups, np.uint64), np.empty(n_groups, np.uint64)
+    for q in range(n_groups):
+        groups[q] = (first + q) * _EIGHT
+    low, high = first * _EIGHT, last * _EIGHT
+    score, step = np.zeros(coef.shape[1], np.float32), np.zeros(coef.shape[1], np.float32)
+    constants = coef[coef.shape[0] - 1]
+    for t in range(order.shape[0]):
+        i = np.uint64(order[t])
+        row_product(rows, i, _UNIT, coef, groups, n_groups, score)
+        dual, bend = duals[i], diagonal[i]
+        rate, half = _UNIT / (squares[i] + bend), _HALF * (squares[i] + bend)
+        weight = _HALF / bend
+        for r in range(low, high):
+            margin = score[r] + _UNIT + bend * dual[r]
+            loss = max(score[r] + _UNIT, _ZERO)
+            change = max(margin * rate, dual[r])
+            step[r] = -change
+            totals[0, r] += weight * loss * loss
+            totals[1, r] += change * (margin - half * change)
+        for p in range(targets.shape[1]):
+            if targets[i, p] < 0:
+                break
+            r = np.uint64(targets[i, p])
+            if r < low or r >= high:
+                continue
+            change = -step[r]
+            margin = score[r] + _UNIT + bend * dual[r]
+            loss = max(score[r] + _UNIT, _ZERO)
+            totals[0, r] -= weight * loss * loss
+            totals[1, r] -= change * (margin - half * change)
+            margin = _UNIT - score[r] - bend * dual[r]
+            loss = max(_UNIT - score[r], _ZERO)
+            change = max(margin * rate, -dual[r])
+            step[r] = change
+            totals[0, r] += weight * loss * loss
+            totals[1, r] += change * (margin - half * change)
+        n_moved = np.uint64(0)
+        for q in range(n_groups):
+            some = False
+            for r in range(groups[q], groups[q] + _EIGHT):
+                some |= step[r] != _ZERO
+            if some:
+                moved[n_moved] = groups[q]
+                n_moved += _ONE
+                for r in range(groups[q], groups[q] + _EIGHT):
+                    dual[r] += step[r]
+                    if constant:
+                        constants[r] += step[r]
+        if n_moved > np.uint64(0):
+            row_outer(rows, i, _UNIT, step, moved, n_moved, coef)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _all_groups(width):
+    groups = np.empty(width // LANES, np.uint64)
+    for q in range(groups.shape[0]):
+        groups[q] = q * LANES
+    return groups
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def score_rows(chosen, rows, coef, scores):
+    """Set ``scores[t]`` to the scores of sample ``chosen[t]``; rows and weights as in `descend_duals`."""
+    groups = _all_groups(coef.shape[1])
+    for t in range(chosen.shape[0]):
+        i = np.uint64(chosen[t])
+        row_product(rows, i, _UNIT, coef, groups, np.uint64(groups.shape[0]), scores[t])
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_rows(chosen, rows, duals, coef):
+    """Add the chosen samples times their `duals` to the weights; arguments as in `descend_duals`."""
+    groups = _all_groups(coef.shape[1])
+    for t in range(chosen.shape[0]):
+        i = np.uint64(chosen[t])
+        row_outer(rows, i, _UNIT, duals[i], groups, np.uint64(groups.shape[0]), coef)

@@ -1,0 +1,171 @@
+"""What a pass over everything says of weights that the scratch file has the columns of.
+
+With an intercept the dual point is that of the weights but for the samples of one chunk, whose dual variables
+take out the slope by the intercept that was measured before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import ThreadEngine
+from bigmc.kernels.linear.arguments import Measures
+from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
+from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, certifying_pass
+from bigmc.solvers.sparse.chunk_loss import Balanced, balanced
+from bigmc.solvers.sparse.chunk_plan import ChunkPlan
+from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.row_scales import RowNorms
+from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.state import Evaluated
+
+#: Scales of the dual point in units of the last, at which entropies are computed (log loss).
+_SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
+_SMALLEST_SCALE = 1e-3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Gradients of a pass as the conditions of optimality see them.
+
+    Attributes
+    ----------
+    largest_norm, distance, violation : float
+        See `bigmc.solvers.sparse.gradient.GradientPass`.
+    norms : float64 array of shape (n_chosen,)
+        Dual norms of the gradients that are known.
+    """
+
+    largest_norm: float
+    distance: float
+    violation: float
+    norms: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a pass found.
+
+    Attributes
+    ----------
+    sums : PassSums
+        Its norms are those of the gradients where these are known, else bounds.
+    measured : Measured
+    lower, scale : float
+        Lower bound of the optimum, and the scale of the dual point that gives it.
+    """
+
+    sums: PassSums
+    measured: Measured
+    lower: float
+    scale: float
+
+
+class Certifier:
+    """Makes passes over everything."""
+
+    def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
+        self._task, self._plan = task, plan
+        self._engine = task.engine.at_most(plan.n_workers)
+
+    def certify(
+        self,
+        spill: Spill,
+        point: Evaluated,
+        chosen: NDArray[np.int64],
+        rough: bool,
+        last_scale: float,
+    ) -> Certified:
+        """Make a pass; its bytes are added to those of the spill.
+
+        Parameters
+        ----------
+        spill : Spill
+        point : Evaluated
+            Weights, whose columns the spill has.
+        chosen : int64 array
+            Features whose gradients are kept, increasing.
+        rough : bool
+            The norms of the rows are rough ones: the pass finds the exact ones, and no bound but 0.
+        last_scale : float
+            Of the dual point of the pass before.
+        """
+        task = self._task
+        scales: tuple[float, ...] = ()
+        if task.objective.loss.name == "log_loss":
+            scales = tuple(sorted({min(1.0, last_scale * scale) for scale in _SCALES}))
+        moved = balanced(task, spill, point) if task.fit_intercept else None
+        request = PassRequest(
+            task.objective, chosen, task.weight_sum, task.width, scales, self._plan.block_bytes,
+            self._plan.block_columns,
+        )  # fmt: skip
+        row_norms, column_scale = None, task.dataset.column_scale()
+        if rough and column_scale is not None:
+            row_norms = RowNorms(column_scale, spill.put_scales)
+        sums = certifying_pass(
+            task.dataset, request, lambda s: self._shard_problem(spill, point, moved, s), self._engine,
+            row_norms,
+        )  # fmt: skip
+        spill.n_bytes += sums.n_bytes
+        measured = self._measure(sums, chosen, point.coef)
+        if rough or (task.fit_intercept and moved is None):
+            return Certified(sums, measured, 0.0, last_scale)
+        bound = self._lower(sums, measured, scales)
+        scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
+        return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale)
+
+    def _shard_problem(
+        self, spill: Spill, point: Evaluated, moved: Balanced | None, s: int
+    ) -> tuple[Problem | None, int]:
+        """Return a shard with its scores; those of samples of one chunk have another intercept."""
+        task = self._task
+        samples = spill.samples_of_shard(s)
+        if samples.weightless:
+            return None, 0
+        engine = ThreadEngine(1)
+        problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, engine)
+        n_bytes = 0
+        for number, chunk in spill.pieces_of_shard(s):
+            part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
+            intercept = moved.intercept if moved and moved.chunk == number else point.intercept
+            part.rebuild_scores(point.coef, intercept, chunk.held)
+            problem.scores[chunk.positions[0]] = part.scores
+            n_bytes += chunk.n_bytes
+        return problem, n_bytes
+
+    def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
+        """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
+        task = self._task
+        out = Measures(*np.empty((3, len(chosen))))
+        norms, violations, distances = out
+        task.objective.measure_gradients(task.alpha, sums.gradient, coef.take(chosen), task.n_classes, out)
+        sums.norms[chosen] = norms
+        excess = sums.norms.copy()
+        excess[chosen] = 0.0
+        largest = max(float(norms.max(initial=0.0)), float(excess.max(initial=0.0)))
+        excess -= np.float32(task.alpha * (1.0 - float(np.finfo(np.float32).eps)))
+        np.maximum(excess, 0.0, out=excess)
+        # no gradient is further from the ball than by what scales it into it
+        conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
+        squares = float(np.einsum("j,j->", excess, excess, dtype=np.float64))
+        distance = float(distances.sum()) + conversion**2 * squares
+        violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
+        return Measured(largest, distance, violation, norms)
+
+    def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
+        task = self._task
+
+        def entropy(factor: NDArray[np.float64], scale: float) -> float:
+            # concave in the scale and 0 at 0: what lies between two points is at least the chord
+            return float(np.interp(scale, (0.0, *scales), (0.0, *sums.entropies)))
+
+        return lower_bound(
+            task.objective, task.alpha, task.weight_sum, task.dtype, sums.totals,
+            np.empty((0, task.n_classes)), measured, entropy,
+        )  # fmt: skip

@@ -1,0 +1,112 @@
+"""How a run over chunks of samples divides its memory limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bigmc.budget import Plan
+from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
+
+#: Shares of what is left: for gradients at least, beside more than one worker of a pass; for a chunk, and for
+#: the vectors of the candidates beside it.
+_GRADIENT_SHARE, _CHUNK_SHARE, _CANDIDATE_SHARE = 0.3, 0.4, 0.45
+#: Chunks are drawn, some larger than others; shards that a chunk has samples of.
+_CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
+#: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
+_FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
+#: Most bytes of a shard decoded at once.
+_LARGEST_BLOCK = 8 << 20
+#: What the allocator keeps between chunks of changing size, in shares of the limit.
+_FRAGMENTS = 0.08
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """How a run goes through chunks of the samples, see `bigmc.solvers.sparse.chunk_rounds`.
+
+    Attributes
+    ----------
+    most_gradients : int
+        Features whose gradients a pass over everything keeps, at most.
+    most_candidates : int
+        Features with a place in the scratch file, at most.
+    chunk_bytes, newton_bytes : int
+        Most bytes of a chunk, its scores included; and of Newton steps where there is one only.
+    fixed_bytes : int
+        Of all samples of a chunk, were there one only, without their entries.
+    entry_bytes, feature_bytes : int
+        Of an entry, and of a candidate's offsets in a chunk.
+    n_workers : int
+        Most workers of a pass.
+    block_bytes, block_columns : int
+        Most bytes and columns of a shard a worker decodes at once.
+    """
+
+    most_gradients: int
+    most_candidates: int
+    chunk_bytes: int
+    newton_bytes: int
+    fixed_bytes: int
+    entry_bytes: int
+    feature_bytes: int
+    n_workers: int
+    block_bytes: int
+    block_columns: int
+
+    def n_chunks(self, nnz: int, n_features: int) -> int:
+        """Return the number of chunks for candidates of so many entries."""
+        room = self.chunk_bytes - self.feature_bytes * n_features
+        return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(room, 1)))
+
+
+def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> ChunkPlan:
+    """Divide the memory limit for chunks of samples.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of the whole run.
+    n_workers : int
+        Workers wanted.
+    shard_rows : int
+        Rows of the largest shard.
+    size : Size
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit is too small for chunks, with every item.
+    """
+    score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
+    row = score * size.width + 4 * size.most_labels + 24
+    entry_bytes = 2 + size.itemsize
+    items = [
+        ("workspace", WORKSPACE if size.nnz > 1 << 20 else 1 << 20),
+        ("share of the allocator", int(_FRAGMENTS * limit) if size.nnz > 1 << 20 else 0),
+        ("sums per class", 6 * 8 * size.n_classes * size.width),
+        ("entries and norms per feature", 20 * size.n_features),
+        ("column scale", 4 * size.n_features if size.column_scaled else 0),
+        ("sample weights", 8 * size.n_samples if size.weighted else 0),
+    ]
+    free = Plan.of(limit, items).free
+    block_bytes = max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // 16))
+    worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * size.n_features + (2 << 20)
+    # a pass holds no chunk, and rounds no shard
+    n_workers = max(1, min(n_workers, int((1.0 - _GRADIENT_SHARE) * free) // worker))
+    most_gradients = max(free - n_workers * worker, 0) // (8 * size.width * (n_workers + 2))
+    most_candidates = min(most_gradients, int(_CANDIDATE_SHARE * free) // (56 * size.width))
+    wanted = max(size.n_certain, _FEWEST_CANDIDATES)
+    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * row
+    chunk_bytes = max(samples, _SMALLEST_CHUNK)
+    needed = max(
+        worker + wanted * 8 * size.width * 3,
+        int(wanted * 56 * size.width / _CANDIDATE_SHARE),
+        int(chunk_bytes / _CHUNK_SHARE),
+    )
+    if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
+        least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
+        least.check("training the sparse learner")
+    return ChunkPlan(
+        most_gradients, most_candidates, int(_CHUNK_SHARE * free), int(0.2 * free), size.n_samples * row,
+        entry_bytes, 8 * _CHUNK_PIECES, n_workers, block_bytes, max(1, (4 << 20) // (8 * size.width)),
+    )  # fmt: skip

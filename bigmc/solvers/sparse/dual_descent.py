@@ -1,0 +1,235 @@
+"""Ridge problems in memory: the squared hinge of each class against the rest, without another penalty.
+
+Where no weight is zero there is nothing to select, and coordinates of the dual (one for each sample and
+class) reach a gap of some per cent after a few times through the samples, each of which costs one product and
+at most one update: LIBLINEAR's algorithm with the classes side by side. The intercept is shrunk like the
+weights here, as LIBLINEAR's is; the bound is of the problem in which it is not.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.linear.arguments import Rows
+from bigmc.kernels.linear.dual_descent import (
+    add_rows,
+    descend_duals,
+    score_rows,
+    weigh_entries,
+)  # fmt: skip
+from bigmc.kernels.linear.newton import count_entries, place_entries
+from bigmc.kernels.linear.simd import LANES
+from bigmc.solvers.sparse.state import Start
+from bigmc.store.block import Block, read_block
+from bigmc.store.dataset import Dataset
+
+_MOST_GROUPS = 4
+"""Groups of classes that go through the entries of a sample together."""
+
+
+class DualDescent:
+    """Samples in row order, their dual variables, and the weights these make.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Labelled samples, which are copied.
+    engine : Engine
+        Its threads share the classes.
+    seed : int
+        Of the order of the samples.
+    sample_weight : float64 array of shape (n_samples,), optional
+        Samples of weight 0 are passed over.
+    fit_intercept : bool, optional
+        Add a feature that is always 1.
+
+    Attributes
+    ----------
+    features : int64 array of shape (n_used,)
+        Features that occur.
+    gap : float
+        Relative gap of the two objectives, the primal one estimated from the losses of the samples when they
+        were visited last; 1 before the first epoch.
+    n_epochs : int
+        Times through the samples so far.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        engine: Engine,
+        seed: int = 0,
+        sample_weight: NDArray[np.float64] | None = None,
+        fit_intercept: bool = True,
+    ) -> None:
+        self._engine, self._seed = engine, seed
+        self.n_classes = dataset.n_classes
+        self.features, self._rows, self._squares = _in_row_order(dataset, engine, fit_intercept)
+        self._targets = dataset.label_sets()
+        weights = np.ones(dataset.n_samples) if sample_weight is None else sample_weight
+        self._visited = np.flatnonzero(weights > 0)
+        self._weights, self._weight_sum = weights, float(weights.sum())
+        width = -(-self.n_classes // LANES) * LANES
+        self._duals = np.zeros((dataset.n_samples, width), np.float32)
+        self._coef = np.zeros((len(self.features) + 1, width), np.float32)
+        self.gap, self.n_epochs = 1.0, 0
+
+    @staticmethod
+    def memory(dataset: Dataset) -> int:
+        """Return the bytes it takes, with the weights it returns."""
+        n_used = int(np.count_nonzero(dataset.column_nnz()))
+        width = -(-dataset.n_classes // LANES) * LANES
+        entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
+        per_row = 4 * width + 8 * 6 + 4 * dataset.most_labels()
+        return entries + per_row * dataset.n_samples + (12 * width + 32) * (n_used + 1)
+
+    def descend(self, ridge: float, tol: float, most_epochs: int) -> None:
+        """Go through the samples until the gap is at most `tol`, from the dual variables there are.
+
+        Parameters
+        ----------
+        ridge : float
+            Strength of the squared norm in ``1/n sum_i w_i loss_i + ridge / 2 |W|²``.
+        tol : float
+            Relative gap.
+        most_epochs : int
+            Times through the samples, at most.
+        """
+        diagonal = self._diagonal(ridge)
+        lower = self._dual_objective(diagonal)
+        for _ in range(most_epochs):
+            losses, gains = self._epoch(diagonal)
+            lower += gains
+            upper = losses + self._half_norm()
+            self.gap = (upper - lower) / upper if upper > 0 else 0.0
+            if self.gap <= tol:
+                break
+
+    def start(self) -> Start:
+        """Return the weights."""
+        coef = self._coef[:, : self.n_classes].astype(np.float64)
+        used = np.flatnonzero(coef[:-1].any(axis=1))
+        return Start(self.features[used], coef[used], coef[-1].copy())
+
+    def lower_bound(self, ridge: float) -> float:
+        """Return a lower bound of the optimum, in the units of the problem; the weights are lost.
+
+        Dual variables are feasible where an intercept is not penalised if they add up to 0 for every class:
+        the larger of the two sides, labels and rest, is scaled down to the other's sum.
+        """
+        if self._rows.constant:
+            up = np.maximum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
+            down = -np.minimum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
+            for side, sums, others in ((np.maximum, up, down), (np.minimum, down, up)):
+                scale = np.divide(others, sums, out=np.ones_like(sums), where=sums > others)
+                some = side(self._duals, 0.0)
+                self._duals -= some * (1.0 - scale).astype(np.float32)
+        self._coef[:] = 0.0
+        add_rows(self._visited, self._rows, self._duals, self._coef)
+        self._coef[-1] = 0.0
+        value = self._dual_objective(self._diagonal(ridge))
+        rounding = 4.0 * np.finfo(np.float32).eps * (abs(value) + 2.0 * self._half_norm())
+        return ridge * (value - float(rounding))
+
+    def reset(self) -> None:
+        """Forget what was found."""
+        self._duals[:], self._coef[:] = 0.0, 0.0
+        self.gap, self.n_epochs = 1.0, 0
+
+    @property
+    def n_used(self) -> int:
+        """Number of features with weight."""
+        return int(np.count_nonzero(self._coef[:-1].any(axis=1)))
+
+    def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the scores of some samples, shape (n_chosen, n_classes)."""
+        found = np.empty((len(chosen), self._coef.shape[1]), np.float32)
+        score_rows(chosen, self._rows, self._coef, found)
+        return found[:, : self.n_classes].astype(np.float64)
+
+    def _epoch(self, diagonal: NDArray[np.float32]) -> tuple[float, float]:
+        """Visit every sample once; return the sum of the losses and the gain of the dual objective."""
+        generator = np.random.default_rng(np.random.SeedSequence([self._seed, self.n_epochs]))
+        order = generator.permutation(self._visited)
+        totals = np.zeros((2, self._coef.shape[1]))
+
+        def work(span: tuple[int, int]) -> None:
+            curvature, pair = (self._squares, diagonal), (self._duals, self._coef)
+            descend_duals(order, span, self._rows, self._targets, curvature, pair, totals)
+
+        for _ in self._engine.map(work, self._spans()):
+            pass
+        self.n_epochs += 1
+        losses, gains = totals[:, : self.n_classes].sum(axis=1)
+        return float(losses), float(gains)
+
+    def _diagonal(self, ridge: float) -> NDArray[np.float32]:
+        """Return what the squared hinge adds to the diagonal of the dual's Hessian."""
+        diagonal = np.full(len(self._weights), np.inf, np.float32)
+        scale = 0.5 * self._weight_sum * ridge
+        np.divide(scale, self._weights, out=diagonal, where=self._weights > 0, casting="same_kind")
+        return diagonal
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Return the groups of classes of every part; any cut gives the same bits."""
+        n_groups = self._coef.shape[1] // LANES
+        n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, self._engine.n_threads))
+        cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
+        return list(pairwise(cuts))
+
+    def _half_norm(self) -> float:
+        coef = self._coef[:, : self.n_classes]
+        return 0.5 * float(np.einsum("jr,jr->", coef, coef, dtype=np.float64))
+
+    def _dual_objective(self, diagonal: NDArray[np.float32]) -> float:
+        if self.n_epochs == 0:
+            return 0.0
+        duals = self._duals[self._visited, : self.n_classes].astype(np.float64)
+        bends = diagonal[self._visited].astype(np.float64)
+        squares = float(bends @ np.einsum("ir,ir->i", duals, duals))
+        return float(np.abs(duals).sum()) - 0.5 * squares - self._half_norm()
+
+
+def _in_row_order(
+    dataset: Dataset, engine: Engine, constant: bool
+) -> tuple[NDArray[np.int64], Rows, NDArray[np.float32]]:
+    """Return the features that occur, the weighted samples, and their squared norms."""
+    features = np.flatnonzero(dataset.column_nnz())
+    indptr, slots, values = _turned(read_block(dataset, 0, dataset.n_features), features, engine)
+    column_scale = dataset.column_scale()
+    row_scale = dataset.row_scale(column_scale)
+    scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
+    weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
+    weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
+    return features, Rows(indptr, slots, weighted, constant), squares + np.float32(constant)
+
+
+def _turned(
+    block: Block, features: NDArray[np.int64], engine: Engine
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:
+    """Return offsets, places among the features, and stored values of the samples in row order."""
+    base, shards = block.base, range(len(block.indptr))
+    indptr = np.zeros(int(base[-1]) + 1, np.int64)
+
+    def count(s: int) -> None:
+        counts = indptr[base[s] + 1 : base[s + 1] + 1]
+        count_entries(features, block.indptr[s], block.indices, counts)
+
+    for _ in engine.map(count, shards):
+        pass
+    np.cumsum(indptr, out=indptr)
+    free = indptr[:-1].copy()
+    slots, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]), block.data.dtype)
+
+    def place(s: int) -> None:
+        shard = (block.indptr[s], block.indices, block.data)
+        place_entries(features, 0, shard, free[base[s] : base[s + 1]], slots, values)
+
+    for _ in engine.map(place, shards):
+        pass
+    return indptr, slots, values

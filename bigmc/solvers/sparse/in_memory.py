@@ -1,0 +1,129 @@
+"""Training of the sparse learner where all samples fit into memory, and a sample as the start of a run."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from bigmc.budget import MemoryLimitError
+from bigmc.objectives.losses import MultitaskSquaredHinge
+from bigmc.progress import Progress
+from bigmc.solvers import loop
+from bigmc.solvers.loop import Packed, RunContext
+from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
+from bigmc.solvers.sparse.dual_descent import DualDescent
+from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
+from bigmc.solvers.sparse.rounds import Rounds
+from bigmc.solvers.sparse.run import Run, Task, Trained
+from bigmc.solvers.sparse.state import Start, State
+
+#: With so many entries in memory training starts on a sample too: the way to the final features costs less.
+_MANY_ENTRIES = 5_000_000
+#: Gap to reach on that sample, with a penalty larger by as much as the noise of its gradients: more features
+#: that soon lose their weights again cost more than the better objective saves.
+_ROUGH_TOL = 0.3
+#: Where nothing but a ridge is there dual coordinates find the start, if this many features occur: with fewer
+#: Newton steps are quick. They go on to this share of the tolerance, because their intercept is shrunk, not
+#: further than single precision, and so often through the samples at most.
+_MANY_FEATURES = 1000
+_DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
+
+
+def train_in_memory(run: Run, plan: SolverPlan, start: Start | None, saved: Packed | None) -> Trained:
+    """Train on all samples.
+
+    Parameters
+    ----------
+    run : Run
+    plan : SolverPlan
+    start : Start or None
+        Weights to start from.
+    saved : Packed or None
+        Where to resume.
+    """
+    task, dataset = run.task, run.task.dataset
+    state = None
+    if saved is None and start is not None:
+        state = State.at(start, task.width, task.alpha)
+    elif saved is None:
+        state = _start_by_duals(run) if _takes_duals(run) else _rough_start(run, plan)
+    problem = run.scores(task, plan.score_dtype)
+    ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
+    source = BlockSource(dataset, ranges, keep=True)
+    sweeper = run.sweeper(problem, dataset.nnz, plan.newton_bytes)
+    rounds = Rounds(problem, source, plan, sweeper, run.limits, run.context.progress, state)
+    outcome = loop.run(rounds, run.context, run.fingerprint, saved)
+    return Trained(rounds.state, outcome.certificate, problem.column_scale)
+
+
+def start_on_sample(run: Run, sample: Task, memory: int, tol: float) -> State:
+    """Return the weights of a sample in memory as the start for all samples.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the sample does not fit: by chance it is far larger than planned for.
+    """
+
+    def show(seen: Progress) -> None:
+        run.context.progress(replace(seen, stage="train on a sample"))
+
+    smaller = replace(
+        run,
+        task=sample,
+        limits=replace(run.limits, tol=tol, memory=memory),
+        # another seed: a sample of the sample by the same hash would be all of it
+        descent=replace(run.descent, seed=run.descent.seed + 1),
+        context=RunContext(run.context.local_engine, progress=show),
+    )
+    found = train_in_memory(smaller, plan_memory(memory, sample.size(tol)), None, None).state
+    coef = found.coef.rows[:, : sample.dataset.n_classes]
+    start = Start(found.coef.features, coef, found.intercept)
+    state = State.at(start, run.task.width, run.task.alpha)
+    state.n_iter, state.nnz_read = found.n_iter, run.task.dataset.nnz
+    state.norms = found.norms
+    return state
+
+
+def _rough_start(run: Run, plan: SolverPlan) -> State | None:
+    """Return rough weights of a sample beside all samples, if there is room for it and it is worth it."""
+    task, tol = run.task, run.limits.tol
+    sampled = plan_start(plan.memory.free, task.size(tol)) if task.dataset.nnz >= _MANY_ENTRIES else None
+    sample = run.draw(sampled.share) if sampled else None
+    if sampled is None or sample is None:
+        return None
+    with suppress(MemoryLimitError):
+        sample = replace(sample, alpha=task.alpha / math.sqrt(sampled.share))
+        state = start_on_sample(run, sample, sampled.memory_limit, _ROUGH_TOL)
+        state.norms = None  # those of a sample say nothing about features of few samples
+        return state
+    return None
+
+
+def _takes_duals(run: Run) -> bool:
+    """Return whether dual coordinates find the start: a ridge alone, and many features."""
+    task = run.task
+    n_used = int(np.count_nonzero(task.dataset.column_nnz()))
+    return (
+        task.alpha == 0.0
+        and task.objective.loss.name == MultitaskSquaredHinge.name
+        and run.descent.line_search
+        and run.limits.max_passes > 1
+        and n_used >= _MANY_FEATURES
+        and DualDescent.memory(task.dataset) <= run.limits.memory
+    )
+
+
+def _start_by_duals(run: Run) -> State:
+    """Return the weights that dual coordinates find, nearly at the tolerance."""
+    task, context = run.task, run.context
+    duals = DualDescent(
+        task.dataset, context.local_engine, run.descent.seed, task.sample_weight, run.descent.fit_intercept
+    )  # fmt: skip
+    duals.descend(task.objective.ridge, max(_DUAL_SHARE * run.limits.tol, _DUAL_TOL), _DUAL_EPOCHS)
+    state = State.at(duals.start(), task.width, task.alpha)
+    state.lower, state.nnz_read = duals.lower_bound(task.objective.ridge), task.dataset.nnz
+    return state

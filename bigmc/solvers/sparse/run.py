@@ -1,0 +1,144 @@
+"""What a run of the sparse learner was asked for, and what it works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.objectives import Objective
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.loop import Fingerprint, Limits, RunContext
+from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
+
+STEPS = ("line_search", "constant")
+
+#: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
+_VISITS_PER_PASS = 5
+_SMALL_VISITS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is minimised: the objective over weighted samples.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    sample_weight : float64 array of shape (n_samples,) or None
+    objective : Objective
+    alpha : float
+        Weight of the penalty.
+    """
+
+    dataset: Dataset
+    sample_weight: NDArray[np.float64] | None
+    objective: Objective
+    alpha: float
+
+    @property
+    def weight_sum(self) -> float:
+        """N of the objective."""
+        return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())
+
+    @property
+    def width(self) -> int:
+        """Classes, padded to whole vectors of the loss's kernels."""
+        lanes = self.objective.loss.lanes
+        return -(-self.dataset.n_classes // lanes) * lanes
+
+    def size(self, tol: float) -> Size:
+        """Return what a plan of memory must know of it."""
+        dataset = self.dataset
+        n_certain = 0 if self.alpha > 0 else int(np.count_nonzero(dataset.column_nnz()))
+        return Size(
+            dataset.n_samples, dataset.n_features, dataset.n_classes, dataset.nnz, dataset.n_shards,
+            self.width, dataset.dtype.itemsize, tol, dataset.most_labels(), self.sample_weight is not None,
+            dataset.weighting.idf, n_certain,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How steps are taken.
+
+    Attributes
+    ----------
+    step : str
+        One of `STEPS`.
+    fit_intercept : bool
+    seed : int
+        Of the order of blocks and columns.
+    """
+
+    step: str
+    fit_intercept: bool
+    seed: int
+
+    @property
+    def line_search(self) -> bool:
+        """Steps go to the minimum of a local model and are checked by a line search."""
+        return self.step == STEPS[0]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `bigmc.solvers.sparse.solve.solve` was asked for."""
+
+    task: Task
+    limits: Limits
+    descent: Descent
+    context: RunContext
+    fingerprint: Fingerprint
+
+    @property
+    def correctable(self) -> bool:
+        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method."""
+        return self.task.objective.correctable and self.descent.line_search
+
+    @property
+    def score_dtype(self) -> np.dtype[Any]:
+        """Type of the scores where they are no small matrix."""
+        return np.dtype(np.float32 if self.limits.tol >= SINGLE_PRECISION_TOL else np.float64)
+
+    @property
+    def shard_rows(self) -> int:
+        """Rows of the largest shard."""
+        return max(shard.n_rows for shard in self.task.dataset.shards)
+
+    def scores(self, task: Task, dtype: np.dtype[Any]) -> Problem:
+        """Return the samples of a task and their scores."""
+        return Problem(
+            task.dataset, task.objective, task.alpha, task.sample_weight, dtype, self.context.local_engine
+        )
+
+    def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
+        """Return what sweeps over samples with so many entries."""
+        descent, most_visits = self.descent, max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
+        return Sweeper(
+            problem, descent.line_search, descent.seed, descent.fit_intercept, most_visits, newton_bytes
+        )
+
+    def draw(self, share: float) -> Task | None:
+        """Return the task of a share of the samples, in memory; None if all of them have no weight."""
+        task = self.task
+        drawn, positions = draw_rows(task.dataset, share, self.descent.seed, self.context.local_engine)
+        weights = None if task.sample_weight is None else task.sample_weight[positions]
+        if weights is not None and not weights.any():
+            return None
+        return replace(task, dataset=drawn, sample_weight=weights)
+
+
+class Trained(NamedTuple):
+    """Where the rounds of a run ended, and the scale of the columns its weights belong to."""
+
+    state: State
+    certificate: Certificate
+    column_scale: NDArray[np.float32] | None

@@ -1,0 +1,190 @@
+"""Trials of linear models: their settings, and what held-out rows say about each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
+from bigmc.store.dataset import Dataset
+from bigmc.store.label_sets import pairs_of
+from bigmc.store.weighting import Weighting
+
+HINGE = "multitask_squared_hinge"
+"""The loss that is tried first: that of LIBLINEAR, every class against the rest."""
+
+WEIGHTINGS: dict[str, Weighting] = {
+    "tfidf": Weighting(l2=True, idf=True),
+    "binary tfidf": Weighting(binary=True, l2=True, idf=True),
+    "l2": Weighting(l2=True),
+}
+"""Weightings of hashed text that are tried, the first one first."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of a linear model that do not depend on the number of rows.
+
+    Attributes
+    ----------
+    weighting : str or None
+        One of `WEIGHTINGS`; None for that of the dataset.
+    loss : str
+    ridge : float
+        Times the number of rows; as 1 / C of scikit-learn.
+    alpha : float
+        Times the number of rows.
+    """
+
+    weighting: str | None
+    loss: str = HINGE
+    ridge: float = 1.0
+    alpha: float = 0.0
+
+    @property
+    def is_ridge_hinge(self) -> bool:
+        """Whether dual coordinates solve it, faster than a start could."""
+        return self.loss == HINGE and self.alpha == 0.0
+
+    def options(self, weight_sum: float) -> dict[str, Any]:
+        """Return the parameters of the learner for samples of this total weight."""
+        return {
+            "alpha": self.alpha / weight_sum, "ridge": self.ridge / weight_sum, "loss": self.loss,
+            "fit_intercept": True, "tol": 0.1,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        parts = [self.weighting or "as stored", self.loss, f"ridge {self.ridge:.3g}/n"]
+        return ", ".join([*parts, f"alpha {self.alpha:.3g}/n"] if self.alpha else parts)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a candidate reached on the rows held out.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    quality : float
+        Share of right labels, or micro-averaged F1 where labels are sets.
+    log_loss : float
+        After calibration on the same rows.
+    calibration : Calibration
+    n_features : int
+        Features with weight.
+    threshold : float or None
+        Where labels are sets: the score above which a class is a label.
+    seconds : float
+        Of training and scoring; 0 in what is compared.
+    """
+
+    candidate: Candidate
+    quality: float
+    log_loss: float
+    calibration: Calibration
+    n_features: int
+    threshold: float | None = None
+    seconds: float = field(compare=False, default=0.0)
+
+    @classmethod
+    def of(cls, candidate: Candidate, verdict: Verdict, n_features: int, seconds: float) -> Trial:
+        """Return the trial that a verdict ends."""
+        quality, loss, calibration, threshold = verdict
+        return cls(candidate, quality, loss, calibration, n_features, threshold, seconds)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Trial:
+        """Return the trial of `asdict`."""
+        parts = {
+            "candidate": Candidate(**fields["candidate"]), "calibration": Calibration(**fields["calibration"])
+        }  # fmt: skip
+        return cls(**{**fields, **parts})
+
+
+class Course(NamedTuple):
+    """A finished search.
+
+    Attributes
+    ----------
+    trials : tuple of Trial
+        In the order they were made.
+    best : Trial
+    n_rows, n_held_out : int
+        Rows of the sample, and those of them that validated.
+    ended : str
+        Why there were no more trials.
+    """
+
+    trials: tuple[Trial, ...]
+    best: Trial
+    n_rows: int
+    n_held_out: int
+    ended: str
+
+
+class Verdict(NamedTuple):
+    """What scores of the rows held out are worth.
+
+    Attributes
+    ----------
+    quality : float
+        Share of right labels, or micro-averaged F1 where labels are sets.
+    log_loss : float
+        After calibration on the same rows.
+    calibration : Calibration
+    threshold : float or None
+        Where labels are sets: the score above which a class is a label, by which the quality is best.
+    """
+
+    quality: float
+    log_loss: float
+    calibration: Calibration
+    threshold: float | None = None
+
+
+class Truth(NamedTuple):
+    """Labels of the rows held out: codes, or which classes are labels where labels are sets."""
+
+    codes: NDArray[np.int32] | None
+    is_label: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, valid: Dataset) -> Truth:
+        """Return the labels of a dataset."""
+        if not valid.has_sets:
+            return cls(valid.labels(), None)
+        marks = np.zeros((valid.n_samples, valid.n_classes), bool)
+        for lo, shard in zip(valid.base[:-1], valid.shards, strict=True):
+            rows, codes = pairs_of(shard.table(["label"]).column("label"))
+            marks[lo + rows, codes] = True
+        return cls(None, marks)
+
+    def judge(self, scores: NDArray[np.float64]) -> Verdict:
+        """Judge the scores of these rows, shape (n_rows, n_classes)."""
+        if self.codes is not None:
+            calibration = fit_temperature(scores, self.codes)
+            chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
+            right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
+            return Verdict(right, float(-np.log(np.maximum(chances, 1e-300)).mean()), calibration)
+        assert self.is_label is not None
+        calibration = fit_sigmoid(scores, self.is_label)
+        logits = calibration.scale * scores + calibration.offset
+        loss = float(np.logaddexp(0.0, np.where(self.is_label, -logits, logits)).sum(axis=1).mean())
+        quality, threshold = best_micro_f1(scores, self.is_label)
+        return Verdict(quality, loss, calibration, threshold)
+
+
+def best_micro_f1(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the largest micro-averaged F1 of any threshold, and that threshold."""
+    order = np.argsort(scores, axis=None)[::-1]
+    hits = np.cumsum(is_label.reshape(-1)[order])
+    marked = np.arange(1, len(order) + 1)
+    f1 = 2.0 * hits / (marked + hits[-1])
+    best = int(np.argmax(f1))
+    ordered = scores.reshape(-1)[order]
+    below = ordered[best + 1] if best + 1 < len(ordered) else ordered[best] - 1.0
+    return float(f1[best]), float(0.5 * (ordered[best] + below))

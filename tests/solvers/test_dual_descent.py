@@ -1,0 +1,129 @@
+"""Dual coordinates for ridge problems: against LIBLINEAR, and against the rounds that need no dual."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.svm import LinearSVC
+
+from bigmc.engine import ThreadEngine
+from bigmc.solvers import DualDescent, solve
+from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
+
+N_ROWS, N_CLASSES = 400, 19
+
+
+def texts(seed=3, n_features=3000, density=0.01):
+    generator = np.random.default_rng(seed)
+    X = scipy.sparse.random_array((N_ROWS, n_features), density=density, rng=generator, format="csr")
+    X.data = generator.integers(1, 5, X.nnz).astype(float)
+    return X, generator.integers(0, N_CLASSES, N_ROWS)
+
+
+def as_seen(data):
+    """The matrix that a dataset stands for, by the definition of its weighting."""
+    dense = np.zeros((data.n_samples, data.n_features))
+    for lo, shard in zip(data.base, data.shards, strict=False):
+        indptr = shard.indptr(0, data.n_features)
+        rows, values = np.empty(shard.nnz, np.uint16), np.empty(shard.nnz, np.float64)
+        shard.read(0, shard.nnz, rows, values)
+        columns = np.repeat(np.arange(data.n_features), np.diff(indptr))
+        dense[lo + rows, columns] = values
+    scale = data.column_scale()
+    dense *= 1.0 if scale is None else scale
+    return dense * data.row_scale(scale)[:, None]
+
+
+def objective(X, y, start, ridge, weights, n_features):
+    coef = np.zeros((n_features, N_CLASSES))
+    coef[start.features] = start.coef
+    signs = np.where(np.arange(N_CLASSES) == y[:, None], 1.0, -1.0)
+    losses = (np.maximum(1.0 - signs * (X @ coef + start.intercept), 0.0) ** 2).sum(axis=1)
+    return weights @ losses / weights.sum() + 0.5 * ridge * (coef**2).sum()
+
+
+@pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True), Weighting(binary=True)])
+@pytest.mark.parametrize("ridge", [1.0, 0.05])
+def test_the_weights_are_those_of_liblinear(weighting, ridge):
+    X, y = texts()
+    data = Dataset.from_arrays(X, y, weighting=weighting, shard_rows=150)
+    found = DualDescent(data, ThreadEngine(1))
+    found.descend(ridge / N_ROWS, 1e-6, 3000)
+    seen = as_seen(data) if not weighting.binary else (X.toarray() > 0).astype(float)
+    peer = LinearSVC(C=1 / ridge, tol=1e-8, max_iter=100_000).fit(seen, y)
+    scores = found.scores(np.arange(N_ROWS))
+    np.testing.assert_allclose(scores, peer.decision_function(seen), atol=2e-3)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    X, y = texts()
+    data = Dataset.from_arrays(X, y)
+    starts = []
+    for n_threads in (1, 2, 3):
+        found = DualDescent(data, ThreadEngine(n_threads), seed=7)
+        found.descend(1 / N_ROWS, 0.01, 30)
+        starts.append(found.start())
+    for start in starts[1:]:
+        np.testing.assert_array_equal(start.coef, starts[0].coef)
+        np.testing.assert_array_equal(start.intercept, starts[0].intercept)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_bound_encloses_the_optimum(fit_intercept):
+    X, y = texts()
+    data = Dataset.from_arrays(X, y)
+    weights = np.random.default_rng(1).integers(0, 4, N_ROWS).astype(float)
+    ridge = 0.3 / weights.sum()
+    best = solve(
+        data, alpha=0.0, ridge=ridge, loss="multitask_squared_hinge", fit_intercept=fit_intercept, tol=1e-7,
+        sample_weight=weights, memory_limit=1 << 30,
+    ).objective  # fmt: skip
+    found = DualDescent(data, ThreadEngine(2), 0, weights, fit_intercept)
+    for _ in range(4):
+        found.descend(ridge, 0.0, 3)
+        start = found.start()
+        value = objective(X, y, start, ridge, weights, data.n_features)
+        assert value >= best * (1 - 1e-6)
+    bound = found.lower_bound(ridge)
+    assert 0.5 * best < bound <= best
+    more = DualDescent(data, ThreadEngine(1), 0, weights, fit_intercept)
+    more.descend(ridge, 1e-5, 2000)
+    bound = more.lower_bound(ridge)
+    assert bound <= best
+    # what the intercept costs where it is shrunk: little, but here the optimum is near 0
+    assert bound == pytest.approx(best, rel=0.15 if fit_intercept else 2e-3)
+
+
+def test_samples_without_weight_change_nothing():
+    X, y = texts()
+    weights = (np.arange(N_ROWS) % 3 > 0).astype(float)
+    some = Dataset.from_arrays(X[weights > 0], y[weights > 0])
+    parts = DualDescent(some, ThreadEngine(1))
+    whole = DualDescent(Dataset.from_arrays(X, y), ThreadEngine(1), sample_weight=weights)
+    for found in (parts, whole):
+        found.descend(1 / weights.sum(), 1e-6, 2000)
+    kept = np.flatnonzero(weights)
+    np.testing.assert_allclose(whole.scores(kept), parts.scores(np.arange(len(kept))), atol=1e-3)
+
+
+def test_sets_of_labels_are_problems_of_their_own():
+    X, _ = texts()
+    marks = np.random.default_rng(2).random((N_ROWS, N_CLASSES)) < 0.15
+    found = DualDescent(Dataset.from_arrays(X, marks.astype(int)), ThreadEngine(2))
+    found.descend(1 / N_ROWS, 1e-6, 3000)
+    scores = found.scores(np.arange(N_ROWS))
+    for c in (0, 7, N_CLASSES - 1):
+        peer = LinearSVC(C=1.0, tol=1e-8, max_iter=100_000).fit(X, marks[:, c])
+        np.testing.assert_allclose(scores[:, c], peer.decision_function(X), atol=2e-3)
+
+
+def test_a_training_with_a_ridge_alone_starts_by_duals():
+    """The certificate of one pass suffices, where rounds without this start take several."""
+    X, y = texts()
+    data = Dataset.from_arrays(X, y, weighting=Weighting(l2=True))
+    found = solve(
+        data, alpha=0.0, ridge=1 / N_ROWS, loss="multitask_squared_hinge",
+        fit_intercept=True, tol=0.1, memory_limit=1 << 30,
+    )  # fmt: skip
+    assert found.certificate.gap <= 0.1
+    assert len(found.history) == 1
