@@ -35,7 +35,6 @@ class Ingest(Working):
 def ingest(asked: Ingest) -> None:
     """Turn text, CSV, JSONL, Parquet or svmlight files into a dataset."""
     from bigmc import api
-    from bigmc.ingestion.doubtful_labels import doubts_about_labels
 
     with working(asked) as work:
         ingest: Any = functools.partial(
@@ -54,7 +53,7 @@ def ingest(asked: Ingest) -> None:
             added = dataset.n_samples - before
             if not added:
                 work.screen.say(f"nothing to append: {asked.to} has every source already")
-            for doubt in doubts_about_labels(dataset.classes):
+            for doubt in api.doubts_about_labels(dataset):
                 work.screen.say(f"note: {doubt}")
             result = dataset.info() | ({"n_appended": added} if asked.append else {})
     show(result | work.engine.usage(), asked.as_json)

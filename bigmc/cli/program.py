@@ -31,7 +31,7 @@ for command in (
     fitting.fit,
     *(data.ingest, data.info, data.verify, data.warm, training.path),
     *(inference.evaluate, inference.publish, inference.predict, inference.inspect),
-    *(inference.report, inference.demo),
+    *(inference.report, inference.export, inference.demo),
 ):
     app.command()(command)
 app.add_typer(training.train_app, name="train")

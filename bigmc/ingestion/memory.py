@@ -222,7 +222,8 @@ def refuse_large_chunks(parts: Sequence[Part], share: int) -> None:
 def prompt_release(limit: int = 0) -> Iterator[None]:
     """Let freed memory go back to the system at once, so that the peak is that of what is in use.
 
-    Where the memory limit is at least `ROOMY_LIMIT`, some is kept. Kernels that are not in numba's cache are compiled by another process meanwhile.
+    Where the memory limit is at least `ROOMY_LIMIT`, some is kept. Kernels that are not in numba's cache are
+    compiled by another process meanwhile.
 
     By default each thread of glibc's malloc keeps a heap of its own and raises the size from which
     blocks are returned, and Arrow's allocator keeps what it has; together they held three times what was
