@@ -31,6 +31,7 @@ from sklearn.model_selection import train_test_split
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
@@ -108,9 +109,13 @@ class Restricted:
         self.dataset = Dataset.from_arrays(X, y)
         self.n_classes, n = self.dataset.n_classes, self.dataset.n_samples
         self.y, self.r = self.dataset.labels(), C / (n * (self.dataset.n_classes - 1))
-        source = BinnedSource(self.dataset, self.dataset.plan(1 << 30), True, 255, np.ones(n, bool), ENGINE)
+        source = BinnedSource(
+            self.dataset, self.dataset.plan(1 << 30), Residency.MEMORY, 255, np.ones(n, bool), ENGINE
+        )
         self.responses = BitResponses(self.y, self.n_classes)
-        self.search = CutOracle(LocalScan(source, n, False, ENGINE), self.responses, self.n_classes, ENGINE)
+        self.search = CutOracle(
+            LocalScan(source, n, CutKind.STUMP, ENGINE), self.responses, self.n_classes, ENGINE
+        )
         self.master = Master(self.responses, self.n_classes, np.ones(n), C, np.dtype(np.float32), 0)
         self.columns: list[list[Any]] = [[] for _ in range(self.n_classes)]
 

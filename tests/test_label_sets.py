@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bigmc
 from bigmc import api, cli
 from bigmc.errors import BigmcError, DataError
-from bigmc.estimators.thresholds import best_threshold
+from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, load_model
 from bigmc.store.dataset import Dataset
 from bigmc.store.verify import verify
@@ -373,7 +373,7 @@ def test_out_of_core_training_predicts_alike(dataset, monkeypatch):
     from bigmc.solvers.sparse.solve import solve
 
     monkeypatch.setattr(
-        "bigmc.estimators.sparse.solve", lambda data, **options: solve(data, **options, chunk_bytes=200_000)
+        "bigmc.learners.sparse.solve", lambda data, **options: solve(data, **options, chunk_bytes=200_000)
     )
     in_chunks = bigmc.SparseClassifier(**RANKING | {"tol": 1e-2}).fit(dataset["train"])
     assert in_chunks.certificate_.gap <= 1e-2

@@ -8,7 +8,7 @@ import typer
 
 from bigmc import cli
 from bigmc.errors import BigmcError
-from bigmc.estimators import LEARNERS
+from bigmc.estimators import CLASSIFIERS
 from bigmc.options.declare import KEY
 from bigmc.options.inference import (
     EvaluateKeywords,
@@ -26,7 +26,7 @@ HOW = {"self", "memory_limit", "engine"}
 
 @pytest.mark.parametrize("learner", OPTIONS)
 def test_options_are_those_of_the_classifier(learner):
-    signature = inspect.signature(LEARNERS[learner].__init__)
+    signature = inspect.signature(CLASSIFIERS[learner].__init__)
     declared = {item.name: item.default for item in fields(OPTIONS[learner])}
     assert declared == {n: p.default for n, p in signature.parameters.items() if n not in HOW}
     assert OPTIONS[learner]().parameters() == declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -184,7 +185,7 @@ def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
     return doubts(dataset_of(dataset).classes)
 
 
-def info(path: str | Path) -> dict[str, Any]:
+def info(path: str | Path) -> Mapping[str, Any]:
     """Return what a dataset or a model holds."""
     return open_dataset(path).info() if is_folder(path) else model_of(path).info()
 

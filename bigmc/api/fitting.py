@@ -7,19 +7,20 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
 from bigmc.api.resolve import Size, dataset_of, is_dataset, local_folder
-from bigmc.engine import EngineLike, opened
+from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
-from bigmc.options.ingest import Columns
-from bigmc.options.raw import FileOptions
+from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.store.dataset import Dataset
     from bigmc.training.pilot import Pilot
+    from bigmc.training.results import FitResult
 
 SPLITS = {"train": 0.9, "test": 0.1}
 """Of raw data, where none are asked for."""
@@ -29,20 +30,13 @@ def fit(
     source: Any,
     to: str | Path,
     *,
-    text: Columns = None,
-    label: Any = None,
     dataset: str | Path | None = None,
-    split: Mapping[str, float] | str | None = None,
     time_limit: float | None = None,
     memory_limit: Size = None,
     engine: EngineLike = None,
-    format: str | None = None,
-    delimiter: str | None = None,
-    columns: Columns = None,
-    encoding: str | None = None,
     progress: ProgressCallback = silent,
-    **options: Any,
-) -> dict[str, Any]:
+    **options: Unpack[IngestKeywords],
+) -> FitResult:
     """Find the best model of labelled data, and say how good it is: no choices to make.
 
     Raw data becomes a dataset beside the model, its texts cut into words or characters as a few thousand
@@ -67,7 +61,7 @@ def fit(
         default 0.9 and 0.1, and in the end all rows.
     time_limit : float, optional
         Seconds after which no other settings are tried.
-    memory_limit, engine, format, delimiter, columns, encoding, progress
+    memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
         Other options of :func:`ingest`, such as ``dense`` or ``ngrams``.
@@ -91,64 +85,55 @@ def fit(
         if is_dataset(source):
             data, refit = dataset_of(source), False
         else:
-            place = Path(f"{to}.dataset") if dataset is None else dataset
-            if not is_dataset(place) and text is not None and isinstance(label, str):
-                files = FileOptions(format=format, delimiter=delimiter, columns=columns, encoding=encoding)
-                options = _with_hashing(Path(f"{to}.fit"), source, text, label, files, limit, options)
-            elif not is_dataset(place) and label is None:
-                raise DataError("no label column is named", "name it with --label")
-            if is_dataset(place):
-                data = dataset_of(place)
-            else:
-                data = ingest(
-                    source,
-                    place,
-                    text=text,
-                    label=label,
-                    split=split or SPLITS,
-                    memory_limit=limit,
-                    engine=engine,
-                    format=format,
-                    delimiter=delimiter,
-                    columns=columns,
-                    encoding=encoding,
-                    progress=progress,
-                    **options,
-                )
-            refit = split is None
+            data = _raw_data(source, to, dataset, given_options(options), Resources(workers, limit, progress))
+            refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         splits = Splits("train", "test", refit and "test" in data.splits)
         result = Fit(data, Path(to), splits, Limits(limit, seconds), workers, progress).run()
-    return result | {"seconds": time.monotonic() - started, "peak_memory_bytes": budget.peak_memory()}
+    result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
+    return result
 
 
-def _with_hashing(
-    folder: Path,
+def _raw_data(
     source: Any,
-    text: Columns,
-    label: str,
-    files: FileOptions,
-    limit: int,
-    options: dict[str, Any],
-) -> dict[str, Any]:
+    to: str | Path,
+    dataset: str | Path | None,
+    options: IngestKeywords,
+    resources: Resources,
+) -> Dataset:
+    """Return raw data as a dataset, which is made if it is not there."""
+    place = Path(f"{to}.dataset") if dataset is None else dataset
+    if is_dataset(place):
+        return dataset_of(place)
+    label = options.get("label")
+    if "text" in options and isinstance(label, str):
+        options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
+    elif label is None:
+        raise DataError("no label column is named", "name it with --label")
+    asked: IngestKeywords = {"split": SPLITS, **options}
+    limit, engine, progress = resources.memory_limit, resources.engine, resources.progress
+    return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked)
+
+
+def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
     from bigmc.store import disk
     from bigmc.store.atomic import write_atomic
     from bigmc.training.pilot import choose_hashing
 
-    if any(options.get(name) is not None for name in ("analyzer", "ngrams", "label_separator")):
+    if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
         return options
     file = folder / "hashing.json"
     if not file.exists():
-        columns = (text,) if isinstance(text, str) else tuple(text or ())
-        pilot = choose_hashing(source, columns, label, files, limit, options.get("hash_bits"))
+        columns, files = columns_of(options["text"]), IngestOptions().but(options)
+        pilot = choose_hashing(source, columns, options["label"], files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
         write_atomic(file, json.dumps(_advice(pilot)).encode())
     advised = json.loads(file.read_text())
     if "ngrams" in advised:
         advised["ngrams"] = tuple(advised["ngrams"])
-    return {**advised, **{name: value for name, value in options.items() if value is not None}}
+    return cast(IngestKeywords, {**advised, **options})
 
 
-def _advice(pilot: Pilot | None) -> dict[str, Any]:
+def _advice(pilot: Pilot | None) -> Mapping[str, Any]:
     return {} if pilot is None else {**pilot.hashing._asdict(), "hash_bits": pilot.hash_bits}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,7 +30,10 @@ from bigmc.options.inference import (
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.api.results import PredictResult, ReportResult
     from bigmc.estimators import Classifier
+    from bigmc.inference.predict import PredictionCounts
+    from bigmc.inference.results import Evaluation, Inspection
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -49,7 +53,7 @@ def evaluate(
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Unpack[EvaluateKeywords],
-) -> dict[str, Any]:
+) -> Evaluation:
     """Measure a model on a split; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
 
     With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. If that
@@ -104,7 +108,7 @@ def _measured(
     memory_limit: Size,
     engine: EngineLike,
     progress: ProgressCallback,
-) -> dict[str, Any]:
+) -> Evaluation:
     """Return the figures of a model on a split of a dataset."""
     from bigmc.inference import evaluate as evaluation
     from bigmc.ingestion import prepare_process
@@ -126,7 +130,7 @@ def predict(
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Unpack[PredictKeywords],
-) -> dict[str, Any]:
+) -> PredictResult:
     """Predict the labels of raw files or of a dataset, and write them to a file.
 
     Raw files are hashed as the model's training data was; the parameters come from the model. Killed at any
@@ -165,7 +169,7 @@ def predict(
     dict
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.inference.predict import PredictionJob
+    from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
@@ -177,14 +181,7 @@ def predict(
     asked = PredictOptions(**options)  # type: ignore[arg-type]
     if isinstance(source, str) and source == STDIN:
         predictor = StreamPredictor(model_of(model), asked, Output.at(to, input_paths(model)))
-        n_samples = predictor.run()
-        return {
-            "predictions": str(to),
-            "n_samples": n_samples,
-            "n_quarantined": 0,
-            "seconds": time.monotonic() - started,
-            "peak_memory_bytes": budget.peak_memory(),
-        }
+        return _predicted(to, PredictionCounts(predictor.run(), 0), started)
     data = source_of(source, asked)
     output = Output.at(to, input_paths(model, source, data))
     if isinstance(data, Dataset):
@@ -195,11 +192,21 @@ def predict(
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         job = PredictionJob(*identified_model(model), output, asked, Resources(workers, limit, progress))
         counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
-    seconds, peak = time.monotonic() - started, budget.peak_memory()
-    return {"predictions": str(to), **vars(counts), "seconds": seconds, "peak_memory_bytes": peak}
+    return _predicted(to, counts, started)
 
 
-def inspect(model: str | Path | Model | Classifier, top: int = 20) -> dict[str, Any]:
+def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:
+    """Return the result of a prediction that began at a time of the monotonic clock."""
+    return {
+        "predictions": str(to),
+        "n_samples": counts.n_samples,
+        "n_quarantined": counts.n_quarantined,
+        "seconds": time.monotonic() - started,
+        "peak_memory_bytes": budget.peak_memory(),
+    }
+
+
+def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:
     """Return the strongest features of each class; see :func:`bigmc.inference.evaluate.inspect`."""
     from bigmc.inference import evaluate
 
@@ -215,7 +222,7 @@ def report(
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Unpack[ReportKeywords],
-) -> dict[str, Any]:
+) -> ReportResult:
     """Write a page that tells a person what a model is and how good.
 
     One HTML file with everything in it: certificate, course of the training, strongest features of the
@@ -255,21 +262,23 @@ def report(
     asked = ReportOptions(**options)
     output = Output.at(to, input_paths(model, asked.dataset))
     loaded, file_bytes = measured_model(model)
-    figures: dict[str, Any] = {}
-    evaluated: dict[str, Any] | None = None
+    result: ReportResult = {"report": str(to), "bytes": 0}
+    evaluated: Mapping[str, Any] | None = None
     if asked.dataset is not None:
         data, split = dataset_of(asked.dataset), asked.split or "test"
         few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
         measured = EvaluateOptions(split=split, per_class=True, confusion=few)
-        evaluated = _measured(loaded, data, measured, memory_limit, engine, progress)
-        figures = {name: evaluated[name] for name in ("accuracy", "macro_f1", "n_samples")}
-        evaluated |= {"split": split, "trained_on": _is_trained_on(loaded, data, split)}
+        figures = _measured(loaded, data, measured, memory_limit, engine, progress)
+        result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
+        result["n_samples"] = figures["n_samples"]
+        evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, file_bytes).encode()
     if output.content() != content:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
         output.write(content)
-    return {"report": str(to), "bytes": len(content), **figures}
+    result["bytes"] = len(content)
+    return result
 
 
 def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:

@@ -15,6 +15,7 @@ from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
+    from bigmc.training.results import PathResult, PublishResult, TrainResult
 
 
 def train(
@@ -29,7 +30,7 @@ def train(
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Any,
-) -> dict[str, Any]:
+) -> TrainResult:
     """Train a learner on a split of a dataset and save the model.
 
     Killed at any moment, the same call continues from its checkpoint to the same model; after success
@@ -86,7 +87,8 @@ def train(
         trained = run(data, target, asked, Resources(workers, limit, progress))
         if output.kind is OutputKind.STREAM:
             output.write(target.read_bytes())
-    return trained | {"model": str(to)}
+    trained["model"] = str(to)
+    return trained
 
 
 def sparse_path(
@@ -103,7 +105,7 @@ def sparse_path(
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
     **options: Any,
-) -> dict[str, Any]:
+) -> PathResult:
     """Train the sparse learner along falling penalties, each model the start of the next, and choose one.
 
     Killed at any moment, the same call continues; after success it does nothing.
@@ -161,7 +163,7 @@ def sparse_path(
 
 def publish(
     evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy", overwrite: bool = False
-) -> dict[str, Any]:
+) -> PublishResult:
     """Choose the best of evaluated models and give it its public name, all at once.
 
     Readers of the name find the model from before or the new one, whole. Done again it does nothing.
@@ -201,7 +203,7 @@ def load_model(path: str | Path) -> Any:
     ModelError
         If it is no model, damaged or of another version or kind.
     """
-    from bigmc.estimators import LEARNERS
+    from bigmc.estimators import CLASSIFIERS
 
     model = model_of(path)
-    return LEARNERS[model.kind].from_model(model)
+    return CLASSIFIERS[model.kind].from_model(model)

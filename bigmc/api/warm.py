@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
+import functools
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bigmc.api.results import WarmResult
 from bigmc.progress import ProgressCallback, silent
 
 N_ROWS, N_CLASSES = 240, 3
 
 
-def warm(*, progress: ProgressCallback = silent) -> dict[str, Any]:
+def warm(*, progress: ProgressCallback = silent) -> WarmResult:
     """Use every learner on a few made-up rows, so that the kernels they need are compiled and kept.
 
     Numba keeps compiled kernels in the folder that ``NUMBA_CACHE_DIR`` names, or beside the package; the
@@ -34,7 +37,7 @@ def warm(*, progress: ProgressCallback = silent) -> dict[str, Any]:
     from bigmc.api.training import train
 
     started = time.monotonic()
-    trainings: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    trainings: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
         ("sparse", "text", {"alpha": 1e-3}),
         ("sparse", "text", {}),
         ("sparse", "text", {"alpha": 1e-3, "loss": "log_loss", "penalty": "l1", "fit_intercept": True}),
@@ -46,9 +49,9 @@ def warm(*, progress: ProgressCallback = silent) -> dict[str, Any]:
     with TemporaryDirectory(prefix="bigmc-warm-") as name:
         folder = Path(name)
         rows = _write_rows(folder / "rows.csv")
-        common: dict[str, Any] = {"label": "label", "memory_limit": "200MB", "progress": progress}
-        ingest(rows, folder / "text", text="text", **common)
-        ingest(rows, folder / "dense", dense=["x", "y"], **common)
+        make = functools.partial(ingest, rows, label="label", memory_limit="200MB", progress=progress)
+        make(folder / "text", text="text")
+        make(folder / "dense", dense=["x", "y"])
         for number, (learner, data, options) in enumerate(trainings):
             model = folder / f"{number}.model"
             train(learner, folder / data, model, memory_limit="200MB", progress=progress, **options)

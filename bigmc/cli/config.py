@@ -12,7 +12,7 @@ import typer
 from bigmc.errors import DataError
 
 
-def defaults_of(path: Path, group: Any) -> dict[str, Any]:
+def defaults_of(path: Path, group: Any) -> Mapping[str, Any]:
     """Return what a file gives, in the form of the parser's defaults.
 
     Parameters
@@ -43,7 +43,7 @@ def defaults_of(path: Path, group: Any) -> dict[str, Any]:
 
 def _of_group(
     path: Path, group: Any, shared: Mapping[str, Any], tables: Mapping[str, Any], used: set[str]
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     unknown = sorted(set(tables) - set(group.commands))
     if unknown:
         raise DataError(f"{path}: there is no command {unknown[0]!r}", f"use {', '.join(group.commands)}")
@@ -74,4 +74,4 @@ def _key(name: str) -> str:
 def load_config(context: typer.Context, path: Path | None) -> None:
     """Make the options in a file the defaults of all commands; what is given otherwise goes before."""
     if path is not None:
-        context.default_map = defaults_of(path, context.command)
+        context.default_map = dict(defaults_of(path, context.command))

@@ -56,7 +56,7 @@ def ingest(asked: Ingest) -> None:
             for doubt in api.doubts_about_labels(dataset):
                 work.screen.say(f"note: {doubt}")
             result = dataset.info() | ({"n_appended": added} if asked.append else {})
-    show(result | work.engine.usage(), asked.as_json)
+    show(result | work.engine.usage(), asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def info(asked: Place) -> None:
     """Say what a dataset or a model holds."""
     from bigmc import api
 
-    show(api.info(asked.path), asked.as_json)
+    show(api.info(asked.path), asked)
 
 
 @as_command
@@ -80,7 +80,7 @@ def verify(asked: Place) -> None:
     from bigmc import api
 
     problems = api.verify(asked.path)
-    show({"path": asked.path, "sound": not problems, "problems": problems}, asked.as_json)
+    show({"path": asked.path, "sound": not problems, "problems": problems}, asked)
     if problems:
         raise typer.Exit(1)
 
@@ -92,7 +92,7 @@ def warm(asked: Shown) -> None:
 
     with Screen() as screen:
         result = api.warm(progress=screen.update)
-    show(result, asked.as_json)
+    show(result, asked)
 
 
 def _parse_part(text: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import shlex
 import sysconfig
 import time
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ def run(
     memory_limit: str | int | None = None,
     progress: ProgressCallback = silent,
     tell: Callable[[str], None] = print,
-) -> dict[str, Any]:
+) -> Mapping[str, object]:
     """Collect lines of code, ingest, fit, compare and report; say what each step did.
 
     Parameters
@@ -80,10 +80,9 @@ def run(
     )
 
     tell(f"\n3. bigmc fit: search the settings for {SEARCH_SECONDS} s at most, train, calibrate, measure.")
-    fitted = api.fit(
-        dataset, model, time_limit=SEARCH_SECONDS, memory_limit=memory_limit, progress=progress
-    )  # fmt: skip
+    fitted = api.fit(dataset, model, time_limit=SEARCH_SECONDS, memory_limit=memory_limit, progress=progress)
     test, bounds = fitted["test"], fitted["certificate"]
+    assert test is not None
     low, high = test["interval"]
     tell(
         f"   {len(fitted['trials'])} trials on {fitted['n_search_rows']:,} rows; the best is"
@@ -111,8 +110,12 @@ def run(
     tell(f"\nEverything is in {folder}. Next, for example:")
     tell(f"bigmc inspect {shlex.quote(str(model))} --top 5")
     return {
-        "text": counts, "info": info, "fit": fitted, "peer": peer._asdict(), "report": str(page),
-    }  # fmt: skip
+        "text": counts,
+        "info": info,
+        "fit": fitted,
+        "peer": peer._asdict(),
+        "report": str(page),
+    }
 
 
 class Peer(NamedTuple):
@@ -145,7 +148,7 @@ def _row_ids(dataset: Any) -> list[int]:
     return ids
 
 
-def _words(features: list[dict[str, Any]]) -> list[str]:
+def _words(features: Sequence[Any]) -> list[str]:
     """Return the names of features that speak for a class: a hashed word counts with its sign."""
     named = [(f["weight"], f["names"][0]) for f in features if f["names"]]
     return [str(name["name"]) for weight, name in named if weight * name["sign"] > 0]

@@ -74,10 +74,11 @@ def fit(asked: Fit) -> None:
             **given_options(contents),
         )
         if asked.report is not None:
-            result["report"] = api.report(asked.to, asked.report)["report"]
+            api.report(asked.to, asked.report)
+            usage |= {"report": asked.report}
         usage = work.engine.usage()
     if asked.as_json:
-        show(result | usage, asked.as_json)
+        show({**result, **usage}, asked)
     else:
         show_fit(result)
 

@@ -38,7 +38,7 @@ def evaluate(asked: Evaluate) -> None:
             **work.means,
             **values_of(EvaluateOptions, asked),
         )
-    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def publish(asked: Publish) -> None:
     from bigmc import api
 
     result = api.publish(asked.evaluations, asked.to, by=asked.by, overwrite=asked.overwrite)
-    show(result, asked.as_json, beside=asked.to)
+    show(result, asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def predict(asked: Predict) -> None:
             **work.means,
             **values_of(PredictOptions, asked),
         )
-    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def inspect(asked: Inspect) -> None:
 
     result = api.inspect(asked.model, top=asked.top)
     if asked.as_json:
-        show(result, asked.as_json)
+        show(result, asked)
     else:
         show_features(result)
 
@@ -126,7 +126,7 @@ def report(asked: Report) -> None:
             **work.means,
             **values_of(ReportOptions, asked),
         )
-    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ def export(asked: Export) -> None:
         overwrite=asked.overwrite,
         memory_limit=asked.memory,
     )
-    show(result, asked.as_json, beside=asked.to)
+    show(result, asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,4 +177,4 @@ def demo(asked: Demo) -> None:
         tell = screen.say if asked.as_json else typer.echo
         result = run(asked.to, memory_limit=asked.memory, progress=screen.update, tell=tell)
     if asked.as_json:
-        show(result, asked.as_json)
+        show(result, asked)

@@ -12,7 +12,9 @@ from bigmc.budget import peak_memory
 from bigmc.progress import Progress
 
 
-def write_metrics(path: Path, command: str, seconds: float, last: Progress | None, succeeded: bool) -> None:
+def write_metrics(
+    path: Path, command: str, seconds: float, last: Progress | None, error: BaseException | None
+) -> None:
     """Replace a file by the figures of a run that has ended.
 
     Parameters
@@ -24,11 +26,11 @@ def write_metrics(path: Path, command: str, seconds: float, last: Progress | Non
         Duration of the run.
     last : Progress or None
         The last message of the run, whose figures are written too.
-    succeeded : bool
-        Whether it ended without an error.
+    error : BaseException or None
+        What ended it too early.
     """
     figures = {
-        "bigmc_run_succeeded": float(succeeded),
+        "bigmc_run_succeeded": float(error is None),
         "bigmc_run_seconds": seconds,
         "bigmc_run_end_timestamp_seconds": time.time(),
         "bigmc_run_peak_memory_bytes": float(peak_memory()),

@@ -86,7 +86,7 @@ class Screen:
                 error.add_note(TOLD)
         if self._settings.metrics is not None:
             seconds = time.monotonic() - self._started
-            write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error is None)
+            write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error)
 
     def say(self, line: str) -> None:
         """Write a line for the person at the terminal."""

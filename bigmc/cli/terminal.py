@@ -10,17 +10,18 @@ from typing import Any
 
 from bigmc.api.resolve import writes_to_stdout
 from bigmc.budget import format_bytes
+from bigmc.cli.arguments import Shown
 from bigmc.cli.text import printable, printable_json
 
 
-def show(result: Mapping[str, object], as_json: bool, beside: str | None = None) -> None:
+def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) -> None:
     """Write a result to stdout: one line of JSON, or one line per figure.
 
     Where the file that the command wrote, `beside`, is standard output itself, the result goes to stderr.
     """
     taken = beside is not None and writes_to_stdout(beside)
     stream = sys.stderr if taken else sys.stdout
-    if as_json:
+    if asked.as_json:
         text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
         print(printable_json(text), file=stream)
         return

@@ -76,7 +76,7 @@ def _train(asked: Training, options: LearnerOptions, more: str, warm_start: str 
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
         )
-    show(result | work.engine.usage(), asked.as_json, beside=asked.to)
+    show(result | work.engine.usage(), asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +134,6 @@ def path(asked: Path) -> None:
         if result["at_edge"]:
             work.screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
     if asked.as_json:
-        show(result | work.engine.usage(), asked.as_json)
+        show(result | work.engine.usage(), asked)
     else:
         show_path(result)

@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import nullcontext
 from copy import copy
@@ -201,13 +201,13 @@ class DaskEngine:
             for _, future in waiting:
                 _forget(future)
 
-    def _workers(self) -> list[dict[str, Any]]:
+    def _workers(self) -> list[Mapping[str, Any]]:
         try:
             return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
         except (OSError, CancelledError, RuntimeError, KeyError):  # KeyError: it went before it said anything
             raise self._gone() from None
 
-    def _threads(self, worker: dict[str, Any]) -> int:
+    def _threads(self, worker: Mapping[str, Any]) -> int:
         threads = int(worker["nthreads"])
         return threads if self._most is None else min(threads, self._most)
 

@@ -5,9 +5,9 @@ from bigmc.estimators.boosting import MultiBoostClassifier
 from bigmc.estimators.minimax import MinimaxRiskClassifier
 from bigmc.estimators.sparse import SparseClassifier
 
-#: Every learner by its name, which is also the kind of its models (see `bigmc.model.KINDS`).
-LEARNERS: dict[str, type[Classifier]] = {
-    learner.kind: learner for learner in (SparseClassifier, MultiBoostClassifier, MinimaxRiskClassifier)
+#: The classifier of each learner by the learner's name (see `bigmc.learners.LEARNERS`).
+CLASSIFIERS: dict[str, type[Classifier]] = {
+    face.learner_type.kind: face for face in (SparseClassifier, MultiBoostClassifier, MinimaxRiskClassifier)
 }
 
-__all__ = ["LEARNERS", "Classifier", "MinimaxRiskClassifier", "MultiBoostClassifier", "SparseClassifier"]
+__all__ = ["CLASSIFIERS", "Classifier", "MinimaxRiskClassifier", "MultiBoostClassifier", "SparseClassifier"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,14 +19,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigmc.budget import resolve_limit
-from bigmc.engine import EngineLike, opened
-from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.estimators.arrays import chunk_shards, combined_weights, is_lazy, row_batches, row_chunks
+from bigmc.engine import EngineLike, Resources, opened
+from bigmc.errors import DataError, ModelError
+from bigmc.estimators.arrays import chunk_shards, is_lazy, row_batches, row_chunks
 from bigmc.estimators.probabilities import ProbabilityMixin
-from bigmc.estimators.run import Run
 from bigmc.inference.explain import Explanation, explain
 from bigmc.inference.samples import SampleReader
+from bigmc.learners import Learner
 from bigmc.model import Model
+from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
@@ -37,31 +36,22 @@ from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
 _HOW = ("memory_limit", "engine")
-#: Bytes of a block that is read to name a column with missing values.
-_BLOCK_BYTES = 1 << 22
 
 
 class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A learner with the habits of scikit-learn.
 
-    A learner is a subclass with the parameters of its ``__init__``, among them ``tol``, ``random_state``,
-    ``memory_limit`` and ``engine``. It sets the class attributes below, calls its solver in `_solve`, and
-    checks its parameters in `check_params`. One that takes weights of samples and classes derives from
+    A classifier is a subclass with the parameters of its ``__init__``: the options of its learner by the same
+    names, ``memory_limit`` and ``engine``. One that takes weights of samples and classes derives from
     `bigmc.estimators.weights.WeightedClassifier`, a linear one also from
-    `bigmc.estimators.linear.LinearMixin`. All parameters but ``memory_limit`` and ``engine`` are
-    recorded in the model, so equal parameters must give equal models.
+    `bigmc.estimators.linear.LinearMixin`.
 
     Attributes
     ----------
-    kind : str
-        The name of the learner, and of its models (class attribute).
-    warm_starts : bool
-        Training can start from a model.
-    limits : tuple of str
-        Parameters that stop training before ``tol`` is reached, for the message (class attribute).
-    takes_sparse, takes_missing, takes_weights : bool
-        Whether scipy sparse matrices, NaN as missing values, and weights of samples are accepted (class
-        attributes).
+    learner_type : type
+        What trains (class attribute).
+    takes_sparse : bool
+        Whether scipy sparse matrices are accepted (class attribute).
     classes_ : array of shape (n_classes,)
     objective_ : float
     certificate_ : Certificate
@@ -78,25 +68,17 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         What `save` writes.
     """
 
-    kind: ClassVar[str]
-    limits: ClassVar[tuple[str, ...]]
+    learner_type: ClassVar[type[Learner]]
     takes_sparse: ClassVar[bool] = True
-    warm_starts: ClassVar[bool] = False
-    takes_missing: ClassVar[bool] = False
-    takes_weights: ClassVar[bool] = False
 
-    tol: float | None
     random_state: int | np.random.RandomState | None
     memory_limit: int | str | None
     engine: EngineLike
 
-    @abstractmethod
-    def _solve(self, dataset: Dataset, run: Run) -> Model:
-        """Return the model of labelled samples of at least two classes.
-
-        It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
-        ``tol`` is for; infinite where there is no certificate.
-        """
+    def learner(self, **changes: Any) -> Learner:
+        """Return what trains, with the parameters as they are now, not checked yet, or changed."""
+        params = {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
+        return self.learner_type(self.learner_type.options_type(**params | changes))
 
     def check_params(self) -> None:
         """Refuse parameters that cannot be used, as `fit` does before it looks at the data.
@@ -106,53 +88,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         BigmcError
             Naming the parameter and what may be given.
         """
-        if self.tol is not None:
-            self._check_positive("tol")
-
-    @property
-    def tolerance(self) -> float:
-        """The gap to reach."""
-        assert self.tol is not None
-        return float(self.tol)
-
-    def check_labels(self, sets: bool) -> None:
-        """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
-
-        Raises
-        ------
-        BigmcError
-            With what takes them.
-        """
-        if sets:
-            raise DataError(
-                f"the labels are sets, and training {self.kind} takes one label per sample",
-                'train sparse with the loss "multilabel_ranking"',
-            )
-
-    def _check_positive(self, *names: str) -> None:
-        """Refuse parameters of these names that are no finite numbers above 0."""
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-                raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
-
-    def _check_not_negative(self, *names: str) -> None:
-        """Refuse parameters of these names that are no finite numbers from 0 on."""
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
-
-    def _check_count(self, *names: str) -> None:
-        """Refuse parameters of these names that are no whole numbers of at least 1."""
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or int(value) < 1:
-                raise BigmcError(f"{name} is {value!r}", "give a whole number of at least 1")
-
-    def recorded_params(self) -> dict[str, Any]:
-        """Return the parameters that decide which model comes out, in the form a model keeps them."""
-        return {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
+        self.learner().check()
 
     @classmethod
     def params_of(cls, model: Model) -> dict[str, Any]:
@@ -204,75 +140,30 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         start : Model, optional
             A model of the same kind and features to start from.
         """
-        return self._train(dataset, None, None, checkpoint, progress, scratch, start)
+        return self._train(dataset, None, checkpoint, progress, scratch, start)
 
     def _train(
         self,
         dataset: Dataset,
         sample_weight: ArrayLike | None,
-        class_weight: Mapping[Any, float] | str | None,
         checkpoint: Checkpoint | None,
         progress: ProgressCallback,
         scratch: Path | None,
         start: Model | None,
     ) -> Self:
-        self.check_params()
-        if start is not None:
-            self._check_start(start, dataset)
-        self.check_labels(dataset.has_sets)
-        labels = dataset.label_sets()
-        if len(labels) == 0 or (not dataset.has_sets and labels.min() < 0):
-            missing = "some samples have no label" if len(labels) else "the dataset has no samples"
-            raise DataError(missing, "train on labelled samples")
-        if dataset.features.get("missing") and not self.takes_missing:
-            raise _missing_values(dataset)
-        sample_weight = self._with_own_weights(sample_weight, dataset)
-        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.has_sets)
-        del labels
-        seed = self._seed()
-        record = {
-            "kind": self.kind,
-            "classes": dataset.classes,
-            "n_features": dataset.n_features,
-            "weighting": dataset.weighting,
-            "feature_spec": dataset.features,
-            "params": self.recorded_params() | {"random_state": seed},
-        }
+        learner = self.learner(random_state=self._seed())
         with opened(self.engine) as engine:
-            limit = resolve_limit(self.memory_limit, engine.process_memory)
-            run = Run(seed, limit, engine, checkpoint, progress, scratch, weights, start, record)
-            model = self._solve(dataset, run)
-        gap = model.certificate["gap"]
-        if math.isfinite(gap) and gap > self.tolerance:  # an infinite gap: nothing is certified
-            limits = ", ".join(f"{name} (now {getattr(self, name)})" for name in self.limits)
-            warnings.warn(
-                f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
-                f"tol={self.tolerance:g}; raise {limits} or tol",
-                ConvergenceWarning,
-                stacklevel=4,
+            trained = learner.train(
+                dataset,
+                Resources(engine, resolve_limit(self.memory_limit, engine.process_memory), progress),
+                sample_weight=sample_weight,
+                checkpoint=checkpoint,
+                scratch=scratch,
+                start=start,
             )
-        return self._take(model)
-
-    def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
-        """Return the weights of the samples times those that the dataset brings."""
-        own = dataset.sample_weights()
-        if own is None:
-            return given
-        if not self.takes_weights:
-            raise DataError(
-                f"the dataset has weights of its rows, and {self.kind} training counts every row once",
-                "ingest without --weight, or train another learner",
-            )
-        return own if given is None else own * np.asarray(given, np.float64)
-
-    def _check_start(self, start: Model, dataset: Dataset) -> None:
-        """Refuse a model that training cannot start from."""
-        if not self.warm_starts or start.kind != self.kind:
-            raise ModelError(
-                f"training {self.kind} cannot start from a model of kind {start.kind}",
-                "leave the warm start out" if not self.warm_starts else "give a model of the same learner",
-            )
-        start.check_features(dataset)
+        for note in trained.notes:
+            warnings.warn(note, ConvergenceWarning, stacklevel=4)
+        return self._take(trained.model)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each sample: the first of the classes with the largest score.
@@ -370,14 +261,14 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         ModelError
             If it is of another kind.
         """
-        if model.kind != cls.kind:
+        if model.kind != cls.learner_type.kind:
             raise ModelError(f"a model of kind {model.kind!r} makes no {cls.__name__}")
         return cls(**cls.params_of(model))._take(model)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.takes_sparse
-        tags.input_tags.allow_nan = self.takes_missing
+        tags.input_tags.allow_nan = self.learner_type.takes_missing
         return tags
 
     def _take(self, model: Model) -> Self:
@@ -409,7 +300,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if hasattr(y, "dtype") and not is_lazy(y):
             assert_all_finite(y, input_name="y")  # type_of_target casts it to int
         sets = y is not None and not is_lazy(y) and type_of_target(y) == "multilabel-indicator"
-        self.check_labels(sets)
+        self.learner().check_labels(LabelKind.SET if sets else LabelKind.ONE)
         if not is_lazy(X):
             X, y = validate_data(self, X, y, **self._accepted(), multi_output=sets)
             check_classification_targets(y)
@@ -430,7 +321,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             yield validate_data(self, chunk, **self._accepted(), reset=first)
             first = False
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> Mapping[str, Any]:
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
@@ -447,11 +338,11 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _no_scores(self) -> NDArray[np.float64]:
         return np.empty((0, len(self.classes_)))
 
-    def _accepted(self) -> dict[str, Any]:
+    def _accepted(self) -> Mapping[str, Any]:
         """Return what arrays may be like, for scikit-learn's checks."""
         return {
             "accept_sparse": "csr" if self.takes_sparse else False,
-            "ensure_all_finite": "allow-nan" if self.takes_missing else True,
+            "ensure_all_finite": "allow-nan" if self.learner_type.takes_missing else True,
         }
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
@@ -493,20 +384,6 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if isinstance(state, Integral):
             return int(state)
         return int(check_random_state(state).randint(2**31 - 1))
-
-
-def _missing_values(dataset: Dataset) -> DataError:
-    """Return the error of a learner that cannot use the missing values of a dataset, which names a column."""
-    cure = "train boost, or ingest the data without --missing keep"
-    for lo, hi in dataset.plan(_BLOCK_BYTES):
-        found = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
-        if len(found):
-            feature = lo + int(found[0])
-            dense = dataset.features.get("dense") or []
-            at = feature - (dataset.n_features - len(dense))
-            name = f"column {dense[at]!r}" if at >= 0 and dense else f"feature {feature}"
-            return DataError(f"{name} has missing values, which only the boosted learner takes", cure)
-    return DataError("the dataset may have missing values, which only the boosted learner takes", cure)
 
 
 def _right_sets(

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from bigmc.budget import format_bytes
 from bigmc.engine import EngineLike, opened
-from bigmc.errors import BigmcError, DataError
+from bigmc.errors import DataError
 from bigmc.estimators.arrays import row_batches
-from bigmc.estimators.run import Run
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.kernels.boosting.bins import MAX_EDGES
-from bigmc.model import BoostedModel, Trees
-from bigmc.model.calibration import MOST_ROWS, fit_temperature
+from bigmc.learners import BoostingLearner
+from bigmc.model import BoostedModel
 from bigmc.model.linear_scoring import Scorer
-from bigmc.solvers.boosting import (
-    FAMILIES,
-    GRID,
-    LEARNERS,
-    MAX_DEPTH,
-    BoostingOptions,
-    Trials,
-    choose_C,
-    held_out,
-    is_sparse,
-    solve,
-)
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
-
-
-class _Descent(NamedTuple):
-    """Defaults of the descent that depend on the depth of the learners."""
-
-    pool: int
-    max_sweeps: int
-    inner_rounds: int
-    learning_rate: float
-
-
-#: Learners of one cut are optimised to the end, which the certificate is for; trees stage-wise with shrinkage
-#: (Friedman 2001), because on vowel and satimage that erred less on a fifth of the training samples. Pools of
-#: 20 trees erred there, on pendigits and on optdigits as those of 40 do, at half the cost (on letter more:
-#: 4.9 % against 4.3).
-_OF_STUMPS = _Descent(pool=40, max_sweeps=3, inner_rounds=30, learning_rate=1.0)
-_OF_TREES = _Descent(pool=20, max_sweeps=1, inner_rounds=5, learning_rate=0.3)
-
-#: Share of the samples by which C is chosen.
-_HELD_OUT = 0.2
 
 
 class MultiBoostClassifier(WeightedClassifier):
@@ -159,9 +118,7 @@ class MultiBoostClassifier(WeightedClassifier):
 
     model_: BoostedModel
 
-    kind = "boost"
-    limits = ("n_rounds",)
-    takes_missing = True
+    learner_type = BoostingLearner
 
     def __init__(
         self,
@@ -203,111 +160,6 @@ class MultiBoostClassifier(WeightedClassifier):
         self.memory_limit = memory_limit
         self.engine = engine
         self.class_weight = class_weight
-
-    def check_params(self) -> None:
-        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
-        if self.C != "auto":
-            self._check_positive("C")
-        self._check_count("n_rounds", "patience")
-        chosen = ("pool", "max_sweeps", "inner_rounds")
-        self._check_count(*(name for name in chosen if getattr(self, name) is not None))
-        rate: Any = 1.0 if self.learning_rate is None else self.learning_rate
-        if not isinstance(rate, Real) or not 0 < float(rate) <= 1:
-            raise BigmcError(f"learning_rate is {rate!r}", "give a number above 0, at most 1")
-        depth: Any = 1 if self.max_depth is None else self.max_depth
-        for name, value, low, high in (
-            ("max_depth", depth, 1, MAX_DEPTH),
-            ("max_bins", self.max_bins, 2, MAX_EDGES + 1),
-        ):
-            if not isinstance(value, Integral) or not low <= int(value) <= high:
-                raise BigmcError(f"{name} is {value!r}", f"give a whole number from {low} to {high}")
-        if self.family not in FAMILIES:
-            raise BigmcError(f"family is {self.family!r}", f"use one of {', '.join(FAMILIES)}")
-        if self.learners not in LEARNERS:
-            raise BigmcError(f"learners is {self.learners!r}", f"use one of {', '.join(LEARNERS)}")
-        if self.family == "ray" and depth > 1:
-            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
-        share: Any = self.validation_fraction
-        if not isinstance(share, Real) or not 0 <= float(share) < 1:
-            raise BigmcError(f"validation_fraction is {share!r}", "give a number from 0 to below 1")
-        if self.time_limit is not None:
-            self._check_positive("time_limit")
-        super().check_params()
-
-    def _solve(self, dataset: Dataset, run: Run) -> BoostedModel:
-        options, C = self._options(dataset, run.seed), self.C
-        context = RunContext(run.engine, run.checkpoint, run.progress, run.scratch)
-        if C == "auto":
-            started, context = time.monotonic(), replace(context, checkpoint=Trials(run.checkpoint))
-            share = options.validation_fraction or _HELD_OUT
-            trial = replace(options, validation_fraction=share)
-            C = choose_C(dataset, trial, run.memory_limit, context, run.weights)
-            if options.time_limit is not None:
-                left = max(options.time_limit - (time.monotonic() - started), 0.0)
-                options = replace(options, time_limit=left)
-        options = replace(options, C=float(C))
-        solution = solve(dataset, options, run.memory_limit, context, run.weights)
-        stages, bounds = solution.stages, solution.certificate
-        if solution.limit_for_more is not None:
-            warnings.warn(
-                f"stopped after round {solution.n_iter}: the answers of the learners with weight fill the "
-                f"memory limit of {format_bytes(run.memory_limit)}; give --memory "
-                f"{solution.limit_for_more // 10**6}MB for more rounds, or a smaller C",
-                ConvergenceWarning,
-                stacklevel=6,
-            )
-        learners = stages.learners
-        model = BoostedModel(
-            **run.record,
-            trees=Trees.of(
-                learners.feature,
-                solution.thresholds,
-                learners.missing_below,
-                learners.leaf * stages.signs[:, np.newaxis],
-                stages.classes,
-            ),
-            stage_ends=np.array(stages.ends, np.int64),
-            members=stages.members.astype(np.int32),
-            weights=stages.weights,
-            stage=solution.stage,
-            C=options.C,
-            column_scale=dataset.column_scale(),
-            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
-            objective=solution.objective,
-            n_iter=max(1, solution.n_iter),
-            n_passes=solution.n_passes,
-            # A resumed run reads the data once more to find its learners again; the model is the same.
-            history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
-        )
-        return model if not options.validation_fraction else _calibrated(model, dataset, options)
-
-    def _depth(self, dataset: Dataset) -> int:
-        """Return the levels of the learners, given or chosen."""
-        if self.max_depth is not None:
-            return int(self.max_depth)
-        return 1 if self.family != "auto" or is_sparse(dataset) else MAX_DEPTH
-
-    def _options(self, dataset: Dataset, seed: int) -> BoostingOptions:
-        """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
-        depth = self._depth(dataset)
-        default = _OF_STUMPS if depth == 1 else _OF_TREES
-        return BoostingOptions(
-            C=GRID[0] if self.C == "auto" else float(self.C),
-            n_rounds=int(self.n_rounds),
-            max_depth=depth,
-            family=self.family,
-            learners=self.learners,
-            pool=default.pool if self.pool is None else int(self.pool),
-            max_sweeps=default.max_sweeps if self.max_sweeps is None else int(self.max_sweeps),
-            inner_rounds=default.inner_rounds if self.inner_rounds is None else int(self.inner_rounds),
-            learning_rate=default.learning_rate if self.learning_rate is None else float(self.learning_rate),
-            max_bins=int(self.max_bins),
-            tol=self.tolerance,
-            validation_fraction=float(self.validation_fraction),
-            patience=int(self.patience),
-            time_limit=None if self.time_limit is None else float(self.time_limit),
-            seed=seed,
-        )
 
     @property
     def C_(self) -> float:
@@ -367,18 +219,3 @@ class MultiBoostClassifier(WeightedClassifier):
 
 def _stage_scores(shard: int, scorer: Scorer, dataset: Dataset) -> NDArray[np.float64]:
     return scorer.shard(dataset.shards[shard])
-
-
-def _calibrated(model: BoostedModel, dataset: Dataset, options: BoostingOptions) -> BoostedModel:
-    """Return the model with probabilities fitted to the samples held out of its training."""
-    held = held_out(dataset.row_ids(), options.validation_fraction, options.seed)
-    labels, scores, codes, n_rows = dataset.labels(), [], [], 0
-    for shard, first in enumerate(dataset.base[:-1].tolist()):
-        rows = np.flatnonzero(held[first : int(dataset.base[shard + 1])])
-        if len(rows) and n_rows < MOST_ROWS:
-            scores.append(model.shard_scores(dataset, shard)[rows])
-            codes.append(labels[first + rows])
-            n_rows += len(rows)
-    if not n_rows:
-        return model
-    return replace(model, calibration=fit_temperature(np.concatenate(scores), np.concatenate(codes)))

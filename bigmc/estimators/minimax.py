@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -15,15 +13,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigmc.engine import EngineLike
-from bigmc.errors import BigmcError, DataError
+from bigmc.errors import DataError
 from bigmc.estimators.arrays import is_lazy
 from bigmc.estimators.base import Classifier
 from bigmc.estimators.linear import LinearMixin
-from bigmc.estimators.run import Run
+from bigmc.learners import MinimaxLearner
 from bigmc.model import MinimaxModel, Model
-from bigmc.solvers.minimax import default_lambda0, solve_minimax
 from bigmc.store.dataset import Dataset
-from bigmc.store.feature_map import FeatureMap, Moments, check_fourier
+from bigmc.store.feature_map import FeatureMap, Moments
 
 
 class MinimaxRiskClassifier(LinearMixin, Classifier):
@@ -101,8 +98,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         What `save` writes.
     """
 
-    kind = "mrc"
-    limits = ("k_max", "time_limit")
+    learner_type = MinimaxLearner
 
     def __init__(
         self,
@@ -140,18 +136,6 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.engine = engine
-
-    def check_params(self) -> None:
-        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
-        super().check_params()
-        self._check_positive("eps1", "eps2")
-        self._check_count("n_max", "m_max", "k_max")
-        lambda0: Any = self.lambda0
-        if lambda0 != "auto" and not (isinstance(lambda0, Real) and 0 <= float(lambda0) < math.inf):
-            raise BigmcError(f"lambda0 is {lambda0!r}", "give auto or a finite number of at least 0")
-        if self.time_limit is not None:
-            self._check_positive("time_limit")
-        check_fourier(self.fourier, self.gamma)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each sample: of the largest score, or drawn if not `deterministic`.
@@ -244,40 +228,3 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         check_is_fitted(self)
         model: MinimaxModel = self.model_
         return model.lambda0
-
-    def _solve(self, dataset: Dataset, run: Run) -> MinimaxModel:
-        lambda0 = default_lambda0(dataset.n_samples) if self.lambda0 == "auto" else float(self.lambda0)
-        solution = solve_minimax(
-            dataset,
-            lambda0=lambda0,
-            fit_intercept=bool(self.fit_intercept),
-            tol=self.tolerance,
-            eps1=float(self.eps1),
-            eps2=float(self.eps2),
-            n_max=int(self.n_max),
-            m_max=int(self.m_max),
-            k_max=int(self.k_max),
-            time_limit=None if self.time_limit is None else float(self.time_limit),
-            seed=run.seed,
-            memory_limit=run.memory_limit,
-            engine=run.engine,
-            checkpoint=run.checkpoint,
-            progress=run.progress,
-        )
-        bounds, weights = solution.certificate, solution.weights
-        record = dict(run.record) | {"classes": dataset.classes[solution.classes]}
-        return MinimaxModel(
-            **record,
-            features=weights.features,
-            coef=weights.coef,
-            intercept=weights.intercept,
-            column_scale=dataset.column_scale(),
-            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
-            objective=bounds.upper,
-            n_iter=max(1, solution.n_iter),
-            n_passes=solution.n_scans,
-            history=solution.history,
-            phi=solution.phi,
-            stopped=solution.stopped,
-            lambda0=lambda0,
-        )

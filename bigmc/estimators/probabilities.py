@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bigmc.learners import Learner
 from bigmc.model import Model
-from bigmc.model.calibration import fit_sigmoid, fit_temperature
+from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
 from bigmc.store.dataset import Dataset
 
 
 class ProbabilityMixin:
     """`predict_proba` and `calibrate` of a classifier whose ``model_`` gives scores."""
 
-    kind: ClassVar[str]
+    learner_type: ClassVar[type[Learner]]
     model_: Any
     classes_: Any
     _scores: Any
@@ -29,7 +30,7 @@ class ProbabilityMixin:
         """Tell scikit-learn whether there is `predict_proba`: the error says how to get it."""
         model: Model | None = getattr(self, "model_", None)
         if model is None:  # the method says that it is not fitted
-            return self.kind == "mrc" or getattr(self, "loss", None) == "log_loss"
+            return self.learner_type.kind == "mrc" or getattr(self, "loss", None) == "log_loss"
         model.check_probabilities()
         return True
 

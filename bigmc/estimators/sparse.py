@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from bigmc.engine import EngineLike, ThreadEngine
-from bigmc.errors import BigmcError
+from bigmc.engine import EngineLike
 from bigmc.estimators.linear import LinearMixin
-from bigmc.estimators.run import Run
-from bigmc.estimators.thresholds import best_threshold
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.model import LinearModel, Model
-from bigmc.objectives import LOSSES, objective
-from bigmc.solvers import Start, solve
-from bigmc.store.dataset import Dataset
-
-AUTO_TOL, GIVEN_TOL = 0.1, 1e-3
-"""Gaps to reach: the first loses no accuracy, the second makes objectives comparable."""
-
-RIDGE_OF_LOSS = {"log_loss": 0.1}
-"""The ridge times the number of samples, where it is not 1: logistic losses are best with less of it."""
-
-
-class Settings(NamedTuple):
-    """Parameters of one training, none of them left open; see `SparseClassifier`."""
-
-    alpha: float
-    loss: str
-    ridge: float
-    fit_intercept: bool
-    tol: float
+from bigmc.learners import SparseLearner
+from bigmc.objectives import LOSSES
 
 
 class SparseClassifier(LinearMixin, WeightedClassifier):
@@ -111,9 +89,7 @@ optional
         What `save` writes.
     """
 
-    kind = "sparse"
-    limits = ("max_passes",)
-    warm_starts = True
+    learner_type = SparseLearner
 
     def __init__(
         self,
@@ -146,116 +122,12 @@ optional
         self.class_weight = class_weight
         self.step = step
 
-    def check_params(self) -> None:
-        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
-        if self.ridge is not None:
-            self._check_not_negative("ridge")
-        if isinstance(self.alpha, str) and self.alpha != "auto":
-            raise BigmcError(f"alpha is {self.alpha!r}", 'give a number or "auto"')
-        if not isinstance(self.alpha, str):
-            self._check_not_negative("alpha")
-        used = self.settings(1.0)
-        if not used.alpha + used.ridge > 0:
-            raise BigmcError(f"alpha is {self.alpha!r}", "give a finite number above 0, or 0 with a ridge")
-        self._check_count("max_passes")
-        if self.step not in ("line_search", "constant"):
-            raise BigmcError(f"step is {self.step!r}", 'use "line_search" or "constant"')
-        super().check_params()
-        if self.l1_ratio is not None:
-            self._check_not_negative("l1_ratio")
-        objective(used.loss, self.penalty, self.l1_ratio, used.ridge)
-
-    @property
-    def tolerance(self) -> float:
-        """The relative gap to reach, given or not."""
-        return self.settings(1.0).tol
-
-    @property
-    def _loss_name(self) -> str:
-        return self.loss or ("multitask_squared_hinge" if self.alpha == "auto" else "squared_hinge")
-
-    def settings(self, weight_sum: float) -> Settings:
-        """Return the parameters to train with, for samples of this total weight."""
-        auto = self.alpha == "auto"
-        alpha = 0.0 if isinstance(self.alpha, str) else float(self.alpha)
-        loss = self._loss_name
-        ridge = RIDGE_OF_LOSS.get(loss, 1.0) / weight_sum if auto else 0.0
-        return Settings(
-            alpha,
-            loss,
-            ridge if self.ridge is None else float(self.ridge),
-            auto if self.fit_intercept is None else bool(self.fit_intercept),
-            (AUTO_TOL if auto else GIVEN_TOL) if self.tol is None else float(self.tol),
-        )
-
-    def _solve(self, dataset: Dataset, run: Run) -> LinearModel:
-        used = self.settings(float(dataset.n_samples if run.weights is None else run.weights.sum()))
-        solution = solve(
-            dataset,
-            loss=used.loss,
-            penalty=self.penalty,
-            l1_ratio=self.l1_ratio,
-            ridge=used.ridge,
-            alpha=used.alpha,
-            fit_intercept=used.fit_intercept,
-            tol=used.tol,
-            max_passes=int(self.max_passes),
-            seed=run.seed,
-            step=self.step,
-            sample_weight=run.weights,
-            memory_limit=run.memory_limit,
-            engine=run.engine,
-            checkpoint=run.checkpoint,
-            progress=run.progress,
-            scratch=run.scratch,
-            start=None if run.start is None else _start(run.start, dataset),
-        )
-        bounds = solution.certificate
-        model = LinearModel(
-            **run.record,
-            features=solution.features,
-            # Weights are known no better than the scores they were computed with.
-            coef=solution.coef.astype(solution.score_dtype, copy=False),
-            intercept=solution.intercept,
-            gradient_norms=solution.norms,
-            column_scale=solution.column_scale,
-            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
-            objective=solution.objective,
-            n_iter=max(1, solution.n_iter),
-            n_passes=solution.n_passes,
-            # A resumed run reads columns again that it had in memory; the model is the same.
-            history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
-        )
-        if not dataset.has_sets:
-            return model
-        if LOSSES[used.loss].takes_labels:  # every class against the rest: its margin is measured from 0
-            return replace(model, label_threshold=0.0)
-        engine = run.engine if dataset.path else ThreadEngine()
-        threshold = best_threshold(model, dataset, run.weights, engine, run.memory_limit)
-        return replace(model, label_threshold=threshold)
-
-    def check_labels(self, sets: bool) -> None:
-        """Refuse labels that the loss is not for; see `Classifier.check_labels`."""
-        objective(self._loss_name, self.penalty, self.l1_ratio, sets=sets)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # scikit-learn's checks ask for scores that no plane through the origin reaches on their data.
-        loss = self._loss_name
-        intercept = self.alpha == "auto" if self.fit_intercept is None else bool(self.fit_intercept)
-        tags.classifier_tags.poor_score = not intercept
+        learner = self.learner()
+        assert isinstance(learner, SparseLearner)
+        tags.classifier_tags.poor_score = not learner.fits_intercept
+        loss = learner.loss_name
         tags.classifier_tags.multi_label = loss in LOSSES and LOSSES[loss].takes_sets
         return tags
-
-
-def _start(model: Model, dataset: Dataset) -> Start:
-    """Return the weights of a linear model for the classes of a dataset; those new to it have none."""
-    assert isinstance(model, LinearModel)
-    place = {label: c for c, label in enumerate(model.classes.tolist())}
-    known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]
-    here, there = np.array(known, np.int64).reshape(-1, 2).T
-    coef = np.zeros((len(model.features), dataset.n_classes))
-    intercept = np.zeros(dataset.n_classes)
-    coef[:, here], intercept[here] = model.coef[:, there], model.intercept[there]
-    same = len(known) == dataset.n_classes == model.n_classes
-    return Start(model.features, coef, intercept, model.gradient_norms if same else None)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from bigmc.errors import DataError
 from bigmc.estimators.base import Classifier
 from bigmc.model import Model
 from bigmc.progress import ProgressCallback, silent
@@ -19,22 +18,7 @@ from bigmc.store.dataset import Dataset
 class WeightedClassifier(Classifier):
     """A learner whose loss has a factor for every sample, and a parameter ``class_weight``."""
 
-    takes_weights: ClassVar[bool] = True
-
     class_weight: Mapping[Any, float] | str | None
-
-    def check_params(self) -> None:
-        """Refuse parameters that cannot be used; see `Classifier.check_params`."""
-        super().check_params()
-        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
-            raise DataError(f"class_weight {self.class_weight!r} is unknown", 'use "balanced" or a dict')
-
-    def recorded_params(self) -> dict[str, Any]:
-        """Return the parameters in the form a model keeps them; a dict of weights as pairs."""
-        params = super().recorded_params()
-        if isinstance(self.class_weight, Mapping):  # the keys of JSON are texts
-            params["class_weight"] = [list(pair) for pair in self.class_weight.items()]
-        return params
 
     @classmethod
     def params_of(cls, model: Model) -> dict[str, Any]:
@@ -94,4 +78,4 @@ class WeightedClassifier(Classifier):
         start : Model, optional
             A model of the same kind and features to start from.
         """
-        return self._train(dataset, sample_weight, self.class_weight, checkpoint, progress, scratch, start)
+        return self._train(dataset, sample_weight, checkpoint, progress, scratch, start)

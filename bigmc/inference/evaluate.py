@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
@@ -13,6 +15,14 @@ from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
+from bigmc.inference.results import (
+    ByLabel,
+    ClassFeatures,
+    Evaluation,
+    FeatureName,
+    Inspection,
+    WeightedFeature,
+)
 from bigmc.model import Model, divide
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import Progress
@@ -30,7 +40,7 @@ def evaluate(
     dataset: Dataset,
     options: EvaluateOptions,
     resources: Resources,
-) -> dict[str, Any]:
+) -> Evaluation:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
     Labels are matched by value, so the dataset may have fewer, more or other classes than the model;
@@ -84,7 +94,7 @@ def evaluate(
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     rows = max(shard.n_rows for shard in dataset.shards)
-    engine, progress, per_class = resources.engine, resources.progress, options.per_class
+    engine, progress = resources.engine, resources.progress
     # A process of its own keeps the model as it came beside the model.
     own = 0 if engine.shares_memory else model.nbytes
     cost, wanted = ROW_COST + (SET_COST if sets else 0), engine.n_threads
@@ -98,11 +108,9 @@ def evaluate(
         for shard, here in engine.map(count_shard, range(dataset.n_shards), model, dataset, places, room):
             total.add(here)
             progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
-        return {
-            **total.figures(dataset.n_samples),
-            "n_samples": dataset.n_samples,
-            **_by_label(labels, of_model, total.right, total.support, total.predicted, per_class),
-        }
+        by_label = LabelCounts(total.right, total.support, total.predicted).figures(labels, of_model, options)
+        figures = {**total.figures(dataset.n_samples), "n_samples": dataset.n_samples, **by_label}
+        return cast(Evaluation, figures)
     matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
     for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
         truth, predicted, counts = found
@@ -111,18 +119,16 @@ def evaluate(
         progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
 
     right = matrix.diagonal()
-    support, predictions = matrix.sum(axis=1), matrix.sum(axis=0)
-    result = {
-        "accuracy": float(right.sum() / dataset.n_samples),
-        "n_samples": dataset.n_samples,
-        **_by_label(labels, of_model, right, support, predictions, per_class),
-    }
+    counted = LabelCounts(right, matrix.sum(axis=1), matrix.sum(axis=0))
+    by_label = counted.figures(labels, of_model, options)
+    accuracy = float(right.sum() / dataset.n_samples)
+    result: Evaluation = {"accuracy": accuracy, "n_samples": dataset.n_samples, **by_label}  # type: ignore[typeddict-item]
     if model.has_probabilities:
         known = np.full(len(labels), -1)
         known[of_model] = np.arange(model.n_classes)
-        result |= _probability_figures(model, dataset, known[of_truth], resources)
+        result |= cast(Evaluation, _probability_figures(model, dataset, known[of_truth], resources))
     if options.confusion:
-        occurring = np.flatnonzero(support + predictions)
+        occurring = counted.occurring
         result["confusion"] = {
             "labels": [labels[c] for c in occurring.tolist()],
             "matrix": matrix[occurring][:, occurring].toarray().tolist(),
@@ -132,7 +138,7 @@ def evaluate(
 
 def _probability_figures(
     model: Model, dataset: Dataset, of_truth: NDArray[np.int64], resources: Resources
-) -> dict[str, Any]:
+) -> Mapping[str, object]:
     """Return the figures of the probabilities; a log loss of None where memory does not allow them."""
     engine = resources.engine
     limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
@@ -149,37 +155,48 @@ def _probability_figures(
     return total.figures(model.n_classes)
 
 
-def _by_label(
-    labels: list[Any],
-    of_model: NDArray[np.intp],
-    right: NDArray[np.int64],
-    support: NDArray[np.int64],
-    predictions: NDArray[np.int64],
-    per_class: bool,
-) -> dict[str, Any]:
-    """Return the figures that come from how often each label occurs, is predicted, and is so rightly."""
-    occurring = np.flatnonzero(support + predictions)
-    f1 = _ratio(2 * right, support + predictions)
-    known = np.isin(np.arange(len(labels)), of_model)
-    result: dict[str, Any] = {
-        "macro_f1": float(f1[occurring].mean()) if len(occurring) else 0.0,
-        "n_unknown_labels": int(support[~known].sum()),
-    }
-    if per_class:
-        precision, recall = _ratio(right, predictions), _ratio(right, support)
-        result["per_class"] = {
-            labels[c]: {
-                "precision": float(precision[c]),
-                "recall": float(recall[c]),
-                "f1": float(f1[c]),
-                "support": int(support[c]),
-            }
-            for c in occurring.tolist()
+@dataclass(frozen=True)
+class LabelCounts:
+    """How often each label is predicted rightly, occurs, and is predicted.
+
+    Attributes
+    ----------
+    right, support, predicted : int64 arrays of shape (n_labels,)
+    """
+
+    right: NDArray[np.int64]
+    support: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+
+    @property
+    def occurring(self) -> NDArray[np.intp]:
+        """Labels that occur or are predicted."""
+        return np.flatnonzero(self.support + self.predicted)
+
+    def figures(self, labels: list[Any], of_model: NDArray[np.intp], options: EvaluateOptions) -> ByLabel:
+        """Return the figures of labels, of which `of_model` has the places of those the model knows."""
+        occurring = self.occurring
+        f1 = _ratio(2 * self.right, self.support + self.predicted)
+        known = np.isin(np.arange(len(labels)), of_model)
+        result: ByLabel = {
+            "macro_f1": float(f1[occurring].mean()) if len(occurring) else 0.0,
+            "n_unknown_labels": int(self.support[~known].sum()),
         }
-    return result
+        if options.per_class:
+            precision, recall = _ratio(self.right, self.predicted), _ratio(self.right, self.support)
+            result["per_class"] = {
+                labels[c]: {
+                    "precision": float(precision[c]),
+                    "recall": float(recall[c]),
+                    "f1": float(f1[c]),
+                    "support": int(self.support[c]),
+                }
+                for c in occurring.tolist()
+            }
+        return result
 
 
-def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> dict[str, Any]:
+def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspection:
     """Return the features that weigh most for each class.
 
     Parameters
@@ -200,12 +217,12 @@ def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> dict[s
         of arrays has its own name; without names the list is empty.
     """
     names = _feature_names(model)
-    classes = []
+    classes: list[ClassFeatures] = []
     for c, label in enumerate(model.classes[:n_classes].tolist()):
         features, weights = model.class_weights(c)
         # Equal weights in the order of the features.
         order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
-        strongest = [
+        strongest: list[WeightedFeature] = [
             {
                 "index": int(features[j]),
                 "weight": float(weights[j]),
@@ -214,7 +231,8 @@ def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> dict[s
             for j in order
             if weights[j] != 0
         ]
-        classes.append({"label": label, **model.class_figures(c), "features": strongest})
+        figures = {"label": label, **model.class_figures(c), "features": strongest}
+        classes.append(cast(ClassFeatures, figures))
     return {
         "n_features": model.n_features,
         "n_nonzero_features": len(model.used_features),
@@ -254,8 +272,8 @@ def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.floa
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
-def _feature_names(model: Model) -> dict[int, list[dict[str, Any]]]:
-    names: dict[int, list[dict[str, Any]]] = {}
+def _feature_names(model: Model) -> dict[int, list[FeatureName]]:
+    names: dict[int, list[FeatureName]] = {}
     if model.names is not None:
         for entry in model.names.to_pylist():
             names.setdefault(entry.pop("bucket"), []).append(entry)

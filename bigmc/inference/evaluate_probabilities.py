@@ -69,10 +69,12 @@ class ProbabilitySums:
             float(-np.log(np.maximum(own, _LEAST)).sum()),
             float((chances * chances).sum() - 2.0 * own.sum() + n),
             float(((chances > own[:, None]).sum(axis=1) < TOP_K).sum()),
-            counts, confidence, hits,
+            counts,
+            confidence,
+            hits,
             [chances[:, 1].copy()] if n_classes == 2 else [],
             [codes == 1] if n_classes == 2 else [],
-        )  # fmt: skip
+        )
 
     def add(self, other: ProbabilitySums) -> None:
         """Add the sums of another part."""

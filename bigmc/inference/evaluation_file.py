@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
+from bigmc.inference.results import Evaluation
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.outputs import Output
 
@@ -41,7 +42,7 @@ def write_figures(output: Output, subject: Subject, figures: Mapping[str, Any]) 
 
 def stored_figures(
     output: Output, subject: Subject, options: EvaluateOptions, labels: Iterable[Any]
-) -> dict[str, Any] | None:
+) -> Evaluation | None:
     """Return the figures that an earlier run of the same evaluation wrote; None if it did not.
 
     Parameters
@@ -68,7 +69,7 @@ def stored_figures(
     if options.per_class:
         known = {_json_key(label): label for label in labels}
         figures["per_class"] = {known.get(key, key): row for key, row in figures["per_class"].items()}
-    return figures
+    return cast(Evaluation, figures)
 
 
 def _json_key(label: Any) -> str:

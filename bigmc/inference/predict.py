@@ -88,7 +88,9 @@ class PredictionJob:
         made = self._made(source)
         done = self._done(made)
         if done is None:
-            self.output.refuse_existing(if_exists, rejects=quarantine)
+            self.output.refuse_existing(if_exists)
+            if quarantine:
+                self.output.refuse_existing_rejects(if_exists)
             self._refuse_foreign_work()
             with exclusive(self._work / LOCK):
                 done = self._done(made) or self._write(source, made)

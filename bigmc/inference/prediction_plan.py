@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,7 +152,7 @@ def row_cost(model: Model, options: PredictOptions) -> int:
 
 
 def _check_sources(
-    model: Model, sources: Sequence[Source], options: PredictOptions, types: dict[str, Any]
+    model: Model, sources: Sequence[Source], options: PredictOptions, types: Mapping[str, Any]
 ) -> pa.Schema:
     """Return the columns to copy; refuse sources that lack columns, before anything is read."""
     spec = feature_spec_of(model)

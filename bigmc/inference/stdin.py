@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -73,7 +73,7 @@ class StreamPredictor:
         with self.output.open_stream() as file:
             return self._answer(_rows(source), file)
 
-    def _answer(self, batches: Iterator[tuple[int, list[dict[str, Any]]]], file: IO[bytes]) -> int:
+    def _answer(self, batches: Iterator[tuple[int, list[Mapping[str, Any]]]], file: IO[bytes]) -> int:
         kept = pa.schema([(name, pa.string()) for name in self.options.keep])
         predictor = PartPredictor(self.model, self.options, SCORE_BYTES, kept)
         reader, n_rows = SampleReader.of(self.model), 0
@@ -92,7 +92,7 @@ class StreamPredictor:
         return n_rows
 
     def _table(
-        self, predictor: PartPredictor, reader: SampleReader, rows: list[dict[str, Any]], first: int
+        self, predictor: PartPredictor, reader: SampleReader, rows: list[Mapping[str, Any]], first: int
     ) -> pa.Table:
         values = {name: [_text(row.get(name)) for row in rows] for name in self.options.keep}
         kept = pa.table({name: pa.array(column, pa.string()) for name, column in values.items()})
@@ -100,9 +100,9 @@ class StreamPredictor:
         return predictor.of_rows(first, samples, kept)
 
 
-def _rows(source: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def _rows(source: int) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
     for line, lines in _lines(source):
-        rows = []
+        rows: list[Mapping[str, Any]] = []
         for number, text in enumerate(lines, line):
             if not text.strip():
                 continue

@@ -62,12 +62,15 @@ class CsvWriter(TableWriter):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         super().__init__(file, schema)
-        self.write(schema.empty_table(), header=True)
+        self._write(schema.empty_table(), pc.WriteOptions(include_header=True))
 
-    def write(self, table: pa.Table, *, header: bool = False) -> None:
+    def write(self, table: pa.Table) -> None:
         """Append a table."""
+        self._write(table, pc.WriteOptions(include_header=False))
+
+    def _write(self, table: pa.Table, options: Any) -> None:
         plain = pa.table({name: _csv_column(table.column(name)) for name in table.column_names})
-        pc.write_csv(plain, self._file, pc.WriteOptions(include_header=header))
+        pc.write_csv(plain, self._file, options)
 
 
 class JsonLinesWriter(TableWriter):

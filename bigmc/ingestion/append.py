@@ -22,7 +22,7 @@ from bigmc.ingestion.sources import Source, expand_sources
 from bigmc.options.ingest import IngestKeywords, IngestOptions
 from bigmc.progress import ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import exclusive, file_entry, remove_tree, write_atomic
+from bigmc.store.atomic import IfBusy, exclusive, file_entry, remove_tree, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import APPENDS, MANIFEST, WIP, Manifest, read_manifest
 from bigmc.store.object_store import building_folder, publish
@@ -66,7 +66,7 @@ class Append:
         MemoryLimitError
             If the memory limit cannot work.
         """
-        with self._job(wait=False) as job:
+        with self._job(IfBusy.REFUSE) as job:
             if job is not None:
                 job.run(engine, progress)
                 self._publish(job, progress)
@@ -77,17 +77,17 @@ class Append:
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write a part of what is to be appended, as :meth:`bigmc.ingestion.job.Job.run_part`."""
-        with self._job(wait=True) as job:
+        with self._job(IfBusy.WAIT) as job:
             pass  # others do their parts meanwhile
         if job is None:
             return {"n_pieces": 0, "n_samples": 0}
         return job.run_part(number, count, engine, progress)
 
     @contextmanager
-    def _job(self, wait: bool) -> Iterator[Job | None]:
+    def _job(self, if_busy: IfBusy) -> Iterator[Job | None]:
         """Yield what is to be done, None if the dataset has every source, while no other process appends."""
         Dataset.open(self.to)  # refuses before a lock is made where there is no dataset
-        with exclusive(self._work / APPENDS / "lock", wait=wait):
+        with exclusive(self._work / APPENDS / "lock", if_busy):
             before = Dataset.open(self.to)
             job = self._make_job(before)
             if job is not None:

@@ -78,7 +78,7 @@ class FeatureSpec:
         """Whether there are hashed features with names to be collected."""
         return bool(self.text or self.categorical)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")

@@ -23,7 +23,14 @@ from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
 from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.label_census import bytes_of_labels
-from bigmc.ingestion.labels import TooManyLabels, agree_on_sets, extend_classes, merge_classes, recode
+from bigmc.ingestion.labels import (
+    LabelTypes,
+    TooManyLabels,
+    agree_on_sets,
+    extend_classes,
+    merge_classes,
+    recode,
+)
 from bigmc.ingestion.memory import FIXED_COST, Load, Shares, divide, prompt_release, refuse_large_chunks, trim
 from bigmc.ingestion.part import NAMES, REJECTS, Receipt
 from bigmc.ingestion.progress import Meter
@@ -36,7 +43,7 @@ from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, IfBusy, exclusive, replacing, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
@@ -146,7 +153,7 @@ class Job:
             return nothing
         self._refuse_foreign_folder()
         with ExitStack() as held, prompt_release(self.limit):
-            with exclusive(self._lock, wait=True):
+            with exclusive(self._lock, IfBusy.WAIT):
                 if self._is_done():
                     return nothing
                 self._refuse_others(count)
@@ -254,16 +261,17 @@ class Job:
         trim()
         # Without their labels, which are read again where they are needed: every part may have all of them.
         receipts = [replace(Receipt.read(self.part_folder(part)), labels=[]) for part in parts]
-        from_text = parts[0].format in TEXT_FORMATS - {"jsonl"}
+        guessed = parts[0].format in TEXT_FORMATS - {"jsonl"}
+        types = LabelTypes.GUESSED if guessed else LabelTypes.GIVEN
         labels = (self._labels(part) for part in parts)
         sets = agree_on_sets([receipt.sets for receipt in receipts])
         if self.before is not None and self.before.has_sets != sets:
             has = "a set of labels" if self.before.has_sets else "one label"
             raise DataError(f"a row of the dataset has {has}", "append rows that have the same")
         if self.before is None:
-            classes = merge_classes(labels, from_text)
+            classes = merge_classes(labels, types)
         else:
-            classes = extend_classes(self.before.classes.tolist(), labels, from_text)
+            classes = extend_classes(self.before.classes.tolist(), labels, types)
         trim()
         n_features = self._n_features(parts)
         entries = self._place_shards(parts, receipts, classes, n_features, progress)

@@ -6,6 +6,7 @@ A column of lists has a set of labels for every sample: any number, also none; o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Enum
 
 import numpy as np
 import pyarrow as pa
@@ -155,16 +156,22 @@ def agree_on_sets(parts: Iterable[bool | None]) -> bool:
     return True in seen
 
 
-def merge_classes(parts: Iterable[list[object]], from_text: bool) -> list[object]:
+class LabelTypes(Enum):
+    """What tells the type of labels: the format of the data, or, in a text format, how they are written."""
+
+    GIVEN = "given"
+    GUESSED = "guessed"
+
+
+def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
     """Return the sorted classes of a dataset from the labels of its parts.
 
     Parameters
     ----------
     parts : iterable of list
         Labels of each part.
-    from_text : bool
-        Whether the labels were read from a text format: if every one is then written exactly as an
-        integer is, the classes are integers.
+    written : LabelTypes
+        In a text format labels that are all written exactly as integers are become integers.
 
     Raises
     ------
@@ -183,14 +190,16 @@ def merge_classes(parts: Iterable[list[object]], from_text: bool) -> list[object
     if len(found) < 2:
         seen = f"only the class {next(iter(found))!r}" if found else "no class at all"
         raise DataError(f"the rows hold {seen}", "a classifier needs rows of at least two classes")
-    if from_text and all(_is_integer_text(value) for value in found):
+    if written is LabelTypes.GUESSED and all(_is_integer_text(value) for value in found):
         found = {int(value) for value in found}  # type: ignore[call-overload]
-    if from_text and all(isinstance(value, float) and value.is_integer() for value in found):
+    if written is LabelTypes.GUESSED and all(
+        isinstance(value, float) and value.is_integer() for value in found
+    ):
         found = {int(value) for value in found}  # type: ignore[call-overload]
     return sorted(found)  # type: ignore[type-var]
 
 
-def extend_classes(classes: list[object], parts: Iterable[list[object]], from_text: bool) -> list[object]:
+def extend_classes(classes: list[object], parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
     """Return the classes of a dataset with those that appended parts bring, sorted, at the end.
 
     Parameters
@@ -199,8 +208,8 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]], from_te
         Classes by code; their codes stay.
     parts : iterable of list
         Labels of each part.
-    from_text : bool
-        Whether the labels were read from a text format, where integers are written as texts are.
+    written : LabelTypes
+        In a text format integers are written as texts are.
 
     Raises
     ------
@@ -211,7 +220,7 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]], from_te
     known = set(classes)
     new: set[object] = set()
     for value in (value for part in parts for value in part):
-        label = _as_label(value, kind, from_text)
+        label = _as_label(value, kind, written)
         if label is None:
             raise DataError(
                 f"the label {value!r} is not of the type of the dataset's, which are like {classes[0]!r}",
@@ -222,14 +231,14 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]], from_te
     return [*classes, *sorted(new)]  # type: ignore[type-var]
 
 
-def _as_label(value: object, kind: type, from_text: bool) -> object:
+def _as_label(value: object, kind: type, written: LabelTypes) -> object:
     """Return a label as the type of the classes, or None if it cannot be written so."""
     if type(value) is kind:
         return value
     if kind is float and type(value) is int:
         return float(value)
     whole = isinstance(value, float) and value.is_integer()
-    if kind is int and from_text and (_is_integer_text(value) or whole):
+    if kind is int and written is LabelTypes.GUESSED and (_is_integer_text(value) or whole):
         return int(value)  # type: ignore[call-overload]
     return None
 

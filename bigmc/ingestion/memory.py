@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset  # loaded by the first reading of Parquet, as below
-from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
@@ -25,7 +24,6 @@ from bigmc.kernels.compile_server import compile_elsewhere
 # Numba imports 116 modules (52 MB) at the first call of a kernel, pyarrow imports pandas (37 MB, where it
 # is installed) at the first conversion. They are imported libraries like the others, so they are loaded
 # with them and not in the middle of a run.
-cpu_target.target_context.refresh()
 pa.array([0])
 
 BATCH_COST = 32

@@ -167,7 +167,7 @@ def _splits(options: IngestOptions) -> Mapping[str, float]:
     return parse_splits(options.split) if isinstance(options.split, str) else check_splits(options.split)
 
 
-def identify(source: Source) -> dict[str, Any]:
+def identify(source: Source) -> Mapping[str, Any]:
     """Return what tells a source from another one: path, size and time of change, or a digest."""
     data = source.data
     if source.stream is not None:

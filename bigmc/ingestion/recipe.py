@@ -73,7 +73,7 @@ class Recipe:
         extra = [name for name in (self.label, self.group, self.weight) if name is not None]
         return tuple(dict.fromkeys((*self.features.columns, *extra, *self.keep)))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Return the recipe as JSON data, without what was found out since: the fitted feature map."""
         data = {
             "sources": [dict(source) for source in self.sources],
@@ -124,7 +124,7 @@ def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
     return f"sources: it has {_short(before)}, asked for {_short(now)}"
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Mapping[str, Any]:
     """Return the values of nested mappings by their dotted names, lists as JSON has them."""
     leaves: dict[str, Any] = {}
     for name, value in values.items():

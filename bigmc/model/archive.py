@@ -28,8 +28,14 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _ZIP_MAGIC = b"PK\x03\x04"
 #: What zipfile raises on a file it cannot make sense of, whichever byte is wrong.
 _ZIP_ERRORS = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, KeyError, OSError, EOFError, ValueError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    KeyError,
+    OSError,
+    EOFError,
+    ValueError,
+)
 _RETRAIN = "copy it anew or train again"
 
 
@@ -51,7 +57,7 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, ND
     write_atomic(path, _pack(header, members))
 
 
-def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]]:
     """Return header and arrays of a file of `write_archive`; nothing in it is ever executed.
 
     Raises
@@ -121,7 +127,7 @@ def _read(path: Path) -> bytes:
     return raw
 
 
-def _unpack(path: Path, raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _unpack(path: Path, raw: bytes) -> tuple[Mapping[str, Any], dict[str, bytes]]:
     """Return the header without its own fields and the members, every one checked."""
     if _HEADER.encode() not in raw[:128]:  # the header is the first member
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
@@ -133,8 +139,7 @@ def _unpack(path: Path, raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     except _ZIP_ERRORS as error:
         raise ModelError(f"{path} is damaged or cut short ({error})", _RETRAIN) from error
     header = _header(path, _member(path, archive, _HEADER))
-    hashes = header.pop("members")
-    del header["format"], header["version"]
+    hashes = header["members"]
     strangers = sorted(set(names) ^ {_HEADER, *hashes})
     if strangers or len(names) != len(set(names)):
         raise ModelError(f"{path}: {', '.join(strangers) or 'a member'} is missing or too many", _RETRAIN)
@@ -143,7 +148,8 @@ def _unpack(path: Path, raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
         members[name] = _member(path, archive, name)
         if hashlib.sha256(members[name]).hexdigest() != expected:
             raise ModelError(f"{path}: {name} is damaged (its sha256 is not the recorded one)", _RETRAIN)
-    return header, members
+    own = {name: value for name, value in header.items() if name not in ("format", "version", "members")}
+    return own, members
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
@@ -156,7 +162,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
         raise ModelError(f"{path}: {name} is damaged ({error})", _RETRAIN) from error
 
 
-def _header(path: Path, text: bytes) -> dict[str, Any]:
+def _header(path: Path, text: bytes) -> Mapping[str, Any]:
     try:
         header = parse_json(text)
     except ValueError as error:

@@ -304,7 +304,7 @@ class Model(ABC):
                 "ingest the data with the parameters of the model",
             )
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Mapping[str, Any]:
         """Return what there is to know at a glance, ready for JSON."""
         return {
             "kind": self.kind,
@@ -388,7 +388,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what makes features the same, without nesting.
 
     The names of text columns do not: the texts of a row are hashed together, whatever they are called.

@@ -74,9 +74,13 @@ class BoostedModel(Model):
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the learners and the stages."""
         return {
-            **self.trees._asdict(), "stage_ends": self.stage_ends, "members": self.members,
-            "weights": self.weights, "stage": np.array([self.stage], np.int64), "C": np.array([self.C]),
-        }  # fmt: skip
+            **self.trees._asdict(),
+            "stage_ends": self.stage_ends,
+            "members": self.members,
+            "weights": self.weights,
+            "stage": np.array([self.stage], np.int64),
+            "C": np.array([self.C]),
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
@@ -84,9 +88,7 @@ class BoostedModel(Model):
         trees = Trees(*(arrays[name] for name in Trees._fields))
         ends, members, weights = (arrays[name] for name in ("stage_ends", "members", "weights"))
         stage, C = int(arrays["stage"][0]), float(arrays["C"][0])
-        return cls(
-            **record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage, C=C
-        )  # fmt: skip
+        return cls(**record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage, C=C)
 
     @property
     def used_features(self) -> NDArray[np.int64]:
@@ -100,19 +102,19 @@ class BoostedModel(Model):
         A learner's weight is shared by its nodes; it counts as positive where the class gains above the
         node's cut, so that the sign of a word's weight says whether it speaks for the class.
         """
-        return self._shares(c, signed=True)
+        return self._shares(c, self.trees.directions())
 
     def importances(self, c: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return features and the sum of the weights of the learners of class `c` that ask them."""
-        return self._shares(c, signed=False)
+        return self._shares(c, np.ones(()))
 
-    def _shares(self, c: int, signed: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _shares(self, c: int, signs: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return features and their weights for a class, each node's share times its sign."""
         trees, used = self.trees, self.used_features
         weights = np.where(trees.learner_class == c, self.stage_weights(self.stage), 0.0)
         asks = trees.node_feature >= 0
         shares = asks * (weights / np.maximum(asks.sum(axis=1), 1))[:, np.newaxis]
-        if signed:
-            shares = shares * trees.directions()
+        shares = shares * signs
         total: NDArray[np.float64] = np.bincount(
             trees.node_feature[asks], shares[asks], minlength=len(trees.features)
         ).astype(np.float64)
@@ -125,7 +127,7 @@ class BoostedModel(Model):
     def stage_scorer(self, stage: int) -> BoostedScorer:
         """Return what scores as the model did after a round."""
         return BoostedScorer(
-            self.trees, self.stage_weights(stage), self.n_classes, self.n_features, self.weighting.binary
+            self.trees, self.stage_weights(stage), self.n_classes, self.n_features, self.weighting
         )
 
     def class_figures(self, c: int) -> dict[str, float]:

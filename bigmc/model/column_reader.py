@@ -44,7 +44,7 @@ class ColumnRun(NamedTuple):
 
 
 def column_runs(
-    shard: Shard, features: NDArray[np.int64], room: int, column_bytes: int, binary: bool = False
+    shard: Shard, features: NDArray[np.int64], room: int, column_bytes: int, weighting: Weighting
 ) -> Iterator[ColumnRun]:
     """Decode the columns of some features, neighbouring ones in one read.
 
@@ -59,8 +59,8 @@ def column_runs(
         Bytes to use: a quarter for entries, a quarter for what the caller keeps of the columns of a run.
     column_bytes : int
         What it keeps of each column, at least 1.
-    binary : bool
-        Values are not read, since ones stand in for them.
+    weighting : Weighting
+        With a binary one values are not read, since ones stand in for them.
     """
     entry_bytes = 2 + shard.dtype.itemsize
     most = min(max(room // 4 // entry_bytes, _FEWEST_ENTRIES), _MOST_ENTRIES)
@@ -86,7 +86,7 @@ def column_runs(
             begin = int(starts[at])
             size = int(stops[end - 1]) - begin
             # Ones stand in for the values of a binary model; they need not be read.
-            values = None if binary else data
+            values = None if weighting.binary else data
             shard.read(begin, begin + size, rows, values)
             yield ColumnRun(
                 first + at, first + end, starts[at:end] - begin, stops[at:end] - begin, rows, data
@@ -113,7 +113,7 @@ def row_scale(
         return None
     if column_scale is not None:
         squares = np.zeros(shard.n_rows)
-        for run in column_runs(shard, np.arange(len(column_scale)), room, 8, weighting.binary):
+        for run in column_runs(shard, np.arange(len(column_scale)), room, 8, weighting):
             scale = column_scale[run.first : run.last].astype(np.float64)
             add_squares(run.starts, run.stops, run.rows, run.data, scale, weighting.binary, squares)
         norm = np.sqrt(squares)

@@ -179,7 +179,7 @@ class LinearScorer:
     ) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``."""
         scores = np.zeros((shard.n_rows, hi - lo))
-        for run in column_runs(shard, self.features, room, 8 * (hi - lo), self.weighting.binary):
+        for run in column_runs(shard, self.features, room, 8 * (hi - lo), self.weighting):
             weights = self.coef[run.first : run.last, lo:hi].astype(np.float64)
             if self.column_scale is not None:
                 weights *= self.column_scale[self.features[run.first : run.last], np.newaxis]

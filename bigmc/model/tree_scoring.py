@@ -16,6 +16,7 @@ from bigmc.model.column_reader import column_runs
 from bigmc.model.linear_scoring import ROOM, best_codes
 from bigmc.store.csr import Rows
 from bigmc.store.shard import Shard
+from bigmc.store.weighting import Weighting
 
 #: Bytes of the codes of rows that are scored together.
 _TILE = 4 << 20
@@ -73,9 +74,15 @@ class Trees(NamedTuple):
             cut[here] = np.searchsorted(own, threshold[here])
         starts = np.concatenate([[0], np.cumsum([len(own) for own in edges])]).astype(np.int64)
         return cls(
-            features, starts, np.concatenate([np.empty(0), *edges]), place.astype(np.int32), cut,
-            missing_below, leaf, classes,
-        )  # fmt: skip
+            features,
+            starts,
+            np.concatenate([np.empty(0), *edges]),
+            place.astype(np.int32),
+            cut,
+            missing_below,
+            leaf,
+            classes,
+        )
 
     def check(self, n_classes: int, n_features: int) -> None:
         """Refuse arrays that do not fit together, which the kernels would read past the end of.
@@ -136,18 +143,22 @@ class BoostedScorer:
     trees : Trees
     weights : float64 array of shape (n_learners,)
     n_classes, n_features : int
-    binary : bool
-        Every entry counts as 1.
+    weighting : Weighting
     """
 
     def __init__(
-        self, trees: Trees, weights: NDArray[np.float64], n_classes: int, n_features: int, binary: bool
+        self,
+        trees: Trees,
+        weights: NDArray[np.float64],
+        n_classes: int,
+        n_features: int,
+        weighting: Weighting,
     ) -> None:
         used = np.flatnonzero(weights)
         first = trees.node_feature[used].max(axis=1, initial=-1)
         self._order = used[np.argsort(first, kind="stable")]
         self._trees, self._weights = trees, weights
-        self._n_classes, self._n_features, self._binary = n_classes, n_features, binary
+        self._n_classes, self._n_features, self._weighting = n_classes, n_features, weighting
         self._all = self._group(self._order)
 
     @property
@@ -200,7 +211,7 @@ class BoostedScorer:
         scores = np.zeros((hi - lo, shard.n_rows))
         for group in self._groups(max(1, room // 2 // max(shard.n_rows, 1))):
             codes = np.empty((max(1, len(group.features)), shard.n_rows), np.uint8)
-            for run in column_runs(shard, group.features, room // 2, 64, self._binary):
+            for run in column_runs(shard, group.features, room // 2, 64, self._weighting):
                 encode_columns(run.first, run.starts, run.stops, run.rows, run.data, group.encoding, codes)
             self._add(group, codes, lo, scores)
         return scores.T
@@ -251,5 +262,5 @@ class BoostedScorer:
             classes=trees.learner_class[learners],
             weights=self._weights[learners],
         )
-        encoding = Encoding(firsts[:-1], steps, own + 1, table, self._binary)
+        encoding = Encoding(firsts[:-1], steps, own + 1, table, self._weighting.binary)
         return _Group(trees.features[places], encoding, scored)

@@ -31,9 +31,13 @@ def statements(model: Model) -> list[Markup]:
             said.append(join(["The model is within ", figure(gap), " of the optimum."]))
     else:
         said.append(
-            join([f"Nothing is certified: no lower bound of the {what} is known, so nobody can say how far "
-                  "the model is from the optimum."])
-        )  # fmt: skip
+            join(
+                [
+                    f"Nothing is certified: no lower bound of the {what} is known, so nobody can say how far "
+                    "the model is from the optimum."
+                ]
+            )
+        )
         if math.isfinite(upper):
             said.append(join(["All that is known is that the optimum is not above ", figure(upper), "."]))
     tol = model.params.get("tol")

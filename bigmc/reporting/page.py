@@ -58,7 +58,7 @@ def page(
         _section("Training", *_training(model)),
         _section("Features", *_features(model)),
         _section("Model", table((), _figures(model, file_bytes), "facts")),
-    ]  # fmt: skip
+    ]
     head = element(
         "head",
         element("meta", charset="utf-8"),

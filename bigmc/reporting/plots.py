@@ -47,21 +47,27 @@ class Axis:
     def across(cls, values: Sequence[float]) -> Axis:
         """Return an axis from the least value to the largest."""
         low, high = min(values), max(values)
-        around = cls.of(values, may_log=False)
+        around = cls.linear(values)
         if low == high:
             return around
         return cls(low, high, False, [tick for tick in around.ticks if low <= tick <= high])
 
     @classmethod
-    def of(cls, values: Sequence[float], may_log: bool = True) -> Axis:
-        """Return an axis that has room for the values and begins and ends with a mark."""
+    def of(cls, values: Sequence[float]) -> Axis:
+        """Return an axis for the values, of powers of ten where they span many, which ends with marks."""
         low, high = min(values), max(values)
         positive = [value for value in values if value > 0]
-        if may_log and low >= 0 and positive and high / min(positive) > _LOG_RATIO:
+        if low >= 0 and positive and high / min(positive) > _LOG_RATIO:
             first, last = math.floor(math.log10(max(min(positive), _LEAST))), math.ceil(math.log10(high))
             stride = max(1, math.ceil((last - first) / 5))
             ticks = [10.0**power for power in range(first, last + 1, stride)]
             return cls(10.0**first, 10.0**last, True, ticks)
+        return cls.linear(values)
+
+    @classmethod
+    def linear(cls, values: Sequence[float]) -> Axis:
+        """Return an axis of even steps that begins and ends with a mark."""
+        low, high = min(values), max(values)
         if high - low <= max(_SAME * max(abs(low), abs(high)), _LEAST):
             low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
         step = _round_step((high - low) / 4)
@@ -95,7 +101,8 @@ def plot(curves: Sequence[Curve], x_label: str, title: str, width: int, height: 
     """
     x_axis = Axis.across([x for curve in curves for x, _ in curve.points])
     in_powers = Axis.of([y for _, y in curves[0].points]).log
-    y_axis = Axis.of([y for curve in curves for _, y in curve.points], may_log=in_powers)
+    heights = [y for curve in curves for _, y in curve.points]
+    y_axis = Axis.of(heights) if in_powers else Axis.linear(heights)
     right, bottom = width - _RIGHT, height - _BOTTOM
 
     def place(point: tuple[float, float]) -> tuple[float, float]:

@@ -21,11 +21,16 @@ def search(trials: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
         settings = trial["candidate"]
         rows.append(
             [
-                figure(number), figure(trial["quality"], 4), figure(trial["log_loss"], 4),
-                figure(trial["n_features"]), settings["weighting"] or "as stored", settings["loss"],
-                figure(settings["ridge"], 3), figure(settings["alpha"], 3),
+                figure(number),
+                figure(trial["quality"], 4),
+                figure(trial["log_loss"], 4),
+                figure(trial["n_features"]),
+                settings["weighting"] or "as stored",
+                settings["loss"],
+                figure(settings["ridge"], 3),
+                figure(settings["alpha"], 3),
             ]
-        )  # fmt: skip
+        )
     yield table(_HEAD, rows, "figures")
     best, points = 0.0, []
     for number, trial in enumerate(trials, start=1):

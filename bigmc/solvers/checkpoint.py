@@ -13,11 +13,11 @@ from bigmc.errors import ModelError
 class Checkpoint(Protocol):
     """Where the state is kept between runs; `save` must be atomic."""
 
-    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Replace what is kept."""
         ...
 
-    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+    def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return what is kept, if anything."""
         ...
 
@@ -45,7 +45,7 @@ def save_run(
 
 def load_run(
     checkpoint: Checkpoint, run: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
     """Return ``(meta, arrays)`` as saved by `save_run` for this run, or None if nothing was.
 
     Raises

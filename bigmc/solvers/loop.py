@@ -80,7 +80,7 @@ class Packed(NamedTuple):
     arrays : dict of str to array
     """
 
-    meta: dict[str, Any]
+    meta: Mapping[str, Any]
     arrays: dict[str, NDArray[Any]]
 
 

@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import IO
 
@@ -105,24 +106,30 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+class IfBusy(Enum):
+    """What becomes of a process that wants a lock which another one holds."""
+
+    REFUSE = "refuse"
+    WAIT = "wait"
+
+
 @contextmanager
-def exclusive(lock: Path, *, wait: bool = False) -> Iterator[None]:
+def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
     """Hold the lock file `lock`; the system releases it when the process dies, however it dies.
 
     Parameters
     ----------
     lock : Path
         Made if it is not there.
-    wait : bool, optional
-        Wait for whoever holds it, instead of refusing.
+    if_busy : IfBusy
 
     Raises
     ------
     BusyError
-        If another process, or another thread of this one, holds it.
+        If another process, or another thread of this one, holds it, and nothing is waited for.
     """
     disk.make_folder(lock.parent)
-    held = FileLock(lock, timeout=-1 if wait else 0)
+    held = FileLock(lock, timeout=-1 if if_busy is IfBusy.WAIT else 0)
     try:
         held.acquire()
     except Timeout:

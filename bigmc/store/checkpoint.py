@@ -54,7 +54,7 @@ class FileCheckpoint:
             everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
             np.savez(file, **everything)
 
-    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+    def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return ``(meta, arrays)`` as last saved, or None if nothing was.
 
         Raises

@@ -17,8 +17,14 @@ from bigmc.store.layout import CLASSES, ClassesType, damaged
 _ARROW = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_(), "float": pa.float64()}
 _NUMPY = {"int64": np.int64, "string": np.str_, "bool": np.bool_, "float": np.float64}
 _KINDS: dict[str, ClassesType] = {
-    "i": "int64", "u": "int64", "b": "bool", "f": "float", "U": "string", "O": "string", "T": "string",
-}  # fmt: skip
+    "i": "int64",
+    "u": "int64",
+    "b": "bool",
+    "f": "float",
+    "U": "string",
+    "O": "string",
+    "T": "string",
+}
 
 
 def write_classes(path: Path, classes: NDArray[Any]) -> ClassesType:

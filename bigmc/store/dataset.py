@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_row_squares
+from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
@@ -27,6 +28,19 @@ from bigmc.store.weighting import Weighting
 #: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
 _PASS_ENTRIES = 1 << 20
 _PASS_FEATURES = 1 << 17
+
+
+class DatasetInfo(TypedDict):
+    """Figures of ``bigmc info --json``; ``label_sets`` is there only where labels are sets."""
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    nnz: int
+    n_shards: int
+    splits: Mapping[str, int]
+    bytes: int
+    label_sets: NotRequired[bool]
 
 
 class Dataset:
@@ -158,6 +172,11 @@ class Dataset:
         return cls(shards, classes, int(matrix.shape[1]), weighting or Weighting(), features or {})
 
     @property
+    def label_kind(self) -> LabelKind:
+        """Whether rows have one label or a set of them."""
+        return LabelKind.SET if self.has_sets else LabelKind.ONE
+
+    @property
     def splits(self) -> dict[str, int]:
         """Rows of each split."""
         rows: dict[str, int] = {}
@@ -172,11 +191,15 @@ class Dataset:
             raise DataError(f"no rows in a split called {split!r}", f"the dataset has {known or 'no rows'}")
         return self.subset([s for s, shard in enumerate(self.shards) if shard.split == split])
 
-    def subset(self, shards: Sequence[int], *, keep_scale: bool = False) -> Dataset:
-        """Return the samples of the given shards only, such as the folds of a cross-validation.
+    def subset(self, shards: Sequence[int]) -> Dataset:
+        """Return the samples of the given shards only, such as the folds of a cross-validation."""
+        return self._of_shards(shards, None)
 
-        With `keep_scale` an idf weighting stays that of all the samples here.
-        """
+    def part(self, shards: Sequence[int]) -> Dataset:
+        """Return the samples of the given shards, their idf weighting still that of all the samples."""
+        return self._of_shards(shards, self.column_scale())
+
+    def _of_shards(self, shards: Sequence[int], column_scale: NDArray[np.float32] | None) -> Dataset:
         weights = self._sample_weights
         if weights is not None:
             weights = np.concatenate([weights[self.base[s] : self.base[s + 1]] for s in shards])
@@ -187,7 +210,7 @@ class Dataset:
             self.weighting,
             self.features,
             self._stored,
-            self.column_scale() if keep_scale else None,
+            column_scale,
             weights,
         )
 
@@ -361,9 +384,12 @@ class Dataset:
                 start, stop = int(offsets[0]), int(offsets[width])
                 shard.read(start, stop, indices, None if self.weighting.binary else data)
                 add_row_squares(
-                    offsets[: width + 1] - start, indices, data, column_scale[lo : lo + width],
+                    offsets[: width + 1] - start,
+                    indices,
+                    data,
+                    column_scale[lo : lo + width],
                     squares[self.base[s] : self.base[s + 1]],
-                )  # fmt: skip
+                )
                 lo += width
         return squares
 
@@ -420,7 +446,7 @@ class Dataset:
         """SHA-256 of number and description of the features: equal if a model fits both datasets."""
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> DatasetInfo:
         """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays.
 
         ``label_sets`` is there only where labels are sets.
@@ -429,7 +455,7 @@ class Dataset:
         n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
         if self._stored and self.n_shards == n_all:
             stored += self._stored.nbytes()
-        return {
+        figures: DatasetInfo = {
             "n_samples": self.n_samples,
             "n_features": self.n_features,
             "n_classes": self.n_classes,
@@ -437,7 +463,10 @@ class Dataset:
             "n_shards": self.n_shards,
             "splits": self.splits,
             "bytes": stored,
-        } | ({"label_sets": True} if self.has_sets else {})
+        }
+        if self.has_sets:
+            figures["label_sets"] = True
+        return figures
 
 
 @lru_cache(maxsize=4)

@@ -119,7 +119,7 @@ class FeatureMap:
         waves *= np.float32(np.sqrt(2.0 / self.fourier))
         return waves
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Return the map as JSON data."""
         return {
             "mean": list(self.mean),

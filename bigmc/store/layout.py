@@ -35,9 +35,16 @@ from bigmc.store.untrusted import parse_json
 FORMAT_VERSION = 1
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
-    "splits": dict, "features": dict, "weighting": dict, "provenance": dict, "signature": str,
-    "rows_in": int, "rows_quarantined": int, "label_sets": bool, "classes_type": str,
-}  # fmt: skip
+    "splits": dict,
+    "features": dict,
+    "weighting": dict,
+    "provenance": dict,
+    "signature": str,
+    "rows_in": int,
+    "rows_quarantined": int,
+    "label_sets": bool,
+    "classes_type": str,
+}
 
 MANIFEST = "manifest.json"
 CLASSES = "classes.parquet"
@@ -108,7 +115,7 @@ class ShardEntry:
         """Bytes of all files."""
         return sum(f.bytes for f in self.files)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Return the entry as a dict for JSON."""
         fields = {k: v for k, v in self.__dict__.items() if k != "files"}
         return {**fields, "files": [[f.path, f.bytes, f.sha256] for f in self.files]}
@@ -157,9 +164,9 @@ class Manifest:
     splits: dict[str, int]
     shards: tuple[ShardEntry, ...]
     files: tuple[FileEntry, ...]
-    features: dict[str, Any]
+    features: Mapping[str, Any]
     weighting: dict[str, bool]
-    provenance: dict[str, Any]
+    provenance: Mapping[str, Any]
     rows_in: int
     rows_quarantined: int
     signature: str

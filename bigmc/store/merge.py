@@ -25,7 +25,7 @@ from bigmc.store.dtypes import common_dtype
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
 from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.write import INDPTR_CHUNK, MAX_ENTRIES, write_matrix_group, write_tables
-from bigmc.store.zarr_chunks import ArrayWriter
+from bigmc.store.zarr_chunks import ArrayWriter, Form
 
 _OFFSET_BYTES = 4
 """Bytes per column of a source while a range of columns is merged, and per column of the merged shard."""
@@ -139,7 +139,7 @@ def _merge_matrices(
     matrix = folder / MATRIX
     files = [write_matrix_group(folder, int(rows[-1]), n_features)]
     data = ArrayWriter(matrix / "data", folder, (nnz,), dtype)
-    indices = ArrayWriter(matrix / "indices", folder, (nnz,), np.dtype(np.uint16), delta=True)
+    indices = ArrayWriter(matrix / "indices", folder, (nnz,), np.dtype(np.uint16), form=Form.DIFFERENCES)
     ranges = list(_column_ranges(indptr, len(sources), dtype.itemsize, memory - indptr.nbytes))
     width = max((hi - lo for lo, hi in ranges), default=0)
     most = max((int(indptr[hi] - indptr[lo]) for lo, hi in ranges), default=0)
@@ -159,7 +159,7 @@ def _merge_matrices(
         indices.append(out_indices[:at])
     del read_indices, read_data, out_indices, out_data, offsets
     offset_writer = ArrayWriter(
-        matrix / "indptr", folder, indptr.shape, indptr.dtype, delta=True, chunk=INDPTR_CHUNK
+        matrix / "indptr", folder, indptr.shape, indptr.dtype, form=Form.DIFFERENCES, chunk=INDPTR_CHUNK
     )
     offset_writer.append(indptr)
     return [*files, *data.close(), *indices.close(), *offset_writer.close()]

@@ -110,25 +110,17 @@ class Output:
             return Address(self.name).read()
         return self.path.read_bytes() if self.exists() else None
 
-    def refuse_existing(self, if_exists: IfExists, *, rejects: bool = False) -> None:
-        """Refuse a place where something is, unless it may be replaced.
+    def refuse_existing(self, if_exists: IfExists) -> None:
+        """Refuse a place where something is, unless it may be replaced."""
+        if if_exists is IfExists.REFUSE and self.exists():
+            raise _taken(self.name)
 
-        Parameters
-        ----------
-        if_exists : IfExists
-        rejects : bool, optional
-            Whether the file of rows set aside may have to be written, too.
-        """
-        if if_exists is IfExists.REPLACE:
+    def refuse_existing_rejects(self, if_exists: IfExists) -> None:
+        """Refuse another file at the place of the rows that are set aside, unless it may be replaced."""
+        if if_exists is IfExists.REPLACE or self.kind is not OutputKind.FILE:
             return
-        taken = self.name if self.exists() else None
-        if taken is None and rejects and self.kind is OutputKind.FILE and self.rejects.exists():
-            taken = None if self._has_own_rejects() else str(self.rejects)
-        if taken is not None:
-            raise DataError(
-                f"{taken} exists and is not the result of this very command",
-                "give another --to, or replace it with --overwrite",
-            )
+        if self.rejects.exists() and not self._has_own_rejects():
+            raise _taken(str(self.rejects))
 
     def write(self, content: bytes) -> None:
         """Write a small result, over what is there."""
@@ -244,3 +236,10 @@ def descriptor_of(name: str) -> int | None:
         if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
             return int(name.removeprefix(prefix))
     return _STANDARD.get(name)
+
+
+def _taken(name: str) -> DataError:
+    return DataError(
+        f"{name} exists and is not the result of this very command",
+        "give another --to, or replace it with --overwrite",
+    )

@@ -123,9 +123,14 @@ def _select(
         shard.read(start, stop, rows_read, values_read)
         kept_rows, kept_values = np.empty(stop - start, np.uint16), np.empty(stop - start, dtype)
         count = select_rows(
-            offsets[: width + 1] - start, rows_read, values_read, place, indptr[lo + 1 : lo + width + 1],
-            kept_rows, kept_values,
-        )  # fmt: skip
+            offsets[: width + 1] - start,
+            rows_read,
+            values_read,
+            place,
+            indptr[lo + 1 : lo + width + 1],
+            kept_rows,
+            kept_values,
+        )
         indices.append(kept_rows[:count].copy())
         data.append(kept_values[:count].copy())
         lo += width

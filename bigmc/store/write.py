@@ -22,7 +22,7 @@ from bigmc.store.dtypes import smallest_exact_dtype
 from bigmc.store.label_sets import SETS
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
 from bigmc.store.memory_shard import MAX_ROWS, row_measures
-from bigmc.store.zarr_chunks import CHUNK, ArrayWriter
+from bigmc.store.zarr_chunks import CHUNK, ArrayWriter, Form
 from bigmc.store.zarr_groups import write_group
 
 #: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
@@ -109,12 +109,12 @@ def _write_sparse(folder: Path, rows: Rows, pool: Executor | None) -> _Written:
     )
     matrix = folder / MATRIX
     files = [write_matrix_group(folder, rows.n_rows, rows.n_features)]
-    for name, values, delta, chunk in (
-        ("data", data, False, CHUNK),
-        ("indices", indices, True, CHUNK),
-        ("indptr", indptr.astype(np.int32), True, INDPTR_CHUNK),
+    for name, values, form, chunk in (
+        ("data", data, Form.PLAIN, CHUNK),
+        ("indices", indices, Form.DIFFERENCES, CHUNK),
+        ("indptr", indptr.astype(np.int32), Form.DIFFERENCES, INDPTR_CHUNK),
     ):
-        writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, delta=delta, chunk=chunk)
+        writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, form=form, chunk=chunk)
         writer.append(values, pool)
         files += writer.close()
     norm, entries = row_measures(indptr, indices, data, rows.n_rows)

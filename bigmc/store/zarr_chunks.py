@@ -37,6 +37,7 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,20 @@ _MOST_CHUNK = 1 << 20
 _CRC_BYTES = 4
 
 
-def _compressor(dtype: np.dtype[Any], delta: bool) -> tuple[str, int]:
+class Form(Enum):
+    """How the elements of an array are stored: as they are, or as differences, for increasing integers."""
+
+    PLAIN = "plain"
+    DIFFERENCES = "differences"
+
+
+def _compressor(dtype: np.dtype[Any], form: Form) -> tuple[str, int]:
     """Return blosc's compressor and level.
 
     Integers of several bytes are mostly small all the same, and the upper bits of each repeat its sign.
     lz4 pays for these copies (0.45 bytes per entry against 0.36 for int8), zstd does not (0.32).
     """
-    wide = dtype.kind == "i" and dtype.itemsize > 1 and not delta
+    wide = dtype.kind == "i" and dtype.itemsize > 1 and form is Form.PLAIN
     return ("zstd", 1) if wide else ("lz4hc", 5)
 
 
@@ -104,8 +112,8 @@ class ArrayWriter:
     shape : tuple of int
         ``(size,)`` or ``(n_rows, n_columns)``; the second is given and stored column after column.
     dtype : numpy.dtype
-    delta : bool, optional
-        Store differences between neighbours, for increasing integers.
+    form : Form
+        How neighbouring elements are stored.
     chunk : int, optional
         Elements of a chunk, rounded down to whole columns.
     """
@@ -117,11 +125,11 @@ class ArrayWriter:
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         *,
-        delta: bool = False,
+        form: Form = Form.PLAIN,
         chunk: int = CHUNK,
     ) -> None:
         self.files: list[FileEntry] = []
-        self._folder, self._root, self._delta = folder, root, delta
+        self._folder, self._root, self._form = folder, root, form
         self._size = int(np.prod(shape))
         column = shape[0] if len(shape) == 2 else 1
         units = max(1, min(chunk // max(column, 1), shape[-1]))
@@ -130,7 +138,7 @@ class ArrayWriter:
         self._first = "0/" if len(shape) == 2 else ""
         chunk_shape = [max(column, 1), units] if len(shape) == 2 else [units]
         disk.make_folder(folder / "c" / self._first)
-        self._write("zarr.json", json.dumps(_metadata(shape, dtype, chunk_shape, delta), indent=1).encode())
+        self._write("zarr.json", json.dumps(_metadata(shape, dtype, chunk_shape, form), indent=1).encode())
 
     def append(self, values: NDArray[Any], pool: Executor | None = None) -> None:
         """Write the next elements, in the order they are stored; a pool compresses several chunks at once."""
@@ -164,9 +172,9 @@ class ArrayWriter:
 
     def _packed(self, chunk: NDArray[Any]) -> bytes:
         """Return a chunk as it is stored."""
-        if self._delta:
+        if self._form is Form.DIFFERENCES:
             chunk = np.diff(chunk, prepend=chunk.dtype.type(0))
-        name, level = _compressor(chunk.dtype, self._delta)
+        name, level = _compressor(chunk.dtype, self._form)
         packed: bytes = blosc.compress(chunk, name.encode(), level, blosc.BITSHUFFLE)
         return packed + int(google_crc32c.value(packed)).to_bytes(_CRC_BYTES, "little")
 
@@ -181,17 +189,17 @@ class ArrayWriter:
 
 
 def _metadata(
-    shape: tuple[int, ...], dtype: np.dtype[Any], chunk_shape: list[int], delta: bool
-) -> dict[str, Any]:
+    shape: tuple[int, ...], dtype: np.dtype[Any], chunk_shape: list[int], form: Form
+) -> Mapping[str, Any]:
     """Return zarr.json of an array."""
-    codecs: list[dict[str, Any]] = []
-    if delta:
+    codecs: list[Mapping[str, Any]] = []
+    if form is Form.DIFFERENCES:
         codecs.append({"name": "numcodecs.delta", "configuration": {"dtype": dtype.str}})
     if len(shape) == 2:
         codecs.append({"name": "transpose", "configuration": {"order": [1, 0]}})
     endian = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
     codecs.append({"name": "bytes", **endian})
-    name, level = _compressor(dtype, delta)
+    name, level = _compressor(dtype, form)
     packing = {"typesize": dtype.itemsize, "cname": name, "clevel": level, "blocksize": 0}
     codecs.append({"name": "blosc", "configuration": {**packing, "shuffle": "bitshuffle"}})
     codecs.append({"name": "crc32c"})
@@ -255,8 +263,9 @@ class ArrayReader:
             self.shape = tuple(int(n) for n in fields["shape"])
             self.dtype = np.dtype(fields["data_type"])
             chunk_shape = [int(n) for n in fields["chunk_grid"]["configuration"]["chunk_shape"]]
-            self._delta = fields["codecs"][0]["name"] == "numcodecs.delta"
-            known = fields == _metadata(self.shape, self.dtype, chunk_shape, self._delta)
+            differences = fields["codecs"][0]["name"] == "numcodecs.delta"
+            self._form = Form.DIFFERENCES if differences else Form.PLAIN
+            known = fields == _metadata(self.shape, self.dtype, chunk_shape, self._form)
             known = known and _is_plausible(self.shape, chunk_shape)
         except OSError as error:
             raise damaged(file, f"cannot be read ({error.strerror})") from None
@@ -333,7 +342,7 @@ class ArrayReader:
             blosc.decompress(body, target)
         except (RuntimeError, ValueError) as error:
             raise damaged(path, f"cannot be decoded ({error})") from None
-        if self._delta:
+        if self._form is Form.DIFFERENCES:
             undo_delta(target)
 
     def _compare(self, number: int, path: str, content: NDArray[np.uint8], checksum: int) -> None:

@@ -160,7 +160,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         assert isinstance(rows, Rows)
         matrix = scipy.sparse.csr_array(
             (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
-        )  # fmt: skip
+        )
         weighting = Weighting(l2=True, idf=True)
         return Dataset.from_arrays(matrix, labels, weighting=weighting, features=spec.to_dict())
 

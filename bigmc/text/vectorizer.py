@@ -122,7 +122,7 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
         matrix = scipy.sparse.csr_array(
             (rows.data.astype(self.dtype), rows.indices, _narrow(rows.indptr)),
             (rows.n_rows, self.n_features),
-        )  # fmt: skip
+        )
         matrix.has_canonical_format = True
         if self.binary:
             matrix.data.fill(1)

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -29,6 +29,7 @@ from bigmc.store import disk
 from bigmc.store.atomic import exclusive, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import Limits, Search
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial
@@ -126,7 +127,7 @@ class Fit:
         self._train = data[splits.train]
         self._test = data[splits.test] if data.splits.get(splits.test) else None
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> FitResult:
         """Make the model; return what is known of it."""
         if not self._target.parent.is_dir():
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
@@ -135,14 +136,14 @@ class Fit:
             self._claim()
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
-                found: dict[str, Any] = json.loads(done.read_text())
+                found: FitResult = json.loads(done.read_text())
                 return found
             course = Search(self._train, self._engine, self._limits, self._folder, self._progress).run()
             winner, rivals = self._choose(course)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
             self._save(model, course, winner)
-            result = {**self._result(model, course, winner), **measured, "rivals": rivals}
+            result = self._result(model, course, winner, measured, rivals)
             write_atomic(done, json.dumps(result, indent=1).encode())
             for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
                 disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
@@ -181,7 +182,7 @@ class Fit:
         write_atomic(file, json.dumps(asdict(trial)).encode())
         return trial
 
-    def _measured(self, winner: Winner, course: Course) -> dict[str, Any]:
+    def _measured(self, winner: Winner, course: Course) -> Measured:
         """Return figures of the test rows, of models that have not seen them."""
         if self._test is None:
             return {"test": None}
@@ -197,11 +198,12 @@ class Fit:
         interval = wilson(figures[by], self._test.n_samples)
         return {"test": {"by": by, by: figures[by], "interval": interval, **figures}, "baselines": shares}
 
-    def _figures(self, model: Model, winner: Winner) -> dict[str, Any]:
+    def _figures(self, model: Model, winner: Winner) -> Mapping[str, Any]:
         assert self._test is not None
         test = winner.samples(self._test)
         resources = Resources(self._engine, self._limits.memory, self._progress)
-        return evaluate(winner.completed(model), test, EvaluateOptions(), resources)  # fmt: skip
+        figures = evaluate(winner.completed(model), test, EvaluateOptions(), resources)
+        return cast(Mapping[str, Any], figures)
 
     def _model(self, winner: Winner, course: Course) -> Model:
         """Return the model of all rows that it may learn from."""
@@ -222,9 +224,12 @@ class Fit:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 learner.fit_dataset(
-                    winner.samples(samples), checkpoint=FileCheckpoint(work), progress=self._progress,
-                    scratch=work, start=start,
-                )  # fmt: skip
+                    winner.samples(samples),
+                    checkpoint=FileCheckpoint(work),
+                    progress=self._progress,
+                    scratch=work,
+                    start=start,
+                )
             learner.model_.save(file)
             disk.try_clear(work)
         return load_model(file)
@@ -232,15 +237,19 @@ class Fit:
     def _save(self, model: Model, course: Course, winner: Winner) -> None:
         names = feature_names(self._data, model.used_features, self._limits.memory // 16)
         params = {
-            **model.params, "learner": winner.kind, "dataset": identity(self._data),
+            **model.params,
+            "learner": winner.kind,
+            "dataset": identity(self._data),
             "split": "all" if self._splits.refit else self._splits.train,
             "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
-        }  # fmt: skip
+        }
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
         replace(winner.completed(model), params=params, names=names).save(self._target)
 
-    def _result(self, model: Model, course: Course, winner: Winner) -> dict[str, Any]:
+    def _result(
+        self, model: Model, course: Course, winner: Winner, measured: Measured, rivals: Mapping[str, float]
+    ) -> FitResult:
         bounds = dict(model.certificate)
         return {
             "model": str(self._target),
@@ -248,8 +257,11 @@ class Fit:
             "settings": str(winner.candidate or "defaults"),
             "trials": [
                 {
-                    "settings": str(trial.candidate), "quality": trial.quality, "log_loss": trial.log_loss,
-                    "n_nonzero_features": trial.n_features, "seconds": trial.seconds,
+                    "settings": str(trial.candidate),
+                    "quality": trial.quality,
+                    "log_loss": trial.log_loss,
+                    "n_nonzero_features": trial.n_features,
+                    "seconds": trial.seconds,
                 }
                 for trial in course.trials
             ],
@@ -260,7 +272,9 @@ class Fit:
             "certificate": {k: v if math.isfinite(v) else None for k, v in bounds.items()},
             "n_nonzero_features": len(model.used_features),
             "n_classes": model.n_classes,
-        }  # fmt: skip
+            **measured,  # type: ignore[typeddict-item]
+            "rivals": rivals,
+        }
 
 
 def folder_of(target: Path) -> Path:

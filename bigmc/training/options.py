@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine, Resources
+from bigmc.engine import Engine
 from bigmc.errors import BigmcError
-from bigmc.estimators import LEARNERS, Classifier
+from bigmc.learners import learner_of
 from bigmc.options.learners import LearnerOptions, learner_options
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists
@@ -69,14 +69,6 @@ class TrainOptions:
     held_out: HeldOut | None = None
     if_exists: IfExists = IfExists.REFUSE
 
-    def classifier(self, resources: Resources) -> Classifier:
-        """Return the classifier that will train, its parameters checked."""
-        found = LEARNERS[self.learner.learner](
-            **self.learner.parameters(), memory_limit=resources.memory_limit, engine=resources.engine
-        )
-        found.check_params()
-        return found
-
 
 @dataclass(frozen=True)
 class PathOptions:
@@ -109,7 +101,7 @@ class PathOptions:
     def __post_init__(self) -> None:
         if "alpha" in self.parameters:
             raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
-        LEARNERS["sparse"](**learner_options("sparse", self.parameters).parameters()).check_params()
+        learner_of(learner_options("sparse", self.parameters))
         if self.alphas is None:
             if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
                 raise BigmcError(
@@ -119,7 +111,7 @@ class PathOptions:
         elif not self.alphas or not all(0 < alpha < math.inf for alpha in self.alphas):
             raise BigmcError(f"the alphas are {list(self.alphas)}", "give numbers above 0")
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Mapping[str, Any]:
         """Return what decides which models come out, as JSON data."""
         return {
             "split": self.split,

@@ -117,8 +117,6 @@ def choose_for_texts(
 
 
 def _trial(rows: Rows, labels: NDArray[Any], memory: int) -> Trial:
-    matrix = scipy.sparse.csr_array(
-        (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
-    )  # fmt: skip
+    matrix = scipy.sparse.csr_array((rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features))
     data = Dataset.from_arrays(matrix, labels, weighting=WEIGHTINGS["tfidf"])
     return Search(data, ThreadEngine(), Limits(memory)).attempt(Candidate(None))

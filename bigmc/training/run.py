@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from bigmc import budget
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
+from bigmc.learners import learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
@@ -33,6 +32,7 @@ from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
 from bigmc.training.options import HeldOut, TrainOptions
+from bigmc.training.results import TrainResult
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -41,14 +41,14 @@ NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
 
 
-def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> dict[str, Any]:
+def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> TrainResult:
     """Train, or continue an interrupted training, or find the model finished; see :func:`bigmc.api.train`."""
     started = time.monotonic()
     budget.reset_peak()
     read_before = data.bytes_read
-    estimator = options.classifier(resources)
+    learner = learner_of(options.learner)
     samples = data[options.split]
-    params = estimator.recorded_params()
+    params = learner.recorded()
     params |= {"learner": options.learner.learner, "dataset": identity(data), "split": options.split}
     held_out = options.held_out
     if held_out is not None:
@@ -66,18 +66,15 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         with exclusive(work / "lock"), prompt_release():
             if not _is_trained(target, params, if_exists):
                 _claim(work, params, target)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # told as "converged" below
-                    estimator.fit_dataset(
-                        samples,
-                        checkpoint=FileCheckpoint(work),
-                        progress=_towards(estimator.tolerance, resources.progress),
-                        scratch=work,
-                        start=None if start is None else _start(start),
-                        **_weights(samples, held_out, resources.engine),
-                    )
-                names = feature_names(data, estimator.model_.used_features, limit // 16)
-                trained = estimator.model_
+                trained = learner.train(
+                    samples,
+                    replace(resources, progress=_towards(learner.tolerance, resources.progress)),
+                    checkpoint=FileCheckpoint(work),
+                    scratch=work,
+                    start=None if start is None else _start(start),
+                    sample_weight=_weights(samples, held_out, resources.engine),
+                ).model
+                names = feature_names(data, trained.used_features, limit // 16)
                 if (
                     options.keep_norms
                     and isinstance(trained, LinearModel)
@@ -85,15 +82,15 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
                 ):
                     with replacing(norms_beside(target)) as file:
                         np.save(file, trained.gradient_norms)
-                replace(estimator.model_, params=params, names=names).save(target)
+                replace(trained, params=params, names=names).save(target)
     disk.try_clear(work)
     model = load_model(target)
     return {
         "model": str(target),
         "objective": model.objective,
         "certificate": dict(model.certificate),
-        "converged": model.certificate["gap"] <= estimator.tolerance,
-        "tol": estimator.tolerance,
+        "converged": model.certificate["gap"] <= learner.tolerance,
+        "tol": learner.tolerance,
         "n_iter": model.n_iter,
         "n_passes": model.n_passes,
         "n_nonzero_features": len(model.used_features),
@@ -113,13 +110,13 @@ def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
     return tell
 
 
-def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> dict[str, NDArray[np.float64]]:
-    """Return the argument that leaves rows out of a training, if there are such rows."""
+def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> NDArray[np.float64] | None:
+    """Return weights that leave rows out of a training, if there are such rows."""
     if held_out is None:
-        return {}
+        return None
     weights = np.ones(samples.n_samples)
     weights[held_out.rows(samples, engine)[1]] = 0.0
-    return {"sample_weight": weights}
+    return weights
 
 
 def norms_beside(model: Path) -> Path:

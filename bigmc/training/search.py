@@ -127,9 +127,7 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        return Course(
-            tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended
-        )  # fmt: skip
+        return Course(tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended)
 
     def _weighting(self, best: Trial) -> Trial:
         if not self._texts:
@@ -248,9 +246,7 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             learner.fit_dataset(samples, sample_weight=self._weights)
-        scores = np.concatenate(
-            [learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)]
-        )  # fmt: skip
+        scores = np.concatenate([learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)])
         model = learner.model_
         verdict = self._truth.judge(scores)
         return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)

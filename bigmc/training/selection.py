@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -31,13 +31,15 @@ from bigmc.store.object_store import local_file, read_file
 from bigmc.store.outputs import IfExists, Output
 from bigmc.store.receipt import Receipt
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
+from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import identity, train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
 
-_OF_SETS = "micro_f1"
-FIGURES = ("accuracy", "macro_f1", _OF_SETS)
+Figure = Literal["accuracy", "macro_f1", "micro_f1"]
+_OF_SETS: Figure = "micro_f1"
+FIGURES: tuple[Figure, ...] = ("accuracy", "macro_f1", _OF_SETS)
 """What models are compared by; the last only where labels are sets."""
 
 EVALUATED = ("model", "model_sha256", "dataset", "split", "n_nonzero_features")
@@ -54,7 +56,7 @@ _LARGEST = 0.99
 _OBJECTIVE = ("loss", "penalty", "l1_ratio", "ridge", "fit_intercept", "random_state")
 
 
-def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resources) -> dict[str, Any]:
+def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resources) -> PathResult:
     """Train along falling penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
     if to.exists() and not to.is_dir():
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
@@ -75,12 +77,12 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
 
 def _make_path(
     data: Dataset, to: Path, options: PathOptions, resources: Resources, asked: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> PathResult:
     """Train and measure every model that is missing, choose one and write the table."""
     _claim(to, asked, options.if_exists)
     validation = _validation(data, options, resources)
     alphas = options.alphas or _spaced(data[options.split], options, resources)
-    table: list[dict[str, Any]] = []
+    table: list[PathRow] = []
     seconds: list[float | None] = []
     before: Path | None = None
     grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
@@ -101,18 +103,18 @@ def _make_path(
         shutil.copyfileobj(model, file)
     _draw(table, best, by, to / PLOT)
     at_edge = len(table) > 1 and best in (table[0], table[-1])
-    result = {"asked": asked, "table": table, "best": best, "at_edge": at_edge}
+    result: PathResult = {"asked": asked, "table": table, "best": best, "at_edge": at_edge}
     write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
-    timed = [{**row, "seconds": took} for row, took in zip(table, seconds, strict=True)]
+    timed: list[PathRow] = [{**row, "seconds": took} for row, took in zip(table, seconds, strict=True)]
     return {**result, "table": timed, "best": timed[table.index(best)]}
 
 
-def _figure_of(table: Sequence[Mapping[str, Any]]) -> str:
+def _figure_of(table: Sequence[PathRow]) -> Figure:
     """Return what the models are compared by."""
     return _OF_SETS if _OF_SETS in table[0] else "accuracy"
 
 
-def _best(table: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _best(table: Sequence[PathRow]) -> PathRow:
     """Return the best row, of equals that with the fewest features."""
     by = _figure_of(table)
     return max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
@@ -148,7 +150,7 @@ def _point(
     validation: Validation,
     options: PathOptions,
     resources: Resources,
-) -> tuple[dict[str, Any], float | None]:
+) -> tuple[PathRow, float | None]:
     """Return the figures of one penalty, and the seconds of its training if it was trained now."""
     seen = target.with_suffix(".json")
     if seen.exists() and target.exists():
@@ -160,22 +162,28 @@ def _point(
     # Rows held out of the training are in the memory of this process, where no worker sees them.
     local = resources if validation.samples.path else replace(resources, engine=ThreadEngine())
     figures = evaluate(load_model(target), validation.samples, measured, local)
-    row = {name: trained[name] for name in ("n_nonzero_features", "objective", "n_passes")}
-    gap = trained["certificate"]["gap"]
-    scores = {name: figures[name] for name in FIGURES if name in figures}
-    row = {"alpha": alpha, **row, "gap": gap, **scores, "model": target.name}
+    row: dict[str, object] = {
+        "alpha": alpha,
+        "n_nonzero_features": trained["n_nonzero_features"],
+        "objective": trained["objective"],
+        "n_passes": trained["n_passes"],
+        "gap": trained["certificate"]["gap"],
+        **{name: figures[name] for name in FIGURES if name in figures},
+        "model": target.name,
+    }
     write_atomic(seen, json.dumps(row).encode())
-    return row, trained["seconds"]
+    return cast(PathRow, row), trained["seconds"]
 
 
-def _finished(to: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
     """Return the result of the same path, if it is there; how long it took is not recorded."""
     try:
         found = json.loads((to / TABLE).read_bytes())
         if found["asked"] != asked:
             return None
         rows = [{**row, "seconds": None} for row in found["table"]]
-        return {**found, "table": rows, "best": {**found["best"], "seconds": None}}
+        best = {**found["best"], "seconds": None}
+        return cast(PathResult, {**found, "table": rows, "best": best})
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -209,7 +217,7 @@ def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
 
 def publish(
     evaluations: Sequence[str | Path], to: str | Path, by: str, if_exists: IfExists = IfExists.REFUSE
-) -> dict[str, Any]:
+) -> PublishResult:
     """Give the best of evaluated models a name of its own; see :func:`bigmc.api.publish`."""
     if by not in FIGURES:
         raise BigmcError(f"models cannot be compared by {by!r}", f"choose {' or '.join(FIGURES)}")
@@ -238,7 +246,7 @@ def publish(
     return {"published": str(to), "best": best, "table": table}
 
 
-def _evaluation(path: str | Path) -> dict[str, Any]:
+def _evaluation(path: str | Path) -> EvaluatedModel:
     content = read_file(path)
     if content is None:
         raise DataError(f"there is no evaluation at {path}", "make it with bigmc evaluate --to")
@@ -248,7 +256,7 @@ def _evaluation(path: str | Path) -> dict[str, Any]:
         row = {name: found[name] for name in EVALUATED}
         if not (isinstance(row["model"], str) and all(isinstance(f, float) for f in figures.values())):
             raise TypeError
-        return figures | row
+        return cast(EvaluatedModel, figures | row)
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} is no evaluation", "make it with bigmc evaluate --to") from None
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
+from bigmc.model.calibration import Calibration
+from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
@@ -50,12 +51,15 @@ class Candidate:
         """Whether dual coordinates solve it, faster than a start could."""
         return self.loss == HINGE and self.alpha == 0.0
 
-    def options(self, weight_sum: float) -> dict[str, Any]:
+    def options(self, weight_sum: float) -> Mapping[str, Any]:
         """Return the parameters of the learner for samples of this total weight."""
         return {
-            "alpha": self.alpha / weight_sum, "ridge": self.ridge / weight_sum, "loss": self.loss,
-            "fit_intercept": True, "tol": 0.1,
-        }  # fmt: skip
+            "alpha": self.alpha / weight_sum,
+            "ridge": self.ridge / weight_sum,
+            "loss": self.loss,
+            "fit_intercept": True,
+            "tol": 0.1,
+        }
 
     def __str__(self) -> str:
         parts = [self.weighting or "as stored", self.loss, f"ridge {self.ridge:.3g}/n"]
@@ -100,8 +104,9 @@ class Trial:
     def from_dict(cls, fields: Mapping[str, Any]) -> Trial:
         """Return the trial of `asdict`."""
         parts = {
-            "candidate": Candidate(**fields["candidate"]), "calibration": Calibration(**fields["calibration"])
-        }  # fmt: skip
+            "candidate": Candidate(**fields["candidate"]),
+            "calibration": Calibration(**fields["calibration"]),
+        }
         return cls(**{**fields, **parts})
 
 

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from bigmc.errors import DataError
-from bigmc.ingestion.labels import LabelCoder, find_missing, merge_classes, recode
+from bigmc.ingestion.labels import LabelCoder, LabelTypes, find_missing, merge_classes, recode
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_codes_of_parts_become_codes_of_the_dataset():
     ]
     coders = [LabelCoder() for _ in parts]
     codes = [coder.encode(labels) for coder, labels in zip(coders, parts, strict=True)]
-    classes = merge_classes((coder.values for coder in coders), from_text=True)
+    classes = merge_classes((coder.values for coder in coders), LabelTypes.GUESSED)
     every = [label for part in parts for label in part.to_pylist()]
     expected, inverse = np.unique(every, return_inverse=True)
     assert classes == expected.tolist()
@@ -38,27 +38,27 @@ def test_codes_of_parts_become_codes_of_the_dataset():
 
 
 @pytest.mark.parametrize(
-    ("values", "from_text", "classes"),
+    ("values", "types", "classes"),
     [
-        (["10", "9", "-1"], True, [-1, 9, 10]),
-        (["10", "9", "-1"], False, ["-1", "10", "9"]),
-        (["01", "1"], True, ["01", "1"]),
-        (["1", "1.0"], True, ["1", "1.0"]),
-        ([str(2**63), "1"], True, ["1", str(2**63)]),
-        ([2.0, 1.0], True, [1, 2]),
-        ([2.5, 1.0], True, [1.0, 2.5]),
-        ([True, False], False, [False, True]),
+        (["10", "9", "-1"], LabelTypes.GUESSED, [-1, 9, 10]),
+        (["10", "9", "-1"], LabelTypes.GIVEN, ["-1", "10", "9"]),
+        (["01", "1"], LabelTypes.GUESSED, ["01", "1"]),
+        (["1", "1.0"], LabelTypes.GUESSED, ["1", "1.0"]),
+        ([str(2**63), "1"], LabelTypes.GUESSED, ["1", str(2**63)]),
+        ([2.0, 1.0], LabelTypes.GUESSED, [1, 2]),
+        ([2.5, 1.0], LabelTypes.GUESSED, [1.0, 2.5]),
+        ([True, False], LabelTypes.GIVEN, [False, True]),
     ],
 )
-def test_type_of_the_classes(values, from_text, classes):
-    merged = merge_classes([values[:1], values], from_text)
+def test_type_of_the_classes(values, types, classes):
+    merged = merge_classes([values[:1], values], types)
     assert merged == classes
     assert [type(value) for value in merged] == [type(value) for value in classes]
     assert sorted(next(recode([values], merged)).tolist()) == list(range(len(classes)))
 
 
 def test_integers_in_one_part_and_floats_in_another():
-    assert merge_classes([[1, 2], [2.0, 3.5]], from_text=False) == [1.0, 2.0, 3.5]
+    assert merge_classes([[1, 2], [2.0, 3.5]], LabelTypes.GIVEN) == [1.0, 2.0, 3.5]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_integers_in_one_part_and_floats_in_another():
 )
 def test_labels_that_cannot_be_classes(parts, reason):
     with pytest.raises(DataError, match=reason):
-        merge_classes(parts, from_text=False)
+        merge_classes(parts, LabelTypes.GIVEN)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from bigmc.kernels.boosting.descent import (
 from bigmc.kernels.boosting.duals import gather
 from bigmc.kernels.boosting.predictions import leaf_bits, range_bits
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.options import Residency
 from bigmc.store.dataset import Dataset
 
 EXTREMES = [0.0, -0.0, 5e-324, 1e308, -1e308, 1.0, np.nextafter(1.0, 2), 2**53, 2**53 + 2.0, -1e-300, 0.1]
@@ -28,7 +29,7 @@ EXTREMES = [0.0, -0.0, 5e-324, 1e308, -1e308, 1.0, np.nextafter(1.0, 2), 2**53, 
 def binned(X, max_bins=255):
     dataset = Dataset.from_arrays(X, np.arange(len(X)) % 2, shard_rows=700)
     ranges = [(j, j + 1) for j in range(X.shape[1])]
-    source = BinnedSource(dataset, ranges, True, max_bins, np.ones(len(X), bool), ThreadEngine(1))
+    source = BinnedSource(dataset, ranges, Residency.MEMORY, max_bins, np.ones(len(X), bool), ThreadEngine(1))
     return source, list(source.stream())
 
 

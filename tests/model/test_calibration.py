@@ -9,7 +9,8 @@ from sklearn.metrics import log_loss
 import bigmc
 from bigmc.errors import ModelError
 from bigmc.model import load_model
-from bigmc.model.calibration import Calibration, fit_sigmoid, fit_temperature
+from bigmc.model.calibration import Calibration
+from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
 
 RNG = np.random.default_rng(3)
 

@@ -17,11 +17,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bigmc
 from bigmc import cli
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.estimators import LEARNERS, Classifier, SparseClassifier
+from bigmc.estimators import CLASSIFIERS, Classifier, SparseClassifier
+from bigmc.learners import LEARNERS, Learner, Trained
 from bigmc.model import KINDS, Model, load_model, verify_model
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.linear_scoring import ROOM, best_codes
 from bigmc.options.learners import OPTIONS, LearnerOptions
+from bigmc.store.weighting import Weighting
 
 ENTRIES = 5  # a feature is used if so many samples have it
 TEXT = {"weighting": "l2", "text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
@@ -30,7 +32,7 @@ TEXT = {"weighting": "l2", "text": "text", "label": "label", "hash_bits": 8, "me
 def columns_above(shard, features, weighting, threshold, room=ROOM):
     """Yield for each feature the rows of a shard whose weighted value is above a threshold."""
     scale = row_scale(shard, weighting, None, room)
-    for run in column_runs(shard, features, room, 8):
+    for run in column_runs(shard, features, room, 8, Weighting()):
         for j, start, stop in zip(range(run.first, run.last), run.starts, run.stops, strict=True):
             rows, values = run.rows[start:stop], run.data[start:stop].astype(np.float64)
             yield j, rows[(values if scale is None else values * scale[rows]) > threshold]
@@ -109,16 +111,55 @@ class StumpScorer:
         return scores
 
 
-class StumpClassifier(Classifier):
+@dataclass(frozen=True, kw_only=True)
+class StumpOptions(LearnerOptions):
+    learner = "stump"
+
+    threshold: float = 0.1
+    rounds: int = 1
+    tol: float = 0.5
+    random_state: int = 0
+
+
+class StumpLearner(Learner):
     """Votes are the shares of the classes among the samples above the threshold, centred."""
 
+    options_type = StumpOptions
     kind = "stump"
     limits = ("rounds",)
+
+    def check(self):
+        super().check()
+        self._check_count("rounds")
+
+    def _solve(self, dataset, run):
+        rounds, threshold = self.options.rounds, self.options.threshold
+        features = np.flatnonzero(dataset.column_nnz() >= ENTRIES)
+        counts = np.zeros((len(features), dataset.n_classes))
+        for shard in dataset.shards:
+            codes = shard.table(["label"])["label"].to_numpy()
+            for j, rows in columns_above(shard, features, dataset.weighting, threshold):
+                counts[j] += np.bincount(codes[rows], minlength=dataset.n_classes)
+        votes = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        votes -= votes.mean(axis=1, keepdims=True)
+        model = StumpModel(
+            **run.record,
+            features=features,
+            threshold=threshold,
+            votes=votes,
+            objective=1.0,
+            certificate={"lower": 1 - 1 / (1 + rounds), "upper": 1.0, "gap": 1 / (1 + rounds)},
+            n_iter=rounds,
+            n_passes=1,
+        )
+        return Trained(model)
+
+
+class StumpClassifier(Classifier):
+    learner_type = StumpLearner
     takes_sparse = False
 
-    def __init__(
-        self, threshold=0.1, rounds=1, tol=0.5, random_state=0, memory_limit=None, engine=None
-    ):  # fmt: skip
+    def __init__(self, threshold=0.1, rounds=1, tol=0.5, random_state=0, memory_limit=None, engine=None):
         self.threshold = threshold
         self.rounds = rounds
         self.tol = tol
@@ -131,41 +172,13 @@ class StumpClassifier(Classifier):
         tags.classifier_tags.poor_score = True  # one threshold for all features
         return tags
 
-    def check_params(self):
-        super().check_params()
-        self._check_count("rounds")
-
-    def _solve(self, dataset, run):
-        features = np.flatnonzero(dataset.column_nnz() >= ENTRIES)
-        counts = np.zeros((len(features), dataset.n_classes))
-        for shard in dataset.shards:
-            codes = shard.table(["label"])["label"].to_numpy()
-            for j, rows in columns_above(shard, features, dataset.weighting, self.threshold):
-                counts[j] += np.bincount(codes[rows], minlength=dataset.n_classes)
-        votes = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        votes -= votes.mean(axis=1, keepdims=True)
-        return StumpModel(
-            **run.record, features=features, threshold=self.threshold, votes=votes, objective=1.0,
-            certificate={"lower": 1 - 1 / (1 + self.rounds), "upper": 1.0, "gap": 1 / (1 + self.rounds)},
-            n_iter=self.rounds, n_passes=1,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class StumpOptions(LearnerOptions):
-    learner = "stump"
-
-    threshold: float = 0.1
-    rounds: int = 1
-    tol: float = 0.5
-    random_state: int = 0
-
 
 @pytest.fixture
 def stump(monkeypatch):
     monkeypatch.setitem(KINDS, "stump", StumpModel)
     monkeypatch.setitem(OPTIONS, "stump", StumpOptions)
-    monkeypatch.setitem(LEARNERS, "stump", StumpClassifier)
+    monkeypatch.setitem(LEARNERS, "stump", StumpLearner)
+    monkeypatch.setitem(CLASSIFIERS, "stump", StumpClassifier)
 
 
 @parametrize_with_checks([StumpClassifier()])
@@ -292,3 +305,4 @@ def test_every_learner_has_a_kind_of_model_and_a_command():
     commands = {command.name for command in cli.train_app.registered_commands}
     assert set(LEARNERS) == commands
     assert set(LEARNERS) <= set(KINDS)
+    assert set(CLASSIFIERS) == set(OPTIONS) == set(LEARNERS)

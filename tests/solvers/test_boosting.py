@@ -13,6 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
@@ -237,8 +238,10 @@ def test_search_finds_the_best_cut_of_every_class(rays, missing):
     columns = all_cuts(X, rays)
     scores = columns.T @ u[:, :4]
     for ranges in ([(0, 7)], [(0, 3), (3, 4), (4, 7)]):
-        source = BinnedSource(dataset, ranges, False, 255, np.ones(250, bool), engine)
-        found = CutOracle(LocalScan(source, 250, rays, engine), responses, 4, engine).price(Duals(u, 0.5), 10)
+        source = BinnedSource(dataset, ranges, Residency.DISK, 255, np.ones(250, bool), engine)
+        found = CutOracle(
+            LocalScan(source, 250, CutKind.RAY if rays else CutKind.STUMP, engine), responses, 4, engine
+        ).price(Duals(u, 0.5), 10)
         assert found.sigma == pytest.approx(0.5 * np.abs(scores).max(), rel=1e-12)
         for c in range(4):
             places, signs = found.places[found.classes == c], found.signs[found.classes == c]
@@ -272,7 +275,7 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
     answers = {}
     # With the histograms of all trees kept, those of a few at a time, and none.
     for ranges, room in (([(0, 7)], 10**7), ([(0, 2), (2, 7)], 20_000), ([(0, 7)], 0)):
-        source = BinnedSource(dataset, ranges, True, 255, np.ones(250, bool), engine)
+        source = BinnedSource(dataset, ranges, Residency.MEMORY, 255, np.ones(250, bool), engine)
         search = TreeOracle(TreeGrower(source, 250, 2, room, engine), responses, 4, 2, engine)
         found = search.price(Duals(u, 1.0), 5)
         answers[room] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
@@ -303,7 +306,7 @@ def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
     u[np.arange(600), y] = -(u.sum(axis=1) - u[np.arange(600), y])
     found = []
     for room in (10**8, 10**5, 0):
-        source = BinnedSource(dataset, [(0, 7)], True, 255, np.ones(600, bool), engine)
+        source = BinnedSource(dataset, [(0, 7)], Residency.MEMORY, 255, np.ones(600, bool), engine)
         search = TreeOracle(TreeGrower(source, 600, 4, room, engine), responses, 4, 4, engine)
         found.append(search.price(Duals(u, 1.0), 12))
     for other in found[1:]:

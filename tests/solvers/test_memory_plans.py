@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bigmc import MultiBoostClassifier
 from bigmc.budget import SMALLEST_LIMIT, MemoryLimitError, parse_bytes
 from bigmc.solvers.boosting import memory_plan as boosting
+from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.minimax import memory_plan as minimax
 from bigmc.store.dataset import Dataset
@@ -74,13 +75,16 @@ def check(plan):
         assert named_limit(plan, int(0.95 * named)) == named
 
 
+HOW = ((1, CutKind.STUMP), (4, CutKind.STUMP), (1, CutKind.RAY))
+
+
 @pytest.mark.parametrize(
-    ("shape", "depth", "rays"),
-    [(shape, *how) for shape in SHAPES for how in ((1, False), (4, False), (1, True))],
+    ("shape", "depth", "cut_kind"),
+    [(shape, *how) for shape in SHAPES for how in HOW],
     ids=str,
 )
-def test_boosting_names_the_least_limit(shape, depth, rays):
-    check(lambda limit: boosting.plan_memory(shape, limit=limit, tol=1e-3, depth=depth, rays=rays))
+def test_boosting_names_the_least_limit(shape, depth, cut_kind):
+    check(lambda limit: boosting.plan_memory(shape, limit=limit, tol=1e-3, depth=depth, cut_kind=cut_kind))
 
 
 @pytest.mark.parametrize(

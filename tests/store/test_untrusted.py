@@ -17,7 +17,7 @@ from bigmc.errors import StoreError
 from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.verify import verify
-from bigmc.store.zarr_chunks import CHUNK, ArrayWriter
+from bigmc.store.zarr_chunks import CHUNK, ArrayWriter, Form
 
 from .conftest import store_dataset
 
@@ -269,7 +269,8 @@ def rewrite_array(path: Path, name: str, values) -> None:
     before = {p.relative_to(path).as_posix() for p in folder.rglob("*") if p.is_file()}
     shutil.rmtree(folder)
     chunk = 1 << 16 if name == "indptr" else CHUNK
-    writer = ArrayWriter(folder, shard, values.shape, values.dtype, delta=name != "data", chunk=chunk)
+    form = Form.PLAIN if name == "data" else Form.DIFFERENCES
+    writer = ArrayWriter(folder, shard, values.shape, values.dtype, form=form, chunk=chunk)
     writer.append(values)
     writer.close()
     for file in before:

@@ -14,7 +14,7 @@ import bigmc
 from bigmc import api, solvers
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError
-from bigmc.estimators import sparse
+from bigmc.learners import sparse
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.rounds import Rounds
 

@@ -84,7 +84,7 @@ class TextHasher:
         """Number of features, ``2**hash_bits``."""
         return 1 << self.hash_bits
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Parameters as JSON takes them."""
         return {**asdict(self), "ngrams": list(self.ngrams)}
 
@@ -121,7 +121,7 @@ class TextHasher:
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
             if self.lowercase:
-                offsets, text = lower_sigmas(offsets, text, table)
+                offsets, text = lower_sigmas(offsets, text)
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")

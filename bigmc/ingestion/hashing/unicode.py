@@ -39,9 +39,9 @@ def fold_table(lowercase: bool) -> NDArray[np.uint32]:
     -------
     uint32 array of shape (0x110000,)
         The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
-        `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``, ``hashing_fold.IS_SPACE``). If letters
-        are lower-cased also flags of the code point itself, those of `bigmc.kernels.hashing.final_sigma`; and
-        the capital I with a dot becomes ``i``, its dot is left to the kernels.
+        `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
+        `bigmc.kernels.hashing.folding.IS_SPACE`). If letters are lower-cased the capital I with a dot becomes
+        ``i``, its dot is left to the kernels.
     """
     table = np.arange(0x110000, dtype=np.uint32)
     for start in range(0, len(table), PLANE):  # all at once would take 30 MB for a moment
@@ -63,13 +63,31 @@ def _fold_plane(table: NDArray[np.uint32], lowercase: bool) -> None:
         for run in re.finditer(pattern, folded):
             flags[run.start() : run.end()] |= flag
     table |= flags
-    if lowercase:
-        table[~special] |= _case_flags(points[~special])
-        table[special & (points < 0xD800)] |= sigma.IS_CASED
 
 
-def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return flags of code points that matter to a sigma beside them, asked of `str.lower`."""
+@functools.cache
+def case_table() -> NDArray[np.uint8]:
+    """Tabulate which code points matter to a capital sigma beside them, as the running Python knows it.
+
+    Apart from `fold_table`: it takes twice as long to make, and few texts have the letter.
+
+    Returns
+    -------
+    uint8 array of shape (0x110000,)
+        Flags `bigmc.kernels.hashing.final_sigma.IS_CASED` and ``IS_IGNORABLE``.
+    """
+    table = np.zeros(0x110000, np.uint8)
+    for start in range(0, len(table), PLANE):
+        points = np.arange(start, start + PLANE, dtype=np.uint32)
+        ordinary = ~np.isin(points, SPECIAL_CODE_POINTS) & ((points < 0xD800) | (points >= 0xE000))
+        table[points[ordinary]] = _case_flags(points[ordinary])
+    table[list(SPECIAL_CODE_POINTS)] = sigma.IS_CASED
+    table.setflags(write=False)
+    return table
+
+
+def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Return the flags of code points, asked of `str.lower`."""
     # A sigma is final after A and before what has no case, looking through what is ignorable.
     trial = np.empty((len(points), 4), np.uint32)
     trial[:] = 0x41, 0x3A3, 0x20, 0x20
@@ -77,7 +95,7 @@ def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
     sees_case = _lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3
     trial[:, 3] = 0x41
     sees_through = (_lowered(trial).reshape(-1, 4)[:, 1] == 0x3C3) & ~sees_case
-    flags = np.zeros(len(points), np.uint32)
+    flags = np.zeros(len(points), np.uint8)
     flags[sees_case] = sigma.IS_CASED
     flags[sees_through] = sigma.IS_IGNORABLE
     return flags
@@ -151,14 +169,14 @@ def string_pieces(
 
 
 def lower_sigmas(
-    offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32]
+    offsets: NDArray[np.int64], text: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Offsets and bytes in which every capital sigma is lower-cased; those given if there is none."""
     first, last = offsets[0], offsets[-1]
     if not sigma.has_sigma(text[first:last]):
         return offsets, text
     offsets, text = offsets - first, text[first:last].copy()
-    sigma.lower_sigmas(offsets, text, table)
+    sigma.lower_sigmas(offsets, text, case_table())
     return offsets, text
 
 

@@ -150,7 +150,7 @@ class Part:
         """The file as text."""
         return TextFile(self.path, self.dialect.encoding)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Return the part as a dictionary of plain values."""
         return asdict(self) | {"dialect": self.dialect.to_dict()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class JsonLinesFormat(TextFormat):
         seen_types = pa.schema([(name, _seen_type(seen)) for name, seen in values.items()])
         return with_types(seen_types, hints.types)
 
-    def _first_objects(self, source: Source) -> list[dict[str, Any]]:
+    def _first_objects(self, source: Source) -> list[Mapping[str, Any]]:
         """Return the objects of the first chunk that has any."""
         path, span = source.path, self.begin(source).span
         try:
@@ -133,7 +133,7 @@ class JsonLinesFormat(TextFormat):
         return parsed.without(_inexact(chunk, parsed, schema))
 
 
-def _loaded(raw: bytes) -> dict[str, Any] | None:
+def _loaded(raw: bytes) -> Mapping[str, Any] | None:
     """Return the object that a line holds, if it holds one."""
     try:
         row = json.loads(raw)

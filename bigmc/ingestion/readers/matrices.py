@@ -16,6 +16,7 @@ from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, So
 from bigmc.ingestion.readers.tables import in_memory, row_ranges
 from bigmc.ingestion.rejects import Reject, settle
 from bigmc.kernels.records import first_not_finite
+from bigmc.options.ingest import Missing
 from bigmc.store.csr import Rows
 
 _STORED = (np.int8, np.int16, np.int32, np.float32, np.float64)
@@ -48,7 +49,7 @@ def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
     return values.astype(np.float64)
 
 
-def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: bool) -> dict[int, tuple[int, float]]:
+def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: Missing) -> dict[int, tuple[int, float]]:
     """Return, by row position, the first feature that is infinite, or NaN unless missing values are taken."""
     if isinstance(matrix, Rows):
         indptr, values = matrix.indptr, matrix.data
@@ -58,7 +59,7 @@ def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: bool) -> dict
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return {}
     found = np.empty(n_rows, dtype=np.int64)
-    first_not_finite(indptr, np.ascontiguousarray(values), missing, found)
+    first_not_finite(indptr, np.ascontiguousarray(values), missing == "keep", found)
     bad: dict[int, tuple[int, float]] = {}
     for i in np.flatnonzero(found >= 0):
         at = int(found[i])
@@ -144,7 +145,9 @@ class MatrixFormat:
         first_row = part.first_row + lo - part.start
         good = np.ones(hi - lo, dtype=np.bool_)
         rejects: list[Reject] = []
-        for i, (feature, value) in bad_entries(matrix, hi - lo, part.options.get("missing", False)).items():
+        for i, (feature, value) in bad_entries(
+            matrix, hi - lo, "keep" if part.options.get("missing") else "refuse"
+        ).items():
             good[i] = False
             reason = f"feature {feature} is {value}"
             rejects.append(Reject(part.path, lo + i, first_row + i, reason, None, "row"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class _Extent(Survey):
             self._whole_labels &= not bool((flags[fine] & kernels.FRACTIONAL_LABEL).any())
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """Return the base of the indices, the number of features, and whether labels are whole."""
         zero_based = self._hints.zero_based
         base = 1 - int(self._smallest == 0 if zero_based is None else zero_based)
@@ -134,7 +134,7 @@ def _unusable(part: Part, chunk: Chunk, parsed: Parsed) -> dict[int, str]:
     if matrix is None or labels is None:
         raise ValueError("svmlight records have features and labels")
     base = part.options["first_index"]
-    bad = bad_entries(matrix, len(labels), missing=False).items()
+    bad = bad_entries(matrix, len(labels), "refuse").items()
     wrong = {i: f"feature {feature + base} is {value}" for i, (feature, value) in bad}
     large = np.flatnonzero(np.abs(matrix.data) >= EXACT_INTEGERS)
     for i in np.unique(np.searchsorted(matrix.indptr, large, side="right") - 1).tolist():

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 # Within a kernel an integer is an int64, outside an int.
 Int = Any
 Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint32]
 Longs = NDArray[np.int64]
 
-# Flags of the folding table.
-IS_CASED = 1 << 26
-IS_IGNORABLE = 1 << 27
+# Flags of `bigmc.ingestion.hashing.unicode.case_table`.
+IS_CASED = 1
+IS_IGNORABLE = 2
 
 # Bytes looked at together.
 BLOCK = 64
@@ -54,13 +53,13 @@ def _code_point(document: Bytes, i: Int) -> Int:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _sees_case(document: Bytes, i: Int, step: Int, fold: Words) -> bool:
+def _sees_case(document: Bytes, i: Int, step: Int, cases: Bytes) -> bool:
     """Whether the first character before (step -1) or behind (1) ``i`` that is not ignorable has case."""
     i += step
     while 0 <= i < document.shape[0]:
         if document[i] & 0xC0 != 0x80:
             cp = _code_point(document, i)
-            entry = fold[cp] if cp < fold.shape[0] else 0
+            entry = cases[cp] if cp < cases.shape[0] else 0
             if entry & IS_IGNORABLE == 0:
                 return bool(entry & IS_CASED != 0)
         i += step
@@ -68,7 +67,7 @@ def _sees_case(document: Bytes, i: Int, step: Int, fold: Words) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def lower_sigmas(offsets: Longs, text: Bytes, fold: Words) -> None:
+def lower_sigmas(offsets: Longs, text: Bytes, cases: Bytes) -> None:
     """Lower-case every capital sigma of the documents in place."""
     row = 0
     for lo in range(offsets[0], offsets[-1], BLOCK):
@@ -81,6 +80,6 @@ def lower_sigmas(offsets: Longs, text: Bytes, fold: Words) -> None:
                 row += 1
             document = text[offsets[row] : offsets[row + 1]]
             k = i - offsets[row]
-            final = _sees_case(document, k, -1, fold) and not _sees_case(document, k + 1, 1, fold)
+            final = _sees_case(document, k, -1, cases) and not _sees_case(document, k + 1, 1, cases)
             text[i] = 0xCF
             text[i + 1] = 0x82 if final else 0x83

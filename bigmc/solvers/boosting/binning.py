@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import CutColumns, Edges, Entries, Values
 from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
+from bigmc.solvers.boosting.options import Residency
 from bigmc.store.block import Block, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 
@@ -81,8 +82,8 @@ class BinnedSource:
     dataset : Dataset
     ranges : sequence of (lo, hi)
         Features of each block.
-    keep : bool
-        Keep the codes of all blocks in memory.
+    blocks : Residency
+        Where the codes of the blocks are between two passes.
     max_bins : int
         Most bins of a column, missing values not counted.
     counted : bool array of shape (n_samples,)
@@ -99,14 +100,14 @@ class BinnedSource:
         self,
         dataset: Dataset,
         ranges: Sequence[tuple[int, int]],
-        keep: bool,
+        blocks: Residency,
         max_bins: int,
         counted: NDArray[np.bool_],
         engine: Engine,
     ) -> None:
         self.dataset = dataset
         self.ranges = list(ranges)
-        self.keeps = keep
+        self.keeps = blocks is Residency.MEMORY
         self.bytes_read = 0
         self.nnz_read = 0
         self._limit = max_bins - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,12 +45,12 @@ class Trials:
         saved = checkpoint.load() if checkpoint is not None else None
         self.errors: list[float] = saved[0].get("trials", []) if saved else []
 
-    def save(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Replace what is kept of the trial under way."""
         if self._checkpoint is not None:
             self._checkpoint.save({**meta, "trials": self.errors}, arrays)
 
-    def load(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+    def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return what is kept of the trial under way, if anything."""
         saved = self._checkpoint.load() if self._checkpoint is not None else None
         if saved is None or saved[0].get("trials", []) != self.errors:

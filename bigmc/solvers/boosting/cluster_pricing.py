@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
+from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.boosting.pricing import Best, Place, answers_in, scan_cuts
 from bigmc.store import disk
 from bigmc.store.dataset import Dataset
@@ -65,18 +66,18 @@ class Columns:
         On disk.
     ranges : tuple of (lo, hi)
         Features of each part.
-    keep : bool
-        Codes stay in the memory of the worker that read them.
+    blocks : Residency
+        Codes in memory are in that of the worker that read them.
     max_bins : int
-    rays : bool
+    cut_kind : CutKind
     """
 
     folder: str
     dataset: Dataset
     ranges: tuple[tuple[int, int], ...]
-    keep: bool
+    blocks: Residency
     max_bins: int
-    rays: bool
+    cut_kind: CutKind
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array of the run, mapped from its file."""
@@ -110,10 +111,10 @@ def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: i
 def columns_of(
     dataset: Dataset,
     ranges: Sequence[tuple[int, int]],
-    keep: bool,
+    blocks: Residency,
     max_bins: int,
     counted: NDArray[np.bool_],
-    rays: bool,
+    cut_kind: CutKind,
     scratch: Path | None,
 ) -> Iterator[Columns]:
     """Yield the columns of a dataset with a folder of their own in `scratch`."""
@@ -122,7 +123,7 @@ def columns_of(
     if scratch is not None:
         disk.make_folder(scratch)
     folder = str(Path(tempfile.mkdtemp(prefix=_FOLDER, dir=scratch)).resolve())
-    columns = Columns(folder, dataset, tuple(ranges), keep, max_bins, rays)
+    columns = Columns(folder, dataset, tuple(ranges), blocks, max_bins, cut_kind)
     try:
         columns.write("counted", counted)
         yield columns
@@ -190,7 +191,7 @@ def _price_part(
     source = _source(columns, part)
     before, best, u = source.bytes_read, Best.none(*shape), columns.array(name)
     for block in source.stream():
-        best.merge(scan_cuts(block, u, totals, shape, ThreadEngine(1), rays=columns.rays))
+        best.merge(scan_cuts(block, u, totals, shape, ThreadEngine(1), cut_kind=columns.cut_kind))
     return best, source.bytes_read - before
 
 
@@ -202,7 +203,7 @@ def _answer_part(
     source = _source(columns, part)
     before = source.bytes_read
     answers: dict[Place, NDArray[Any]] = {}
-    scratch = None if columns.rays else np.empty(columns.dataset.n_samples, np.uint8)
+    scratch = None if columns.cut_kind is CutKind.RAY else np.empty(columns.dataset.n_samples, np.uint8)
     for block in source.stream():
         here = [place for place in places if block.lo <= place[0] < block.hi]
         answers |= answers_in(block, here, scratch)
@@ -215,7 +216,9 @@ def _source(columns: Columns, part: int) -> BinnedSource:
 
     def make() -> BinnedSource:
         counted, ranges = columns.array("counted"), [columns.ranges[part]]
-        return BinnedSource(columns.dataset, ranges, columns.keep, columns.max_bins, counted, ThreadEngine(1))
+        return BinnedSource(
+            columns.dataset, ranges, columns.blocks, columns.max_bins, counted, ThreadEngine(1)
+        )
 
     return _SOURCES.get(columns.folder, part, make)
 

@@ -34,6 +34,7 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import Columns, RunCache
 from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.options import Residency
 from bigmc.solvers.boosting.tree_growth import Grown, Roots, TreeGrower
 
 R = TypeVar("R")
@@ -118,7 +119,7 @@ class WorkerGrower:
 
     def _parts(self, n: int) -> list[tuple[int, int]]:
         """Cut so many trees or classes for the workers: one range at least."""
-        each = _PARTS_EACH if self._columns.keep else 1
+        each = _PARTS_EACH if self._columns.blocks is Residency.MEMORY else 1
         edges = np.linspace(0, n, min(max(n, 1), each * self._workers.n_workers) + 1).astype(int).tolist()
         return list(pairwise(edges))
 
@@ -186,7 +187,7 @@ def _grower(columns: Columns, plan: TreePlan) -> TreeGrower:
     def make() -> TreeGrower:
         engine, counted = ThreadEngine(plan.n_threads), columns.array("counted")
         dataset, ranges = columns.dataset, columns.ranges
-        source = BinnedSource(dataset, ranges, columns.keep, columns.max_bins, counted, engine)
+        source = BinnedSource(dataset, ranges, columns.blocks, columns.max_bins, counted, engine)
         return TreeGrower(source, dataset.n_samples, plan.depth, plan.histogram_bytes, engine)
 
     return _GROWERS.get(columns.folder, 0, make)

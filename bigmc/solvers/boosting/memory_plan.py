@@ -10,6 +10,7 @@ import numpy as np
 from bigmc.budget import MemoryLimitError, Plan, least_limit, plan_within
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.kernels.boosting.cuts import LANES
+from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.boosting.tree_growth import TABLE_BYTES
 from bigmc.store.dataset import Dataset
@@ -111,6 +112,11 @@ class BoostingPlan:
     needs: _Needs
     block_bytes: int | None
 
+    @property
+    def residency(self) -> Residency:
+        """Where the codes of the columns are between two passes."""
+        return Residency.MEMORY if self.keep_blocks else Residency.DISK
+
     def pool(self, wanted: int, n_classes: int, in_use: int) -> int:
         """Return how many learners of each class to look for, given the bytes of the answers in use.
 
@@ -144,7 +150,7 @@ def plan_memory(
     limit: int,
     tol: float,
     depth: int,
-    rays: bool,
+    cut_kind: CutKind,
     block_bytes: int | None = None,
 ) -> BoostingPlan:
     """Divide the memory limit of a run of the boosted learner.
@@ -158,8 +164,8 @@ def plan_memory(
         Relative gap to reach.
     depth : int
         Of the learners.
-    rays : bool
-        Answers are lists of rows.
+    cut_kind : CutKind
+        Answers of rays are lists of rows, of stumps bits.
     block_bytes : int, optional
         Stream blocks of at most this many bytes although everything might fit.
 
@@ -169,7 +175,7 @@ def plan_memory(
         If the limit cannot work, with every item and the least limit that would.
     """
     dtype = _dual_type(dataset, tol)
-    needs = _needs(dataset, dtype, depth, rays)
+    needs = _needs(dataset, dtype, depth, cut_kind)
     layout = plan_within(limit, lambda n_bytes: _layout(needs, n_bytes, block_bytes))
     return BoostingPlan(
         memory=layout.memory,
@@ -196,7 +202,7 @@ def _width(dataset: Dataset) -> int:
     return -(-dataset.n_classes // LANES) * LANES
 
 
-def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, rays: bool) -> _Needs:
+def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind) -> _Needs:
     n, n_features, n_classes = dataset.n_samples, dataset.n_features, dataset.n_classes
     column_nnz = dataset.column_nnz()
     longest = int(column_nnz.max(initial=0))
@@ -214,7 +220,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, rays: bool) -> _N
         fixed.append(("dual weights by class", 8 * n * n_classes))
         fixed.append(("codes side by side", max(n, TABLE_BYTES)))
     answer = n // 8 + 64
-    if rays:
+    if cut_kind is CutKind.RAY:
         # A pass brings different columns: as many as are in a pool, the longest ones at worst.
         several = min(n_features, n_classes * _SEVERAL)
         answer = 4 * int(np.partition(column_nnz, -several)[-several:].mean()) + 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from enum import Enum
 
 from bigmc.errors import BigmcError
 from bigmc.solvers.loop import Fingerprint
@@ -17,6 +18,20 @@ MAX_DEPTH = 4
 _SPARSE = 0.1
 #: Options that say when a run ends: a saved run may be continued with others.
 _WHEN_TO_END = ("n_rounds", "tol", "time_limit")
+
+
+class CutKind(Enum):
+    """What a learner of one cut answers: +1 and -1 on its sides, or 1 on one side and 0 on the other."""
+
+    STUMP = "stump"
+    RAY = "ray"
+
+
+class Residency(Enum):
+    """Where the binned blocks of features are between two passes."""
+
+    MEMORY = "memory"
+    DISK = "disk"
 
 
 def is_sparse(dataset: Dataset) -> bool:
@@ -106,10 +121,10 @@ class BoostingOptions:
         """Whether learners have more than one level."""
         return self.max_depth > 1
 
-    def speaks_in_rays(self, dataset: Dataset) -> bool:
-        """Return whether learners of one cut are rays on this dataset."""
-        chosen = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
-        return chosen and not self.grows_trees
+    def cut_kind(self, dataset: Dataset) -> CutKind:
+        """Return what learners of one cut are on this dataset."""
+        ray = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
+        return CutKind.RAY if ray and not self.grows_trees else CutKind.STUMP
 
     def fingerprint(self) -> Fingerprint:
         """Return the options that decide the state after every round."""

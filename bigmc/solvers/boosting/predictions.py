@@ -103,13 +103,6 @@ class Responses(ABC):
                 self._free.append(slot)
         self._free.sort(reverse=True)
 
-    def _check_room(self, fits: bool) -> None:
-        if not fits:
-            raise MemoryLimitError(
-                "the answers of the learners do not fit into the memory limit",
-                "raise it, or give a smaller C",
-            )
-
     @abstractmethod
     def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
 
@@ -151,7 +144,8 @@ class BitResponses(Responses):
         return 8 * self.n_words * len(self._slots)
 
     def _store(self, slot: int, answer: NDArray[Any]) -> None:
-        self._check_room(slot < len(self._words))
+        if slot >= len(self._words):
+            raise _out_of_memory()
         self._words[slot] = answer
 
     def everywhere(self) -> NDArray[Any]:
@@ -207,7 +201,8 @@ class RowResponses(Responses):
 
     def _store(self, slot: int, answer: NDArray[Any]) -> None:
         stop = self._end + len(answer)
-        self._check_room(slot < _SLOTS and stop <= len(self._rows))
+        if slot >= _SLOTS or stop > len(self._rows):
+            raise _out_of_memory()
         self._rows[self._end : stop] = answer
         self._starts[slot] = self._end, stop
         self._end = stop
@@ -266,3 +261,9 @@ def bits_of_leaves(nodes: NDArray[np.uint8], leaf: NDArray[np.int8]) -> NDArray[
     table[: len(leaf)] = leaf
     leaf_bits(nodes, table, words)
     return words
+
+
+def _out_of_memory() -> MemoryLimitError:
+    return MemoryLimitError(
+        "the answers of the learners do not fit into the memory limit", "raise it, or give a smaller C"
+    )

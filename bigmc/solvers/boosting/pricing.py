@@ -22,6 +22,7 @@ from bigmc.kernels.boosting.cuts import (
 )
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
 
 #: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
@@ -184,7 +185,7 @@ def scan_cuts(
     shape: tuple[int, int],
     engine: Engine,
     *,
-    rays: bool,
+    cut_kind: CutKind,
 ) -> Best:
     """Return the best cuts of a block's columns for every class.
 
@@ -196,8 +197,7 @@ def scan_cuts(
         Column sums of u.
     shape : (n_classes, n_best)
     engine : Engine
-    rays : bool
-        Rays instead of stumps.
+    cut_kind : CutKind
     """
     bins = block.bins
     most = max(1, _HISTOGRAM // u.shape[1])
@@ -215,7 +215,7 @@ def scan_cuts(
             hist = np.zeros((int(here[-1]) - done, u.shape[1]))
             chosen = block.chosen(columns, firsts)
             add_histograms(chosen, block.entries, u, hist)
-            if rays:
+            if cut_kind is CutKind.RAY:
                 find_rays(chosen, hist, best)
             else:
                 find_cuts(chosen, totals, hist, best)
@@ -313,14 +313,13 @@ class LocalScan:
     ----------
     source : BinnedSource
     n_samples : int
-    rays : bool
-        Learners speak on one side of the cut only.
+    cut_kind : CutKind
     engine : Engine
     """
 
-    def __init__(self, source: BinnedSource, n_samples: int, rays: bool, engine: Engine) -> None:
-        self._source, self._rays, self._engine = source, rays, engine
-        self._scratch = None if rays else np.empty(n_samples, np.uint8)
+    def __init__(self, source: BinnedSource, n_samples: int, cut_kind: CutKind, engine: Engine) -> None:
+        self._source, self._cut_kind, self._engine = source, cut_kind, engine
+        self._scratch = None if cut_kind is CutKind.RAY else np.empty(n_samples, np.uint8)
 
     @property
     def bytes_read(self) -> int:
@@ -335,7 +334,7 @@ class LocalScan:
         """Merge the best cuts of all columns into `best`; return their answers, made in the same pass."""
         answers: dict[Place, NDArray[Any]] = {}
         for block in self._source.stream():
-            best.merge(scan_cuts(block, u, totals, best.shape, self._engine, rays=self._rays))
+            best.merge(scan_cuts(block, u, totals, best.shape, self._engine, cut_kind=self._cut_kind))
             wanted = best.wanted()
             answers = {place: answers[place] for place in wanted if place in answers}
             new = [place for place in wanted if place[0] >= 0 and place not in answers]

@@ -22,7 +22,7 @@ from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
 from bigmc.solvers.boosting.cluster_tree_growth import TreePlan, WorkerGrower
 from bigmc.solvers.boosting.memory_plan import BoostingPlan, plan_memory
-from bigmc.solvers.boosting.options import BoostingOptions
+from bigmc.solvers.boosting.options import BoostingOptions, CutKind
 from bigmc.solvers.boosting.predictions import BitResponses, Responses, RowResponses
 from bigmc.solvers.boosting.pricing import CutOracle, LocalScan, Oracle, Scan
 from bigmc.solvers.boosting.restricted_master import Master
@@ -114,7 +114,7 @@ def solve(
         limit=memory_limit,
         tol=options.tol,
         depth=options.max_depth,
-        rays=options.speaks_in_rays(dataset),
+        cut_kind=options.cut_kind(dataset),
         block_bytes=block_bytes,
     )
     run = _Run(dataset, options, plan, labels, weight, context)
@@ -202,8 +202,8 @@ class _Run:
         engine = context.engine
         self.local = (engine if engine.shares_memory else ThreadEngine()).at_most(plan.n_threads)
         self._counted = weight > 0
-        self._rays = options.speaks_in_rays(dataset)
-        kind = RowResponses if self._rays else BitResponses
+        self._cut_kind = options.cut_kind(dataset)
+        kind = RowResponses if self._cut_kind is CutKind.RAY else BitResponses
         self.responses: Responses = kind(labels, dataset.n_classes, plan.memory.free)
 
     def limit_for_more(self, stopped: str) -> int | None:
@@ -214,20 +214,20 @@ class _Run:
     def oracle(self) -> Iterator[Oracle]:
         """Yield the search over the columns, which reads them in this process or on the engine's workers."""
         plan, options, dataset = self._plan, self._options, self._dataset
-        keep, max_bins, room = plan.keep_blocks, options.max_bins, plan.histogram_bytes
+        blocks, max_bins, room = plan.residency, options.max_bins, plan.histogram_bytes
         engine, trees = self._context.engine, options.grows_trees
         if engine.shares_memory:
-            source = BinnedSource(dataset, plan.ranges, keep, max_bins, self._counted, self.local)
+            source = BinnedSource(dataset, plan.ranges, blocks, max_bins, self._counted, self.local)
             n = dataset.n_samples
             if trees:
                 yield self._tree_oracle(TreeGrower(source, n, options.max_depth, room, self.local))
             else:
-                yield self._cut_oracle(LocalScan(source, n, self._rays, self.local))
+                yield self._cut_oracle(LocalScan(source, n, self._cut_kind, self.local))
             return
         workers = engine.at_most(1 if trees else plan.parts_at_once)
         ranges = plan.ranges if trees else cut_ranges(dataset, plan.ranges, workers.n_workers)
         scratch = self._context.scratch
-        with columns_of(dataset, ranges, keep, max_bins, self._counted, self._rays, scratch) as columns:
+        with columns_of(dataset, ranges, blocks, max_bins, self._counted, self._cut_kind, scratch) as columns:
             if trees:
                 how = TreePlan(options.max_depth, room, min(engine.n_threads, plan.n_threads))
                 yield self._tree_oracle(WorkerGrower(columns, how, workers))

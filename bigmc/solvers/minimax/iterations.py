@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -72,7 +73,7 @@ class Loop:
         lam: NDArray[np.float64],
         plan: MinimaxPlan,
         engine: Engine,
-        run: dict[str, Any],
+        run: Mapping[str, Any],
     ) -> None:
         self.lam = lam
         self._dataset = dataset

@@ -215,20 +215,21 @@ def _gather_shard(
     shard, rows = dataset.shards[part[0]], part[1]
     slot = np.full(shard.n_rows, -1, np.int64)
     slot[rows] = np.arange(len(rows))
-    binary = dataset.weighting.binary
     none = np.empty(0, np.int64)
     found = [(none, none, np.empty(0))]
     if dtype is not None:
         whole = np.zeros((len(rows), len(features) + int(intercept)), dtype)
         whole[:, len(features) :] = 1.0
-    for run in column_runs(shard, features, room, _GATHER_BYTES, binary):
+    for run in column_runs(shard, features, room, _GATHER_BYTES, dataset.weighting):
         counts = run.stops - run.starts
         ends = np.cumsum(counts)
         columns = np.repeat(np.arange(run.first, run.last), counts)
         entries = np.arange(ends[-1]) + np.repeat(run.starts - ends + counts, counts)
         slots = slot[run.rows[entries]]
         chosen = np.flatnonzero(slots >= 0)
-        values = np.ones(len(chosen)) if binary else run.data[entries[chosen]].astype(np.float64)
+        values = (
+            np.ones(len(chosen)) if dataset.weighting.binary else run.data[entries[chosen]].astype(np.float64)
+        )
         if dtype is not None:
             whole[slots[chosen], columns[chosen]] = values
         else:

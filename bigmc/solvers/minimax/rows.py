@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,14 @@ _REMOVALS, _LONE = 20, 0.999
 _CORRECTIONS, _STEPS, _SOLVED = 4, 100, 1e-8
 #: Rows of an array that are moved at once, and bytes of a value while rows are looked at in double precision.
 _MOVED, _CHUNK_BYTES = 64, 64
+
+
+class Measure(Enum):
+    """What is added up of the features' values."""
+
+    VALUE = "value"
+    SIZE = "size"
+    SQUARE = "square"
 
 
 class WorkingRows:
@@ -150,16 +159,16 @@ class WorkingRows:
         chosen = components[features]
         tolerance = ROUNDING / 10 * self._expectations.rms[features, np.newaxis]
         for _ in range(_REMOVALS):
-            total, size = self._weighed(features, dual, 1), self._weighed(features, dual, 1, absolute=True)
+            total, size = self._weighed(features, dual), self._weighed(features, dual, Measure.SIZE)
             lone = chosen & (abs(total) > tolerance) & (abs(total) >= _LONE * size)
             if not lone.any():
                 break
-            dual = np.where(self._weighing(features, lone.astype(np.float64), absolute=True) > 0, 0.0, dual)
+            dual = np.where(self._weighing(features, lone.astype(np.float64), Measure.SIZE) > 0, 0.0, dual)
         for _ in range(_CORRECTIONS):
-            total = np.where(chosen, self._weighed(features, dual, 1), 0.0)
+            total = np.where(chosen, self._weighed(features, dual), 0.0)
             if not (abs(total) > tolerance).any():
                 break
-            spread = np.sqrt(self._weighed(features, dual, 2))
+            spread = np.sqrt(self._weighed(features, dual, Measure.SQUARE))
             unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=chosen & (spread > 0))
             # Conjugate gradients, for every class its own.
             found, residual = np.zeros_like(total), unit * total
@@ -168,7 +177,7 @@ class WorkingRows:
             for _ in range(_STEPS):
                 if (square <= least).all():
                     break
-                image = unit * self._weighed(features, dual * self._weighing(features, unit * direction), 1)
+                image = unit * self._weighed(features, dual * self._weighing(features, unit * direction))
                 bend = (direction * image).sum(axis=0)
                 length = np.divide(square, bend, out=np.zeros_like(bend), where=(bend > 0) & (square > least))
                 found += length * direction
@@ -183,24 +192,23 @@ class WorkingRows:
         return dual / mass if mass > 0 else dual
 
     def _weighed(
-        self, features: NDArray[np.int64], dual: NDArray[np.float64], power: int, absolute: bool = False
+        self, features: NDArray[np.int64], dual: NDArray[np.float64], measure: Measure = Measure.VALUE
     ) -> NDArray[np.float64]:
-        """Return ``Σ_x p_xy ψ(x)**power`` of some features, of the size of ψ if `absolute`."""
+        """Return ``Σ_x p_xy m(ψ(x))`` of some features for a measure m."""
         total = np.zeros((len(features), dual.shape[1]))
         for some in self._chunks():
             part = self.vectors(np.arange(some.start, some.stop))[:, features]
-            part = abs(part) if absolute else part
-            total += (part**power if power > 1 else part).T @ dual[some]
+            total += _measured(part, measure).T @ dual[some]
         return total
 
     def _weighing(
-        self, features: NDArray[np.int64], coef: NDArray[np.float64], absolute: bool = False
+        self, features: NDArray[np.int64], coef: NDArray[np.float64], measure: Measure = Measure.VALUE
     ) -> NDArray[np.float64]:
-        """Return ``Σ_j ψ_j(x) coef_jy`` over some features, of the size of ψ if `absolute`."""
+        """Return ``Σ_j m(ψ_j(x)) coef_jy`` over some features for a measure m."""
         pieces = []
         for some in self._chunks():
             part = self.vectors(np.arange(some.start, some.stop))[:, features]
-            pieces.append(np.asarray((abs(part) if absolute else part) @ coef))
+            pieces.append(np.asarray(_measured(part, measure) @ coef))
         return np.concatenate(pieces)
 
     def moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -209,3 +217,10 @@ class WorkingRows:
         for some in self._chunks():
             moments += self.vectors(np.arange(some.start, some.stop)).T @ dual[some]
         return moments
+
+
+def _measured(part: Any, measure: Measure) -> Any:
+    """Return a measure of every entry of a dense or sparse matrix."""
+    if measure is Measure.SIZE:
+        return abs(part)
+    return part**2 if measure is Measure.SQUARE else part

@@ -185,7 +185,7 @@ def _add_up(part: Part, dataset: Dataset, job: Job) -> Sums:
         here = slice(*(dataset.base[s : s + 2] - dataset.base[part.first]).tolist())
         weights = None if part.weights is None else part.weights[here]
         if here.start < here.stop and (weights is None or weights.any()):
-            _add_shard(dataset.subset([s], keep_scale=True), weights, job, places, sums)
+            _add_shard(dataset.part([s]), weights, job, places, sums)
     return sums
 
 

@@ -30,7 +30,7 @@ def exact_rows(dataset: Dataset) -> RowsOf:
     column_scale = dataset.column_scale()
 
     def rows_of(s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        shard = dataset.subset([s], keep_scale=True)
+        shard = dataset.part([s])
         return shard.label_sets(), shard.row_scale(column_scale)
 
     return rows_of
@@ -44,7 +44,7 @@ def rough_rows(dataset: Dataset) -> RowsOf:
     factor = np.float32(1.0 / typical if typical > 0 else 1.0)
 
     def rows_of(s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        shard = dataset.subset([s], keep_scale=True)
+        shard = dataset.part([s])
         return shard.label_sets(), shard.row_scale(None) * factor
 
     return rows_of

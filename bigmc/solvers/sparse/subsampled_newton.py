@@ -23,6 +23,7 @@ An intercept is one more feature in all of this. No dual point may have a slope 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -173,7 +174,7 @@ class CorrectedRounds:
         state: State,
         max_passes: float,
         checkpoint: Checkpoint | None,
-        run: dict[str, Any],
+        run: Mapping[str, Any],
         progress: ProgressCallback,
     ) -> Certificate:
         """Go on from `state` until the gap or the number of passes is reached."""

@@ -1,19 +1,30 @@
-"""What a learner hands its solver beside the samples and its own parameters."""
+"""What a learner hands its solver beside the samples and its own options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Resources
 from bigmc.model import Model
-from bigmc.progress import ProgressCallback
 from bigmc.solvers import Checkpoint
+from bigmc.solvers.loop import RunContext
+from bigmc.store.weighting import Weighting
+
+
+class Record(TypedDict):
+    """The fields of a model that do not depend on the learner."""
+
+    kind: str
+    classes: NDArray[Any]
+    n_features: int
+    weighting: Weighting
+    feature_spec: dict[str, Any]
+    params: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -24,28 +35,27 @@ class Run:
     ----------
     seed : int
         From ``random_state``.
-    memory_limit : int
-        Bytes that training may add to the process.
-    engine : Engine
+    resources : Resources
+        Its memory limit is what training may add to the process.
     checkpoint : Checkpoint or None
-    progress : callable
     scratch : Path or None
         Folder for what does not fit into memory; by default the system's for temporary files.
     weights : float64 array of shape (n_samples,) or None
         Weight of every sample; None if all are 1.
     start : Model or None
         A model to start from.
-    record : dict
-        The fields of the model that do not depend on the learner: ``kind``, ``classes``, ``n_features``,
-        ``weighting``, ``feature_spec`` and ``params``.
+    record : Record
     """
 
     seed: int
-    memory_limit: int
-    engine: Engine
+    resources: Resources
     checkpoint: Checkpoint | None
-    progress: ProgressCallback
     scratch: Path | None
     weights: NDArray[np.float64] | None
     start: Model | None
-    record: Mapping[str, Any]
+    record: Record
+
+    @property
+    def context(self) -> RunContext:
+        """Where the solver works, and who watches it."""
+        return RunContext(self.resources.engine, self.checkpoint, self.resources.progress, self.scratch)

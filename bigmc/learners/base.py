@@ -1,0 +1,261 @@
+"""What all learners share: checks of options and samples, weights, and what ends in a model's record."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bigmc.engine import Resources
+from bigmc.errors import BigmcError, DataError, ModelError
+from bigmc.learners.run import Run
+from bigmc.learners.weights import combined_weights, recorded_class_weight
+from bigmc.model import Model
+from bigmc.options.label_kind import LabelKind
+from bigmc.options.learners import LearnerOptions
+from bigmc.solvers import Checkpoint
+from bigmc.store.dataset import Dataset
+
+#: Bytes of a block that is read to name a column with missing values.
+_BLOCK_BYTES = 1 << 22
+
+
+class Trained(NamedTuple):
+    """What a training came to.
+
+    Attributes
+    ----------
+    model : Model
+    notes : tuple of str
+        Why it is not what was asked for, such as a gap above the one to reach.
+    """
+
+    model: Model
+    notes: tuple[str, ...] = ()
+
+
+class Learner(ABC):
+    """A learner with its options.
+
+    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks its
+    options in `check`. All options are recorded in the model, so equal options must give equal models.
+
+    Attributes
+    ----------
+    options_type : type
+        The dataclass of its options (class attribute).
+    kind : str
+        The name of the learner, and of its models (class attribute).
+    warm_starts : bool
+        Training can start from a model (class attribute).
+    limits : tuple of str
+        Options that stop training before the gap is reached, for the message (class attribute).
+    takes_missing : bool
+        Whether NaN is accepted as missing values (class attribute).
+    takes_weights : bool
+        Whether weights of samples are accepted (class attribute).
+    options : LearnerOptions
+    """
+
+    options_type: ClassVar[type[LearnerOptions]]
+    kind: ClassVar[str]
+    limits: ClassVar[tuple[str, ...]]
+    warm_starts: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = True
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    @abstractmethod
+    def _solve(self, dataset: Dataset, run: Run) -> Trained:
+        """Return the model of labelled samples of at least two classes.
+
+        It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
+        ``tol`` is for; infinite where there is no certificate.
+        """
+
+    def check(self) -> None:
+        """Refuse options that cannot be used.
+
+        Raises
+        ------
+        BigmcError
+            Naming the option and what may be given.
+        """
+        if self.options.tol is not None:
+            self._check_positive("tol")
+        class_weight = getattr(self.options, "class_weight", None)
+        if isinstance(class_weight, str) and class_weight != "balanced":
+            raise DataError(f"class_weight {class_weight!r} is unknown", 'use "balanced" or a dict')
+
+    @property
+    def tolerance(self) -> float:
+        """The gap to reach."""
+        return float(self.options.tol)
+
+    def check_labels(self, kind: LabelKind) -> None:
+        """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
+
+        Raises
+        ------
+        BigmcError
+            With what takes them.
+        """
+        if kind is LabelKind.SET:
+            raise DataError(
+                f"the labels are sets, and training {self.kind} takes one label per sample",
+                'train sparse with the loss "multilabel_ranking"',
+            )
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the options in the form a model keeps them, by name."""
+        options: LearnerOptions = self.options
+        named = {item.name: getattr(options, item.name) for item in fields(options)}
+        if "class_weight" in named:
+            named["class_weight"] = recorded_class_weight(named["class_weight"])
+        return dict(sorted(named.items()))
+
+    def train(
+        self,
+        dataset: Dataset,
+        resources: Resources,
+        *,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: Checkpoint | None = None,
+        scratch: Path | None = None,
+        start: Model | None = None,
+    ) -> Trained:
+        """Train on a dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Labelled samples.
+        resources : Resources
+            Workers, memory that training may add to the process, and who is told of every pass.
+        sample_weight : array-like of shape (n_samples,), optional
+            At least 0; the same as repeating or leaving out samples.
+        checkpoint : Checkpoint, optional
+            Where the state is saved, and read from at the start.
+        scratch : Path, optional
+            Folder for what does not fit into memory; by default the system's for temporary files.
+        start : Model, optional
+            A model of the same kind and features to start from.
+
+        Raises
+        ------
+        BigmcError
+            If the options cannot be used.
+        DataError
+            If there are fewer than 2 classes, or the data cannot be used.
+        MemoryLimitError
+            If the memory limit is too small.
+        """
+        self.check()
+        if start is not None:
+            self._check_start(start, dataset)
+        self.check_labels(dataset.label_kind)
+        labels = dataset.label_sets()
+        if len(labels) == 0 or (not dataset.has_sets and labels.min() < 0):
+            missing = "some samples have no label" if len(labels) else "the dataset has no samples"
+            raise DataError(missing, "train on labelled samples")
+        if dataset.features.get("missing") and not self.takes_missing:
+            raise _missing_values(dataset)
+        class_weight = getattr(self.options, "class_weight", None)
+        sample_weight = self._with_own_weights(sample_weight, dataset)
+        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.label_kind)
+        del labels
+        seed = int(self.options.random_state)
+        trained = self._solve(
+            dataset,
+            Run(
+                seed,
+                resources,
+                checkpoint,
+                scratch,
+                weights,
+                start,
+                {
+                    "kind": self.kind,
+                    "classes": dataset.classes,
+                    "n_features": dataset.n_features,
+                    "weighting": dataset.weighting,
+                    "feature_spec": dataset.features,
+                    "params": self.recorded(),
+                },
+            ),
+        )
+        return trained._replace(notes=trained.notes + self._above_tolerance(trained.model))
+
+    def _above_tolerance(self, model: Model) -> tuple[str, ...]:
+        gap = model.certificate["gap"]
+        if not math.isfinite(gap) or gap <= self.tolerance:  # an infinite gap: nothing is certified
+            return ()
+        limits = ", ".join(f"{name} (now {getattr(self.options, name)})" for name in self.limits)
+        return (
+            f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
+            f"tol={self.tolerance:g}; raise {limits} or tol",
+        )
+
+    def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
+        """Return the weights of the samples times those that the dataset brings."""
+        own = dataset.sample_weights()
+        if own is None:
+            return given
+        if not self.takes_weights:
+            raise DataError(
+                f"the dataset has weights of its rows, and {self.kind} training counts every row once",
+                "ingest without --weight, or train another learner",
+            )
+        return own if given is None else own * np.asarray(given, np.float64)
+
+    def _check_start(self, start: Model, dataset: Dataset) -> None:
+        """Refuse a model that training cannot start from."""
+        if not self.warm_starts or start.kind != self.kind:
+            raise ModelError(
+                f"training {self.kind} cannot start from a model of kind {start.kind}",
+                "leave the warm start out" if not self.warm_starts else "give a model of the same learner",
+            )
+        start.check_features(dataset)
+
+    def _check_positive(self, *names: str) -> None:
+        """Refuse options of these names that are no finite numbers above 0."""
+        for name in names:
+            value = getattr(self.options, name)
+            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+                raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
+
+    def _check_not_negative(self, *names: str) -> None:
+        """Refuse options of these names that are no finite numbers from 0 on."""
+        for name in names:
+            value = getattr(self.options, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
+
+    def _check_count(self, *names: str) -> None:
+        """Refuse options of these names that are no whole numbers of at least 1."""
+        for name in names:
+            value = getattr(self.options, name)
+            if not isinstance(value, Integral) or int(value) < 1:
+                raise BigmcError(f"{name} is {value!r}", "give a whole number of at least 1")
+
+
+def _missing_values(dataset: Dataset) -> DataError:
+    """Return the error of a learner that cannot use the missing values of a dataset, which names a column."""
+    cure = "train boost, or ingest the data without --missing keep"
+    for lo, hi in dataset.plan(_BLOCK_BYTES):
+        found = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
+        if len(found):
+            feature = lo + int(found[0])
+            dense = dataset.features.get("dense") or []
+            at = feature - (dataset.n_features - len(dense))
+            name = f"column {dense[at]!r}" if at >= 0 and dense else f"feature {feature}"
+            return DataError(f"{name} has missing values, which only the boosted learner takes", cure)
+    return DataError("the dataset may have missing values, which only the boosted learner takes", cure)

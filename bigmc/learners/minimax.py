@@ -1,0 +1,80 @@
+"""The minimax learner: its options checked and completed, and its solver called."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from bigmc.errors import BigmcError
+from bigmc.learners.base import Learner, Trained
+from bigmc.learners.run import Run
+from bigmc.model import MinimaxModel
+from bigmc.options.learners import MinimaxOptions
+from bigmc.solvers.minimax import default_lambda0, solve_minimax
+from bigmc.store.dataset import Dataset
+from bigmc.store.feature_map import check_fourier
+
+
+class MinimaxLearner(Learner):
+    """Trains a `MinimaxModel`; `bigmc.MinimaxRiskClassifier` describes its options."""
+
+    options_type = MinimaxOptions
+    takes_weights = False
+    kind = MinimaxOptions.learner
+    limits = ("k_max", "time_limit")
+    options: MinimaxOptions
+
+    def check(self) -> None:
+        """Refuse options that cannot be used; see `Learner.check`."""
+        super().check()
+        self._check_positive("eps1", "eps2")
+        self._check_count("n_max", "m_max", "k_max")
+        lambda0: Any = self.options.lambda0
+        if lambda0 != "auto" and not (isinstance(lambda0, Real) and 0 <= float(lambda0) < math.inf):
+            raise BigmcError(f"lambda0 is {lambda0!r}", "give auto or a finite number of at least 0")
+        if self.options.time_limit is not None:
+            self._check_positive("time_limit")
+        check_fourier(self.options.fourier, self.options.gamma)
+
+    def _solve(self, dataset: Dataset, run: Run) -> Trained:
+        lambda0 = (
+            default_lambda0(dataset.n_samples)
+            if self.options.lambda0 == "auto"
+            else float(self.options.lambda0)
+        )
+        solution = solve_minimax(
+            dataset,
+            lambda0=lambda0,
+            fit_intercept=bool(self.options.fit_intercept),
+            tol=self.tolerance,
+            eps1=float(self.options.eps1),
+            eps2=float(self.options.eps2),
+            n_max=int(self.options.n_max),
+            m_max=int(self.options.m_max),
+            k_max=int(self.options.k_max),
+            time_limit=None if self.options.time_limit is None else float(self.options.time_limit),
+            seed=run.seed,
+            memory_limit=run.resources.memory_limit,
+            engine=run.resources.engine,
+            checkpoint=run.checkpoint,
+            progress=run.resources.progress,
+        )
+        bounds, weights = solution.certificate, solution.weights
+        record = run.record | {"classes": dataset.classes[solution.classes]}
+        model = MinimaxModel(
+            **record,
+            features=weights.features,
+            coef=weights.coef,
+            intercept=weights.intercept,
+            column_scale=dataset.column_scale(),
+            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
+            objective=bounds.upper,
+            n_iter=max(1, solution.n_iter),
+            n_passes=solution.n_scans,
+            history=solution.history,
+            phi=solution.phi,
+            stopped=solution.stopped,
+            lambda0=lambda0,
+        )
+        return Trained(model)

@@ -1,0 +1,160 @@
+"""The sparse linear learner: its options checked and completed, and its solver called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from bigmc.engine import ThreadEngine
+from bigmc.errors import BigmcError
+from bigmc.learners.base import Learner, Trained
+from bigmc.learners.run import Run
+from bigmc.learners.thresholds import best_threshold
+from bigmc.model import LinearModel, Model
+from bigmc.objectives import LOSSES, objective
+from bigmc.options.label_kind import LabelKind
+from bigmc.options.learners import SparseOptions
+from bigmc.solvers import Start, solve
+from bigmc.store.dataset import Dataset
+
+AUTO_TOL, GIVEN_TOL = 0.1, 1e-3
+"""Gaps to reach: the first loses no accuracy, the second makes objectives comparable."""
+
+RIDGE_OF_LOSS = {"log_loss": 0.1}
+"""The ridge times the number of samples, where it is not 1: logistic losses are best with less of it."""
+
+
+class Settings(NamedTuple):
+    """Parameters of one training, none of them left open; see `bigmc.SparseClassifier`."""
+
+    alpha: float
+    loss: str
+    ridge: float
+    fit_intercept: bool
+    tol: float
+
+
+class SparseLearner(Learner):
+    """Trains a `LinearModel`; `bigmc.SparseClassifier` describes its options."""
+
+    options_type = SparseOptions
+    kind = SparseOptions.learner
+    limits = ("max_passes",)
+    warm_starts = True
+    options: SparseOptions
+
+    def check(self) -> None:
+        """Refuse options that cannot be used; see `Learner.check`."""
+        given = self.options
+        if given.ridge is not None:
+            self._check_not_negative("ridge")
+        if isinstance(given.alpha, str) and given.alpha != "auto":
+            raise BigmcError(f"alpha is {given.alpha!r}", 'give a number or "auto"')
+        if not isinstance(given.alpha, str):
+            self._check_not_negative("alpha")
+        used = self.settings(1.0)
+        if not used.alpha + used.ridge > 0:
+            raise BigmcError(f"alpha is {given.alpha!r}", "give a finite number above 0, or 0 with a ridge")
+        self._check_count("max_passes")
+        if given.step not in ("line_search", "constant"):
+            raise BigmcError(f"step is {given.step!r}", 'use "line_search" or "constant"')
+        super().check()
+        if given.l1_ratio is not None:
+            self._check_not_negative("l1_ratio")
+        objective(used.loss, given.penalty, given.l1_ratio, used.ridge)
+
+    @property
+    def tolerance(self) -> float:
+        """The relative gap to reach, given or not."""
+        return self.settings(1.0).tol
+
+    @property
+    def loss_name(self) -> str:
+        """The loss, given or chosen."""
+        default = "multitask_squared_hinge" if self.options.alpha == "auto" else "squared_hinge"
+        return self.options.loss or default
+
+    @property
+    def fits_intercept(self) -> bool:
+        """Whether there is an intercept, asked for or by default."""
+        given = self.options.fit_intercept
+        return self.options.alpha == "auto" if given is None else bool(given)
+
+    def settings(self, weight_sum: float) -> Settings:
+        """Return the parameters to train with, for samples of this total weight."""
+        auto = self.options.alpha == "auto"
+        alpha = 0.0 if isinstance(self.options.alpha, str) else float(self.options.alpha)
+        loss = self.loss_name
+        ridge = RIDGE_OF_LOSS.get(loss, 1.0) / weight_sum if auto else 0.0
+        return Settings(
+            alpha,
+            loss,
+            ridge if self.options.ridge is None else float(self.options.ridge),
+            self.fits_intercept,
+            (AUTO_TOL if auto else GIVEN_TOL) if self.options.tol is None else float(self.options.tol),
+        )
+
+    def _solve(self, dataset: Dataset, run: Run) -> Trained:
+        used = self.settings(float(dataset.n_samples if run.weights is None else run.weights.sum()))
+        solution = solve(
+            dataset,
+            loss=used.loss,
+            penalty=self.options.penalty,
+            l1_ratio=self.options.l1_ratio,
+            ridge=used.ridge,
+            alpha=used.alpha,
+            fit_intercept=used.fit_intercept,
+            tol=used.tol,
+            max_passes=int(self.options.max_passes),
+            seed=run.seed,
+            step=self.options.step,
+            sample_weight=run.weights,
+            memory_limit=run.resources.memory_limit,
+            engine=run.resources.engine,
+            checkpoint=run.checkpoint,
+            progress=run.resources.progress,
+            scratch=run.scratch,
+            start=None if run.start is None else _start(run.start, dataset),
+        )
+        bounds = solution.certificate
+        model = LinearModel(
+            **run.record,
+            features=solution.features,
+            # Weights are known no better than the scores they were computed with.
+            coef=solution.coef.astype(solution.score_dtype, copy=False),
+            intercept=solution.intercept,
+            gradient_norms=solution.norms,
+            column_scale=solution.column_scale,
+            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
+            objective=solution.objective,
+            n_iter=max(1, solution.n_iter),
+            n_passes=solution.n_passes,
+            # A resumed run reads columns again that it had in memory; the model is the same.
+            history=[{k: v for k, v in entry.items() if k != "bytes_read"} for entry in solution.history],
+        )
+        if not dataset.has_sets:
+            return Trained(model)
+        if LOSSES[used.loss].takes_labels:  # every class against the rest: its margin is measured from 0
+            return Trained(replace(model, label_threshold=0.0))
+        engine = run.resources.engine if dataset.path else ThreadEngine()
+        threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)
+        return Trained(replace(model, label_threshold=threshold))
+
+    def check_labels(self, kind: LabelKind) -> None:
+        """Refuse labels that the loss is not for; see `Learner.check_labels`."""
+        objective(self.loss_name, self.options.penalty, self.options.l1_ratio, sets=kind is LabelKind.SET)
+
+
+def _start(model: Model, dataset: Dataset) -> Start:
+    """Return the weights of a linear model for the classes of a dataset; those new to it have none."""
+    assert isinstance(model, LinearModel)
+    place = {label: c for c, label in enumerate(model.classes.tolist())}
+    known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]
+    here, there = np.array(known, np.int64).reshape(-1, 2).T
+    coef = np.zeros((len(model.features), dataset.n_classes))
+    intercept = np.zeros(dataset.n_classes)
+    coef[:, here], intercept[here] = model.coef[:, there], model.intercept[there]
+    same = len(known) == dataset.n_classes == model.n_classes
+    return Start(model.features, coef, intercept, model.gradient_norms if same else None)

@@ -1,0 +1,106 @@
+"""What trainings and choices among models return, key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+
+class TrainResult(TypedDict):
+    """What is known of a training; `bigmc.api.train` describes it."""
+
+    model: str
+    objective: float
+    certificate: dict[str, float]
+    converged: bool
+    tol: float
+    n_iter: int
+    n_passes: float
+    n_nonzero_features: int
+    seconds: float
+    peak_memory_bytes: int
+    memory_limit_bytes: int
+    bytes_read: int
+
+
+class PathRow(TypedDict):
+    """A model of a path: its penalty, its training, and its quality on the validation rows."""
+
+    alpha: float
+    n_nonzero_features: int
+    objective: float
+    n_passes: float
+    gap: float
+    accuracy: float
+    macro_f1: float
+    micro_f1: NotRequired[float]
+    model: str
+    seconds: NotRequired[float | None]
+
+
+class PathResult(TypedDict):
+    """A path of models, and which of them is the best."""
+
+    asked: Mapping[str, Any]
+    table: list[PathRow]
+    best: PathRow
+    at_edge: bool
+    best_model: NotRequired[str]
+
+
+class EvaluatedModel(TypedDict):
+    """A model as a file of ``bigmc evaluate --to`` tells of it."""
+
+    accuracy: float
+    macro_f1: float
+    micro_f1: NotRequired[float]
+    model: str
+    model_sha256: str
+    dataset: str
+    split: str
+    n_nonzero_features: int
+
+
+class PublishResult(TypedDict):
+    """The model that got the public name, and those it was compared with."""
+
+    published: str
+    best: EvaluatedModel
+    table: list[EvaluatedModel]
+
+
+class TrialFigures(TypedDict):
+    """What some settings reached on held-out rows."""
+
+    settings: str
+    quality: float
+    log_loss: float
+    n_nonzero_features: int
+    seconds: float
+
+
+class Measured(TypedDict):
+    """Figures of the test rows and, where there are any, of simple models on them."""
+
+    test: Mapping[str, Any] | None
+    baselines: NotRequired[Mapping[str, float]]
+
+
+class FitResult(Measured):
+    """What a fit found; `bigmc.api.fit` describes it."""
+
+    model: str
+    learner: str
+    settings: str
+    trials: list[TrialFigures]
+    ended: str
+    n_search_rows: int
+    n_held_out: int
+    objective: float | None
+    certificate: Mapping[str, float | None]
+    n_nonzero_features: int
+    n_classes: int
+    rivals: Mapping[str, float]
+    seconds: NotRequired[float]
+    peak_memory_bytes: NotRequired[int]
+    report: NotRequired[str]
