@@ -74,8 +74,7 @@ def fit(asked: Fit) -> None:
             **given_options(contents),
         )
         if asked.report is not None:
-            api.report(asked.to, asked.report)
-            usage |= {"report": asked.report}
+            result["report"] = api.report(asked.to, asked.report)["report"]
         usage = work.engine.usage()
     if asked.as_json:
         show({**result, **usage}, asked)
