@@ -39,7 +39,7 @@ def test_a_pipeline_of_scikit_learn_decides_the_same(tmp_path, n_classes, weight
     scores = model.decision_function(TEXTS)
     expected = scores if n_classes > 2 or scores.ndim == 1 else scores[:, 1] - scores[:, 0]
     assert np.abs(pipeline.decision_function(TEXTS) - expected).max() < 1e-5
-    assert pipeline.classes_.tolist() == model.classes.tolist()
+    assert pipeline.classes_.tolist() == model.classes_.tolist()
 
 
 def test_a_model_of_numbers_takes_numbers(tmp_path):
@@ -84,7 +84,10 @@ def test_a_card_says_what_is_known(tmp_path):
     card = (tmp_path / "card.md").read_text()
     accuracy = api.evaluate(tmp_path / "m.model", tmp_path / "d.bigmc")["accuracy"]
     assert f"| accuracy | {accuracy:.6g} |" in card
-    assert f"lies between {model.certificate['lower']:.6g} and {model.certificate['upper']:.6g}" in card
+    assert (
+        f"lies between {model.model_.certificate['lower']:.6g} and {model.model_.certificate['upper']:.6g}"
+        in card
+    )
     assert "`class 0`, `class 1`, `class 2`" in card
     assert 'bigmc.load_model("m.model")' in card
     api.export(
