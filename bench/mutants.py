@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--draw", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--folders", nargs="+", default=FOLDERS, help="try only those drawn of these")
     parser.add_argument("--to", type=Path, default=Path("mutants.jsonl"))
     given = parser.parse_args()
     files = [path for folder in FOLDERS for path in sorted((ROOT / "bigmc" / folder).rglob("*.py"))]
@@ -167,7 +168,8 @@ def main() -> None:
     drawn = random.Random(given.seed).sample(every, min(given.draw, len(every)))
     known = [json.loads(line) for line in given.to.read_text().splitlines()] if given.to.exists() else []
     done = {(row["file"], row["node"]) for row in known}
-    todo = [mutant for mutant in drawn if (mutant.file, mutant.node) not in done]
+    wanted = [mutant for mutant in drawn if Path(mutant.file).parts[1] in given.folders]
+    todo = [mutant for mutant in wanted if (mutant.file, mutant.node) not in done]
     with (
         tempfile.TemporaryDirectory() as folder,
         given.to.open("a") as out,

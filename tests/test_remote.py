@@ -1,5 +1,8 @@
 """Datasets and models in an object store: the same bits as on a disk, one writer wins, no readable half."""
 
+import copy
+import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -290,6 +293,77 @@ def test_damage(source, bucket, tmp_path):
         api.train("sparse", there, tmp_path / "m.model", **TRAIN)
     Address(there).remove(victim)
     assert any(problem.endswith("is missing") for problem in api.verify(there))
+
+
+def _set_path(fields, path):
+    fields["files"][0]["path"] = path
+
+
+def _set_file_of_a_shard(fields, path):
+    fields["shards"][0]["files"][0][0] = path
+
+
+def _set_shard(fields, path):
+    fields["shards"][0]["name"] = path
+
+
+def _set_append(fields, path):
+    fields["appends"] = [path]
+
+
+def _repeat_file(fields, path):
+    fields["files"].append({**fields["files"][0]})
+
+
+def test_a_manifest_of_a_stranger_writes_nothing_outside_the_cache(source, bucket, tmp_path, monkeypatch):
+    """The objects lie wherever the manifest says, with the digests that it gives."""
+    there = Address(f"{bucket}/d.bigmc")
+    ingest(source, there.url)
+    original = json.loads(there.read("manifest.json"))
+    original.pop("checksum")
+    data = next(name for name in names(there.url) if "/" in name).split("/")[0]
+    copies = tmp_path / "other" / "cache" / "copies"
+    monkeypatch.setenv("BIGMC_CACHE", str(copies.parent))
+    copies.mkdir(parents=True)
+    before = set(tmp_path.rglob("*"))
+    changes = (_set_path, _set_file_of_a_shard, _set_shard, _set_append, _repeat_file)
+    paths = ("../../../outside", str(tmp_path / "outside"), "x/../../../outside", "..")
+    for change, path in {*zip(changes, itertools.cycle(paths)), *((_set_path, path) for path in paths)}:
+        fields = copy.deepcopy(original)
+        change(fields, path)
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+        content = json.dumps(fields | {"checksum": hashlib.sha256(text).hexdigest()}).encode()
+        with there._told() as (fs, base):
+            fs.copy(
+                f"{base}/{data}", f"{base}/data-{hashlib.sha256(content).hexdigest()[:16]}", recursive=True
+            )
+        there.write(content, "manifest.json")
+        with pytest.raises(StoreError) as error:
+            api.info(there.url)
+        assert "\n" not in str(error.value)
+        assert api.verify(there.url) != []
+        assert {file for file in tmp_path.rglob("*") if copies not in file.parents} == before
+
+
+def test_a_commit_that_lands_while_its_answer_is_lost(source, bucket, tmp_path, monkeypatch):
+    """The client asks again and is told that there is an object: it is its own."""
+    from aiobotocore.httpsession import AIOHTTPSession
+    from botocore.exceptions import ConnectionClosedError
+
+    plain, lost = AIOHTTPSession.send, []
+
+    async def send(session, request):
+        answer = await plain(session, request)
+        if "If-None-Match" in request.headers and not lost:
+            lost.append(request.url)
+            raise ConnectionClosedError(endpoint_url=request.url)
+        return answer
+
+    monkeypatch.setattr(AIOHTTPSession, "send", send)
+    ingest(source, f"{bucket}/d.bigmc")
+    monkeypatch.undo()
+    assert len(lost) == 1
+    ingest(source, tmp_path / "d.bigmc")
 
 
 def test_what_does_not_work_is_said(source, bucket, tmp_path, monkeypatch):

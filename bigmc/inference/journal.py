@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import time
@@ -12,11 +13,14 @@ import pyarrow as pa
 
 from bigmc.store import disk
 from bigmc.store.atomic import write_atomic
+from bigmc.store.untrusted import check_types, parse_json
 
 PARTS, POSITION = "parts.arrow", "position.json"
 
 SECONDS_BETWEEN_COMMITS = 2.0
 """At most so much work is done again after a kill: committing waits for the disk."""
+
+_READ_BYTES = 1 << 20
 
 Tables = tuple[pa.Table, pa.Table]
 """Predictions of a part, and its rows that were set aside."""
@@ -36,6 +40,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._parts, self._position = folder / PARTS, folder / POSITION
+        self._hash, self._hashed = hashlib.sha256(), 0
         self.n_parts, self._bytes = self._committed()
         self._raw = disk.extend_file(self._parts, self._bytes)
         self._file = io.BufferedWriter(self._raw)
@@ -53,6 +58,7 @@ class Journal:
         self._file.seek(0)
         self._file.truncate(0)
         self.n_parts = self._bytes = 0
+        self._hash, self._hashed = hashlib.sha256(), 0
 
     def replay(self) -> Iterator[Tables]:
         """Yield the tables of every part that was committed."""
@@ -74,16 +80,32 @@ class Journal:
         self._file.flush()
         self._raw.sync()
         self._bytes = self._file.tell()
-        write_atomic(self._position, json.dumps({"parts": self.n_parts, "bytes": self._bytes}).encode())
+        self._hash_to(self._bytes)
+        position = {"parts": self.n_parts, "bytes": self._bytes, "sha256": self._hash.hexdigest()}
+        write_atomic(self._position, json.dumps(position).encode())
         self._last_commit = time.monotonic()
 
     def _committed(self) -> tuple[int, int]:
+        """Return the number of parts and of bytes that survived, none where either file is damaged."""
         try:
-            found = json.loads(self._position.read_bytes())
-        except FileNotFoundError:
+            found = parse_json(self._position.read_bytes())
+            check_types({"position": found}, {"position": dict})
+            check_types(found, {"parts": int, "bytes": int, "sha256": str})
+            self._hash_to(found["bytes"])
+        except (FileNotFoundError, ValueError):
             return 0, 0
-        whole = self._parts.exists() and self._parts.stat().st_size >= found["bytes"]
-        return (int(found["parts"]), int(found["bytes"])) if whole else (0, 0)
+        if self._hashed == found["bytes"] and self._hash.hexdigest() == found["sha256"]:
+            return found["parts"], found["bytes"]
+        self._hash, self._hashed = hashlib.sha256(), 0
+        return 0, 0
+
+    def _hash_to(self, n_bytes: int) -> None:
+        """Add to the digest what the file of parts holds up to a place."""
+        with open(self._parts, "rb") as file:
+            file.seek(self._hashed)
+            while piece := file.read(min(_READ_BYTES, n_bytes - self._hashed)):
+                self._hash.update(piece)
+                self._hashed += len(piece)
 
 
 def _read_table(file: object) -> pa.Table:

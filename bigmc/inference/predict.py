@@ -32,6 +32,7 @@ from bigmc.store.atomic import PARTIAL, exclusive, sha256, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output, OutputKind
 from bigmc.store.receipt import Receipt
+from bigmc.store.work_file import read_json
 
 LOCK, JOB, RESULT, REJECTS = "lock", "job.json", "result", "rejects.parquet"
 
@@ -175,7 +176,7 @@ class PredictionJob:
         """
         job = self._work / JOB
         if journal.n_parts and job.exists():
-            stored = json.loads(job.read_bytes())
+            stored = read_json(job)
             if made is not None and stored["made"] == json.loads(json.dumps(made)):
                 return int(stored["part_bytes"])
             if made is not None and stored["made"] is not None:

@@ -15,7 +15,7 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
-from bigmc.ingestion.memory import RECORD_COST, bytes_held
+from bigmc.ingestion.memory import bytes_held
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.readers.base import RecordLimit
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan, schema
@@ -34,6 +34,10 @@ the classes are as many."""
 
 KEPT_COST = 64
 """Bytes of a column that is copied, a row, beside the bytes it has in the source."""
+
+RECORD_COST = 6
+"""Bytes in memory per byte of the longest record, measured 5.5 for texts of words and bigrams; an ingest has
+more beside it for what it writes."""
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part: small enough that the workers share one file of a few MB."""
@@ -137,7 +141,7 @@ def plan_sources(
 
 def _hold_records(engine: Engine, scratch: int, parts: Sequence[Part]) -> tuple[Engine, int]:
     """Return fewer workers with more memory where records are long, and the bytes beside such a record."""
-    held = max((bytes_held(part) for part in parts), default=0)
+    held = max((bytes_held(part, RECORD_COST) for part in parts), default=0)
     whole = scratch * engine.n_threads
     n_workers = max(1, min(engine.n_threads, whole // (SMALLEST_SCRATCH + held)))
     return engine.at_most(n_workers), whole // n_workers - held if held else scratch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +17,8 @@ from bigmc.ingestion.memory import BATCH_COST, Shares
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources import Part, Source, bytes_per_row
 from bigmc.ingestion.workers import PartTask, moments_of
-from bigmc.store.atomic import write_atomic
 from bigmc.store.feature_map import FeatureMap, Moments
+from bigmc.store.work_file import read_work_file, write_work_file
 
 MAP = "map.json"
 """File of the map in the work folder, where a continued run finds it."""
@@ -49,7 +48,7 @@ def fit_map(
         return recipe
     file = folder / MAP
     if file.exists():
-        found = FeatureMap.from_dict(json.loads(file.read_text()))
+        found = FeatureMap.from_dict(read_work_file(file))
     else:
         total = Moments(0, np.zeros(1), np.zeros(1))
         for _, moments in engine.map(moments_of, parts, PartTask.of(sources, recipe, shares, folder)):
@@ -58,7 +57,7 @@ def fit_map(
             first = next(iter(recipe.splits))
             raise DataError(f"no rows in the split {first!r} to standardise by", "change the splits")
         found = FeatureMap.fit(total, recipe.mapping["fourier"], recipe.mapping["gamma"], recipe.seed)
-        write_atomic(file, json.dumps(found.to_dict()).encode())
+        write_work_file(file, found.to_dict())
     return replace(recipe, features=replace(recipe.features, map=found))
 
 

@@ -8,8 +8,7 @@ publishes the manifest. Killed at any moment, the same job continues with the pa
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +42,7 @@ from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, IfBusy, exclusive, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, IfBusy, exclusive, replacing
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
@@ -56,6 +55,7 @@ from bigmc.store.layout import (
     read_manifest,
 )
 from bigmc.store.publish import finish_dataset
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.version import __version__
 
 ROWS_PER_PART = 60_000
@@ -187,7 +187,7 @@ class Job:
         """
         plan = self._plan
         if plan.exists():
-            stored = json.loads(plan.read_text())
+            stored = read_work_file(plan)
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
             self._refuse_others()
@@ -207,7 +207,7 @@ class Job:
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
-        write_atomic(plan, json.dumps(stored).encode())
+        write_work_file(plan, stored)
         for folder in (self.to, self.to.parent):  # a power cut may not take the plan and leave what follows
             disk.sync(folder)
         return parts
@@ -295,7 +295,7 @@ class Job:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             beside=0 if self.before is None else self.before.nnz,
-            extra_files=[*self._write_names(parts), *self._write_rejects(parts)],
+            extra_files=[*self._write_names(receipts), *self._write_rejects(receipts)],
             memory_limit=(self.limit - FIXED_COST) // 3,
             progress=progress,
         )
@@ -382,12 +382,15 @@ class Job:
     def _labels(self, part: Part) -> list[object]:
         return Receipt.read(self.part_folder(part)).labels
 
-    def _write_names(self, parts: Sequence[Part]) -> list[str]:
-        tables = [path for part in parts if (path := self.part_folder(part) / NAMES).exists()]
-        if not tables:
+    def _tables(self, receipts: Sequence[Receipt], name: str) -> Iterator[pa.Table]:
+        for receipt in receipts:
+            yield from receipt.read_tables(self._parts_folder, name)
+
+    def _write_names(self, receipts: Sequence[Receipt]) -> list[str]:
+        if not any(file.path == NAMES for receipt in receipts for file in receipt.tables):
             return []
         limit = min(NAMES_BYTES, self.limit // 16)
-        names = merge_names((pq.read_table(path) for path in tables), max_bytes=limit)
+        names = merge_names(self._tables(receipts, NAMES), max_bytes=limit)
         columns = self.recipe.features.column_names(names.schema)
         with replacing(self.to / NAMES) as file:
             pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
@@ -395,14 +398,13 @@ class Job:
         trim()
         return [NAMES]
 
-    def _write_rejects(self, parts: Sequence[Part]) -> list[str]:
-        tables = [path for part in parts if (path := self.part_folder(part) / REJECTS).exists()]
-        if not tables:
+    def _write_rejects(self, receipts: Sequence[Receipt]) -> list[str]:
+        if not any(file.path == REJECTS for receipt in receipts for file in receipt.tables):
             return []
         with (
             replacing(self.to / REJECTS) as file,
             pq.ParquetWriter(file, REJECT_SCHEMA, compression="zstd") as writer,
         ):
-            for path in tables:
-                writer.write_table(pq.read_table(path))
+            for table in self._tables(receipts, REJECTS):
+                writer.write_table(table)
         return [REJECTS]

@@ -115,11 +115,11 @@ class Load:
         return ", or fewer --hash-bits" if FEATURE_COST * self.n_features > SMALLEST_WORKER else ""
 
 
-def bytes_held(part: Part) -> int:
+def bytes_held(part: Part, record_cost: int = RECORD_COST) -> int:
     """Return the bytes a worker holds at once because records are long, or columns many."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
-    return RECORD_COST * max(0, part.longest - SHORT_RECORD)
+    return record_cost * max(0, part.longest - SHORT_RECORD)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
 from bigmc.options.raw import OnBadRow
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, file_entry, replacing
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
-from bigmc.store.layout import SAMPLE_WEIGHT, ShardEntry
+from bigmc.store.layout import SAMPLE_WEIGHT, FileEntry, ShardEntry
+from bigmc.store.work_file import read_work_file, read_work_table, write_work_file
 
 RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
 
@@ -55,6 +56,8 @@ class Receipt:
         Shards in the order written.
     sets : bool or None
         Whether labels are sets; None without rows.
+    tables : tuple of FileEntry
+        Names and rejects, where there are any.
     """
 
     part: int
@@ -63,16 +66,31 @@ class Receipt:
     labels: list[object] = field(default_factory=list)
     shards: tuple[ShardEntry, ...] = ()
     sets: bool | None = None
+    tables: tuple[FileEntry, ...] = ()
 
-    def to_json(self) -> str:
-        """Return the receipt as JSON."""
-        return json.dumps(self.__dict__ | {"shards": [entry.to_dict() for entry in self.shards]})
+    def write(self, folder: Path) -> None:
+        """Put the receipt into the part's folder."""
+        listed = {
+            "shards": [entry.to_dict() for entry in self.shards],
+            "tables": [vars(file) for file in self.tables],
+        }
+        write_work_file(folder / RECEIPT, vars(self) | listed)
 
     @classmethod
     def read(cls, folder: Path) -> Receipt:
         """Return the receipt of the part in ``folder``."""
-        data = json.loads((folder / RECEIPT).read_text())
-        return cls(**data | {"shards": tuple(ShardEntry.from_dict(entry) for entry in data["shards"])})
+        data = read_work_file(folder / RECEIPT)
+        listed = {
+            "shards": tuple(ShardEntry.from_dict(entry) for entry in data["shards"]),
+            "tables": tuple(FileEntry(**file) for file in data["tables"]),
+        }
+        return cls(**data | listed)
+
+    def read_tables(self, parts: Path, name: str) -> Iterator[pa.Table]:
+        """Yield the part's table of this name, if it has one, given the folder of all parts."""
+        for file in self.tables:
+            if file.path == name:
+                yield read_work_table(parts / f"{self.part:06d}" / name, file)
 
 
 class PartWriter:
@@ -250,7 +268,9 @@ class PartWriter:
         if self._rejects:
             with replacing(self._aside / REJECTS) as file:
                 pq.write_table(rejects_table(self._rejects), file, compression="zstd")
-        write_atomic(self._aside / RECEIPT, receipt.to_json().encode())
+        tables = (self._aside / name for name in (NAMES, REJECTS))
+        written = tuple(file_entry(path, self._aside) for path in tables if path.exists())
+        replace(receipt, tables=written).write(self._aside)
         try:
             disk.rename(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
         except OSError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import file_entry, write_atomic
+from bigmc.store.atomic import file_entry
 from bigmc.store.disk_shard import SparseShard
 from bigmc.store.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
 from bigmc.store.merge import common_schema, merge_shards, plan_merges
+from bigmc.store.work_file import damaged_work, read_work_file, read_work_table, write_work_file
 from bigmc.store.write import write_rows_table
 from bigmc.store.zarr_chunks import ByteCounter
 
@@ -82,10 +82,10 @@ class Placing:
         if not plan.exists():
             groups: list[list[int]] = []
             for group in plan_merges([shard.entry for shard in shards]):
-                schemas = [pq.read_schema(shards[i].folder / ROWS_TABLE) for i in group]
+                schemas = [_schema(shards[i].folder / ROWS_TABLE) for i in group]
                 groups += [group] if common_schema(schemas) is not None else [[i] for i in group]
-            write_atomic(plan, json.dumps(sorted(groups)).encode())
-        stored: list[list[int]] = json.loads(plan.read_text())
+            write_work_file(plan, sorted(groups))
+        stored: list[list[int]] = read_work_file(plan)
         return stored
 
     def _merge(self, shards: Sequence[PartShard], target: Path) -> ShardEntry:
@@ -98,10 +98,10 @@ class Placing:
                 _recode_labels(shard)
                 sources.append(SparseShard(shard.folder, _with_table(shard), self.n_features, counter))
             entry = merge_shards(target, sources, memory=self.memory)
-            write_atomic(receipt, json.dumps(entry.to_dict()).encode())
+            write_work_file(receipt, entry.to_dict())
         for shard in shards:
             disk.try_clear(shard.folder)
-        return ShardEntry.from_dict(json.loads(receipt.read_text()))
+        return ShardEntry.from_dict(read_work_file(receipt))
 
 
 def _move(shard: PartShard, target: Path) -> ShardEntry:
@@ -110,6 +110,18 @@ def _move(shard: PartShard, target: Path) -> ShardEntry:
         _recode_labels(shard)
         disk.rename(shard.folder, target)
     return replace(_with_table(replace(shard, folder=target)), name=target.name)
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        raise damaged_work(path) from None
+
+
+def _is_final(path: Path) -> bool:
+    """Return whether the labels of a table are those of the dataset already."""
+    return FINAL.items() <= (_schema(path).metadata or {}).items()
 
 
 def _with_table(shard: PartShard) -> ShardEntry:
@@ -121,10 +133,12 @@ def _with_table(shard: PartShard) -> ShardEntry:
 
 def _recode_labels(shard: PartShard) -> None:
     """Replace the label codes of a part in a shard's table by those of the dataset, once."""
-    table = pq.read_table(shard.folder / ROWS_TABLE)
-    metadata = table.schema.metadata or {}
-    if FINAL.items() <= metadata.items():
+    path = shard.folder / ROWS_TABLE
+    if _is_final(path):
         return
+    written = next(file for file in shard.entry.files if file.path == ROWS_TABLE)
+    table = read_work_table(path, written)
+    metadata = table.schema.metadata or {}
     column = table.column("label")
     if is_sets(column.type):
         rows, codes = pairs_of(column)

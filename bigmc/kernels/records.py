@@ -7,7 +7,7 @@ break, which keeps it well above the speed of a disk.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -42,18 +42,34 @@ _NEWLINES: Final = np.uint64(0x0A0A0A0A0A0A0A0A)
 _RETURNS: Final = np.uint64(0x0D0D0D0D0D0D0D0D)
 
 
+class Buffer(NamedTuple):
+    """Bytes of a text file.
+
+    Attributes
+    ----------
+    words : uint64 array
+        Eight bytes at a time, padded to whole words.
+    data : uint8 array
+        The same memory as bytes.
+    size : int
+        Number of bytes that count.
+    """
+
+    words: NDArray[np.uint64]
+    data: NDArray[np.uint8]
+    size: int
+
+
+class Records(NamedTuple):
+    """Byte offsets of each record, without its line break, and the number of line breaks before it."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    lines: NDArray[np.int64]
+
+
 @njit(cache=True, nogil=True, fastmath=False)
-def split_records(
-    words: NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    size: int,
-    quote: int,
-    delimiter: int,
-    state: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    lines: NDArray[np.int64],
-) -> int:
+def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.int64], out: Records) -> int:
     r"""Find the complete, non-empty records of a buffer that begins at a record.
 
     The grammar is pyarrow's CSV grammar: a quote opens a quoted field only at the start of a field,
@@ -62,26 +78,22 @@ def split_records(
 
     Parameters
     ----------
-    words : uint64 array
-        The buffer, eight bytes at a time, padded to whole words.
-    data : uint8 array
-        The same memory as bytes.
-    size : int
-        Number of bytes that count.
+    buffer : Buffer
     quote, delimiter : int
         Byte values; ``quote = NO_QUOTE`` for plain lines.
     state : int64 array of shape (STATE_SIZE,)
         Zeros (and ``CLOSED = -2``) at first; updated, so that a call can go on where the last one
         ran out of room.
-    starts, ends, lines : int64 arrays
-        Filled with the byte offsets of each record, without its line break, and the number of line
-        breaks before it.
+    out : Records
+        Filled.
 
     Returns
     -------
     n_records : int
         Number of records found. ``state[WORD]`` is past the last word when the buffer is finished.
     """
+    words, data, size = buffer
+    starts, ends, lines = out
     quoting = quote != NO_QUOTE
     quotes = np.uint64(quote if quoting else 10) * _ONES
     breaks = _RETURNS if quoting else _NEWLINES

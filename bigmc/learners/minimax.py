@@ -11,7 +11,8 @@ from bigmc.learners.base import Learner, Trained
 from bigmc.learners.run import Run
 from bigmc.model import MinimaxModel
 from bigmc.options.learners import MinimaxOptions
-from bigmc.solvers.minimax import default_lambda0, solve_minimax
+from bigmc.solvers.loop import RunContext
+from bigmc.solvers.minimax import MinimaxParameters, default_lambda0, solve_minimax
 from bigmc.store.dataset import Dataset
 from bigmc.store.feature_map import check_fourier
 
@@ -43,8 +44,7 @@ class MinimaxLearner(Learner):
             if self.options.lambda0 == "auto"
             else float(self.options.lambda0)
         )
-        solution = solve_minimax(
-            dataset,
+        parameters = MinimaxParameters(
             lambda0=lambda0,
             fit_intercept=bool(self.options.fit_intercept),
             tol=self.tolerance,
@@ -55,11 +55,9 @@ class MinimaxLearner(Learner):
             k_max=int(self.options.k_max),
             time_limit=None if self.options.time_limit is None else float(self.options.time_limit),
             seed=run.seed,
-            memory_limit=run.resources.memory_limit,
-            engine=run.resources.engine,
-            checkpoint=run.checkpoint,
-            progress=run.resources.progress,
         )
+        context = RunContext(run.resources.engine, run.checkpoint, run.resources.progress)
+        solution = solve_minimax(dataset, parameters, run.resources.memory_limit, context)
         bounds, weights = solution.certificate, solution.weights
         record = run.record | {"classes": dataset.classes[solution.classes]}
         model = MinimaxModel(

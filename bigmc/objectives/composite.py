@@ -72,7 +72,7 @@ class Objective:
     @property
     def row_kernels(self) -> RowKernels:
         """Derivatives of the loss over samples in row order."""
-        return self.loss.row_kernels(self.sets)
+        return RowKernels.of(self.loss, self.sets)
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""
@@ -96,7 +96,7 @@ class Objective:
 
     @property
     def _pair(self) -> Pair:
-        return Pair(self.loss.code, self.penalty.kernel)
+        return Pair(self.loss.kernels, self.penalty.kernel)
 
     def add_gradients(
         self,
@@ -109,7 +109,7 @@ class Objective:
     ) -> None:
         """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`."""
         largest = curvature is Curvature.LARGEST
-        loss_columns.add_gradients(self.loss.code, places, entries, samples, n_classes, sums, largest)
+        loss_columns.add_gradients(self.loss.kernels, places, entries, samples, n_classes, sums, largest)
 
     def measure_gradients(
         self,
@@ -142,7 +142,7 @@ class Objective:
         bounds: NDArray[np.float64],
     ) -> None:
         """Bound curvatures of columns; see `bigmc.kernels.linear.loss_columns.largest_curvatures`."""
-        loss_columns.largest_curvatures(self.loss.code, columns, samples, n_classes, two_over_n, bounds)
+        loss_columns.largest_curvatures(self.loss.kernels, columns, samples, n_classes, two_over_n, bounds)
 
     def gradient_norms(
         self,

@@ -17,9 +17,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import hinge_columns, losses, newton_hinges, newton_log, newton_sets, scores, simd
+from bigmc.kernels.linear import hinge_columns, scores, simd
+from bigmc.kernels.linear.losses import log, multitask, squared_hinge
+from bigmc.kernels.linear.losses.interface import LossKernels
+from bigmc.kernels.linear.losses.sums import class_sums
 from bigmc.objectives.balancing import balance_classes, balance_tasks
-from bigmc.objectives.row_kernels import RowKernels
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +32,13 @@ class Loss(ABC):
     Attributes
     ----------
     name : str
-    code : int
-        Its code in `bigmc.kernels.linear.losses`.
+    kernels : LossKernels
+        What kernels take of it.
+    set_kernels : LossKernels
+        The same for Newton steps where labels are sets.
+    newton_keeps_scores : bool
+        What the gradient leaves for the Hessian in a Newton step is a number for every score, otherwise one
+        word of bits for every sample.
     takes_labels, takes_sets : bool
         Whether it is for samples that have one label each, and for such that have a set of them.
     lanes : int
@@ -41,7 +48,9 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    code: ClassVar[int]
+    kernels: ClassVar[LossKernels]
+    set_kernels: ClassVar[LossKernels]
+    newton_keeps_scores: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
     takes_sets: ClassVar[bool] = False
     lanes: ClassVar[int] = simd.LANES
@@ -50,16 +59,12 @@ class Loss(ABC):
     def class_sums(
         self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.class_sums`."""
-        losses.class_sums(self.code, scores, labels, weights, *sums)
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
+        class_sums(self.kernels, scores, labels, weights, sums)
 
     def value(self, values: Floats, weight_sum: float) -> float:
         """Mean loss."""
         return float(values.sum()) / weight_sum
-
-    @abstractmethod
-    def row_kernels(self, sets: bool) -> RowKernels:
-        """Return the kernels over samples in row order, whose labels are sets or not."""
 
     @abstractmethod
     def intercept_slope(self, slopes: Floats) -> Floats:
@@ -97,8 +102,8 @@ class Loss(ABC):
         weight_sum : float
             n, the sum of the sample weights.
         entropy : callable
-            Sum of entropies of the scaled dual point, see `bigmc.kernels.linear.losses.entropy`; it takes a
-            pass over the scores.
+            Sum of entropies of the scaled dual point, see `bigmc.kernels.linear.losses.sums.entropy`; it
+            takes a pass over the scores.
         """
 
 
@@ -108,10 +113,6 @@ class _Hinge(Loss):
     With ``b = 2 w m / n`` the dual is ``sum (b - n b² / (4 w))``; on the ray ``t b`` it is
     ``t * 2 / n * sum w m - t² / n * sum w m²``.
     """
-
-    def row_kernels(self, sets: bool) -> RowKernels:
-        tasks = self.code == losses.MULTITASK_SQUARED_HINGE
-        return RowKernels.of(newton_sets if sets else newton_hinges, tasks, per_class=False)
 
     def largest_scale(self, slopes: Floats, values: Floats) -> float:
         total = float(values.sum())
@@ -132,7 +133,8 @@ class SquaredHinge(_Hinge):
     """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013)."""
 
     name = "squared_hinge"
-    code = losses.SQUARED_HINGE
+    kernels = squared_hinge.SquaredHinge()
+    set_kernels = squared_hinge.SquaredHingeOfSets()
 
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
@@ -166,7 +168,7 @@ class MultilabelRanking(SquaredHinge):
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.class_sums`."""
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
         Loss.class_sums(self, scores_, labels, weights, *sums)
 
 
@@ -177,7 +179,8 @@ class MultitaskSquaredHinge(_Hinge):
     """
 
     name = "multitask_squared_hinge"
-    code = losses.MULTITASK_SQUARED_HINGE
+    kernels = multitask.MultitaskSquaredHinge()
+    set_kernels = multitask.MultitaskSquaredHingeOfSets()
     takes_sets = True
 
     def intercept_slope(self, slopes: Floats) -> Floats:
@@ -197,11 +200,8 @@ class LogLoss(Loss):
     """``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)."""
 
     name = "log_loss"
-    code = losses.LOG_LOSS
-
-    def row_kernels(self, sets: bool) -> RowKernels:
-        """Return kernels that keep the probabilities; samples have one label."""
-        return RowKernels.of(newton_log, per_class=True)
+    kernels = log.LogLoss()
+    newton_keeps_scores = True
 
     def intercept_slope(self, slopes: Floats) -> Floats:
         """Return half of: probabilities of a class for other samples less those its own have elsewhere."""

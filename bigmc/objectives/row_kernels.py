@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bigmc.kernels.linear import newton_rows
+from bigmc.objectives.losses import Loss
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class RowKernels:
     Attributes
     ----------
     gradient, hessian, change : callable
-        Kernels with the arguments of `bigmc.kernels.linear.newton_log.gradient_rows`, `hessian_rows` and
-        `losses_along`.
+        `gradient_rows`, `hessian_rows` and `losses_along` of `bigmc.kernels.linear.newton_rows`, without
+        their first argument.
     per_class : bool
         What `gradient` leaves for `hessian` is a number for every score, otherwise one word of bits for every
         sample.
@@ -32,13 +34,14 @@ class RowKernels:
     per_class: bool
 
     @classmethod
-    def of(cls, kernels: ModuleType, *fixed: Any, per_class: bool) -> RowKernels:
-        """Return the kernels of a module, their first arguments fixed."""
+    def of(cls, loss: Loss, sets: bool) -> RowKernels:
+        """Return the kernels of a loss, for labels that are sets or not."""
+        kernels = loss.set_kernels if sets else loss.kernels
         return cls(
-            partial(kernels.gradient_rows, *fixed),
-            partial(kernels.hessian_rows, *fixed),
-            partial(kernels.losses_along, *fixed),
-            per_class,
+            partial(newton_rows.gradient_rows, kernels),
+            partial(newton_rows.hessian_rows, kernels),
+            partial(newton_rows.losses_along, kernels),
+            loss.newton_keeps_scores,
         )
 
     def room(self, scores: NDArray[np.floating]) -> NDArray[Any]:

@@ -100,8 +100,11 @@ class Method(Protocol):
         """Set the state that `pack` returned."""
         ...
 
-    def certify(self) -> tuple[Certificate, Figures]:
-        """Prove how good the state is; `improve` may use what this found."""
+    def certify(self) -> tuple[Certificate, Figures | None]:
+        """Prove how good the state is; `improve` may use what this found.
+
+        No figures: there is nothing to record yet.
+        """
         ...
 
     def message(self, figures: Figures) -> Progress:
@@ -147,8 +150,9 @@ def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Pa
         _save(method, context, fingerprint)
     while True:
         certificate, figures = method.certify()
-        method.history.append(figures)
-        context.progress(method.message(figures))
+        if figures is not None:
+            method.history.append(figures)
+            context.progress(method.message(figures))
         reason = method.reason_to_stop(certificate)
         if reason is not None:
             return Outcome(certificate, reason)

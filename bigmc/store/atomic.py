@@ -23,6 +23,7 @@ from bigmc.store.layout import FileEntry
 PARTIAL = ".partial"
 
 _READ_BYTES = 1 << 20
+_FOLDER_TRIALS = 20
 
 
 def replace_folder(aside: Path, folder: Path) -> None:
@@ -113,6 +114,17 @@ class IfBusy(Enum):
     WAIT = "wait"
 
 
+def _acquire(held: FileLock, folder: Path) -> None:
+    """Acquire a lock in a folder that a process which has finished may remove at the same moment."""
+    for _ in range(_FOLDER_TRIALS):
+        disk.make_folder(folder)
+        with suppress(FileNotFoundError):
+            held.acquire()
+            return
+    disk.make_folder(folder)
+    held.acquire()
+
+
 @contextmanager
 def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
     """Hold the lock file `lock`; the system releases it when the process dies, however it dies.
@@ -128,10 +140,9 @@ def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
     BusyError
         If another process, or another thread of this one, holds it, and nothing is waited for.
     """
-    disk.make_folder(lock.parent)
     held = FileLock(lock, timeout=-1 if if_busy is IfBusy.WAIT else 0)
     try:
-        held.acquire()
+        _acquire(held, lock.parent)
     except Timeout:
         raise BusyError(
             f"another process is writing {lock.parent.parent} (lock {lock})", "wait for it to end"

@@ -160,9 +160,15 @@ class Output:
         disk.sync(self.path.parent)
 
     def receipt(self) -> Receipt | None:
-        """Return the receipt of the result; None if there is none, or the result is not as it was left."""
+        """Return the receipt of the result; None if there is none, or the result is not as it was left.
+
+        Rows set aside may have been taken away since, but not changed.
+        """
         found = self._stored_receipt()
-        return found if found is not None and found.sha256 == self.digest() else None
+        if found is None or found.sha256 != self.digest():
+            return None
+        changed = self.kind is OutputKind.FILE and self.rejects.is_file() and not self._has_own_rejects()
+        return None if changed and found.rejects_sha256 else found
 
     def is_own(self) -> bool:
         """Return whether what is there was written by the same command, of whatever inputs."""

@@ -29,6 +29,7 @@ from bigmc.store import disk
 from bigmc.store.atomic import exclusive, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.work_file import read_json
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import Limits, Search
@@ -136,7 +137,7 @@ class Fit:
             self._claim()
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
-                found: FitResult = json.loads(done.read_text())
+                found: FitResult = read_json(done)
                 return found
             course = Search(self._train, self._engine, self._limits, self._folder, self._progress).run()
             winner, rivals = self._choose(course)
@@ -153,7 +154,7 @@ class Fit:
         """Write down what is being made; refuse to go on with something else."""
         asked = {"dataset": identity(self._data), **self._splits._asdict(), "memory": self._limits.memory}
         file = self._folder / ASKED
-        if file.exists() and json.loads(file.read_text()) != asked:
+        if file.exists() and read_json(file) != asked:
             raise ModelError(
                 f"{self._folder} belongs to a fit of other data or with another memory limit",
                 f"delete {self._folder}, or give another --to",
@@ -175,7 +176,7 @@ class Fit:
         """Return what boosting reaches on the rows that validate the linear models too."""
         file = self._folder / "boosting.json"
         if file.exists():
-            return Trial.from_dict(json.loads(file.read_text()))
+            return Trial.from_dict(read_json(file))
         search = Search(self._train, self._engine, self._limits)
         learner = MultiBoostClassifier(memory_limit=self._limits.memory, engine=self._engine)
         trial = search.judge(learner, Candidate(None, "boosting", 0.0))

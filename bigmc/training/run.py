@@ -31,6 +31,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
+from bigmc.store.untrusted import check_types, parse_json
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 
@@ -248,7 +249,12 @@ def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
     file = work / "training.json"
     if file.exists() and FileCheckpoint(work).path.exists():
         cure = f"delete {work}, or give another --to"
-        _refuse_other(json.loads(file.read_text()), params, f"an unfinished training of {target}", cure)
+        try:
+            stored = parse_json(file.read_bytes())
+            check_types({"params": stored}, {"params": dict})
+        except ValueError as error:
+            raise ModelError(f"{file} is damaged ({error})", cure) from None
+        _refuse_other(stored, params, f"an unfinished training of {target}", cure)
     else:
         write_atomic(file, json.dumps(params).encode())
 

@@ -29,6 +29,7 @@ from bigmc.solvers import DualDescent
 from bigmc.store.atomic import write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
+from bigmc.store.work_file import read_json
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
 
 SAMPLE_ROWS = 40_000
@@ -189,7 +190,7 @@ class Search:
                 return trial
         file = None if self._folder is None else self._folder / f"trial-{len(self._trials):03d}.json"
         if file is not None and file.exists():
-            trial = Trial.from_dict(json.loads(file.read_text()))
+            trial = Trial.from_dict(read_json(file))
             if trial.candidate == candidate:
                 self._trials.append(trial)
                 return trial

@@ -25,11 +25,12 @@ from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import learner_options
 from bigmc.solvers import largest_alpha
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.object_store import local_file, read_file
 from bigmc.store.outputs import IfExists, Output
 from bigmc.store.receipt import Receipt
+from bigmc.store.untrusted import parse_json
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import identity, train
@@ -153,8 +154,9 @@ def _point(
 ) -> tuple[PathRow, float | None]:
     """Return the figures of one penalty, and the seconds of its training if it was trained now."""
     seen = target.with_suffix(".json")
-    if seen.exists() and target.exists():
-        return json.loads(seen.read_text()), None
+    known = _read_row(seen, target) if target.exists() else None
+    if known is not None:
+        return known, None
     learner = learner_options("sparse", {**options.parameters, "alpha": alpha})
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
     trained = train(data, target, asked, resources)
@@ -171,8 +173,33 @@ def _point(
         **{name: figures[name] for name in FIGURES if name in figures},
         "model": target.name,
     }
-    write_atomic(seen, json.dumps(row).encode())
+    kept = {**row, "model_sha256": sha256(target)}
+    write_atomic(seen, json.dumps({**kept, "sha256": _digest(kept)}).encode())
     return cast(PathRow, row), trained["seconds"]
+
+
+def _read_row(file: Path, model: Path) -> PathRow | None:
+    """Return the figures of a model as they were written; None if they are to be measured again.
+
+    Raises
+    ------
+    ModelError
+        If the model has changed since: the next ones start from its weights.
+    """
+    try:
+        row: dict[str, object] = dict(parse_json(file.read_bytes()))
+        if row.pop("sha256") != _digest(row):
+            return None
+        measured = row.pop("model_sha256")
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    if measured != sha256(model):
+        raise ModelError(f"{model} has changed since it was measured", "delete it, and it is trained again")
+    return cast(PathRow, row)
+
+
+def _digest(row: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
 
 
 def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
@@ -199,8 +226,11 @@ def _refuse_foreign(to: Path) -> None:
 def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
     """Write down which path is made in a folder; refuse one that has files of another by the same names."""
     claim = to / WORK / CLAIM
-    if claim.exists() and json.loads(claim.read_bytes()) == asked:
-        return
+    try:
+        if json.loads(claim.read_bytes()) == asked:
+            return
+    except (FileNotFoundError, ValueError):
+        pass  # whose the files are is not known: they are refused below
     numbered = [
         file for kind in ("model", "json", "norms.npy") for file in to.glob(f"[0-9][0-9][0-9].{kind}")
     ]

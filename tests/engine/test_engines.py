@@ -208,6 +208,13 @@ class TestDaskEngine(EngineContract):
         with pytest.raises(BigmcError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
             DaskEngine("tcp://127.0.0.1:9")
 
+    @pytest.mark.parametrize("answer", [{}, {"type": "Scheduler"}])
+    def test_a_scheduler_that_went_before_it_said_anything(self, client, answer, monkeypatch):
+        """Its client then knows nothing, not even that there are no workers."""
+        monkeypatch.setattr(client, "scheduler_info", lambda **_: answer)
+        with pytest.raises(BigmcError, match=r"the connection to the Dask scheduler at .* is lost"):
+            DaskEngine(client)
+
     def test_a_lost_worker_costs_a_computation_only(self, client, tmp_path):
         found = []
         engine = DaskEngine(client)

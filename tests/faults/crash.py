@@ -160,16 +160,24 @@ def _under(files: dict[str, _File | None], path: str) -> dict[str, _File | None]
     return {p.removeprefix(path): file for p, file in files.items() if p == path or p.startswith(f"{path}/")}
 
 
-def states(before: Image, log: Sequence[Call], rng: random.Random, cuts: int) -> Iterator[Image]:
-    """Yield what a crash between any two calls may leave: a kill, and so many kinds of power cut."""
+def states(
+    before: Image, log: Sequence[Call], seed: int, cuts: int, calls: range | None = None
+) -> Iterator[tuple[int, Image]]:
+    """Yield what a crash after each of these calls may leave: a kill, and so many kinds of power cut.
+
+    With each state comes the number of its call. A state depends on nothing but the log, the seed and that.
+    """
     replay = Replay(before)
     for number, call in enumerate(log):
         replay.apply(number, call)
-        yield replay.killed()
+        if calls is not None and number not in calls:
+            continue
+        rng = random.Random(f"{seed} {number}")
+        yield number, replay.killed()
         if cuts:
-            yield replay.lost()
+            yield number, replay.lost()
         for _ in range(cuts - 1):
-            yield replay.cut(rng)
+            yield number, replay.cut(rng)
 
 
 def image_of(folder: Path) -> Image:

@@ -7,32 +7,62 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
+from bigmc.errors import StoreError
 from bigmc.model import load_model
 from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
-from faults.trials import EXPECTED, Outcome
+from bigmc.store.verify import verify
+from faults import crash
+from faults.commands import COMMANDS, Command, result
+from faults.trials import EXPECTED, Outcome, record
 
+UNFINISHED = (
+    "ingest",
+    "ingest numbers",
+    "append",
+    "train sparse",
+    "train boost",
+    "train mrc",
+    "path",
+    "predict",
+)
 HARMS = ("flip", "cut", "empty", "delete", "longer", "swap", "older", "zeros", "folder", "extra")
 
 
-def all_outcomes(inputs: Path, work: Path, seed: int) -> Iterator[Outcome]:
-    """Yield the outcome of damaging datasets and models."""
-    for name, each in (("d.bigmc", 12), ("n.bigmc", 12)):
-        yield dataset_outcome(inputs / name, work, seed, each)
+def all_trials() -> Iterator[tuple[str, Callable[..., Outcome]]]:
+    """Yield a name and a function of inputs, folder and seed for each dataset and model that is damaged."""
+    for name in ("d.bigmc", "n.bigmc"):
+        yield name, partial(_dataset, name)
+    yield "appended d.bigmc", _appended
+    for name in ("s.model", "b.model", "m.model"):
+        yield name, partial(_model, name)
+    for command in COMMANDS:
+        if command.name in UNFINISHED:
+            yield f"unfinished {command.name}", partial(unfinished_outcome, command)
+
+
+def _dataset(name: str, inputs: Path, work: Path, seed: int) -> Outcome:
+    return dataset_outcome(inputs / name, work, seed, 12)
+
+
+def _appended(inputs: Path, work: Path, seed: int) -> Outcome:
     appended = work / "appended"
     shutil.copytree(inputs / "d.bigmc", appended / "d.bigmc")
     options = {"memory_limit": "64MB", "engine": ThreadEngine(1), "on_bad_row": "quarantine"}
     api.ingest(inputs / "more.csv", appended / "d.bigmc", append=True, **options)
-    yield dataset_outcome(appended / "d.bigmc", work, seed, 6)
-    for name in ("s.model", "b.model", "m.model"):
-        data = inputs / ("d.bigmc" if name == "s.model" else "n.bigmc")
-        yield model_outcome(inputs / name, data, seed, 150, work)
+    return dataset_outcome(appended / "d.bigmc", work, seed, 6)
+
+
+def _model(name: str, inputs: Path, work: Path, seed: int) -> Outcome:
+    data = inputs / ("d.bigmc" if name == "s.model" else "n.bigmc")
+    return model_outcome(inputs / name, data, seed, 150, work)
 
 
 def dataset_outcome(path: Path, work: Path, seed: int, each: int) -> Outcome:
@@ -66,12 +96,69 @@ def model_outcome(path: Path, data: Path, seed: int, each: int, work: Path) -> O
     return outcome
 
 
+def unfinished_outcome(command: Command, inputs: Path, work: Path, seed: int, each: int = 80) -> Outcome:
+    """Damage one file of what a killed command has left; the command again is refused, or right.
+
+    A file that is moved into the dataset as it is counts as refused if the dataset's reader refuses it.
+    """
+    found = record(command, inputs, work)
+    outcome, rng = Outcome(f"unfinished {command.name}", "damage"), random.Random(seed)
+    images = [image for _, image in crash.states(found.before, found.log, seed, 0)]
+    for number in range(each):
+        image = rng.choice(images)
+        folder = work / "unfinished"
+        folder.mkdir()
+        crash.materialise(image, found.folder, folder)
+        files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "lock")
+        if files:
+            file = rng.choice(files)
+            name = file.relative_to(folder)
+            what = apply_harm(file, files, HARMS[number % len(HARMS)], rng)
+            _judge(
+                outcome,
+                f"{name} {what}",
+                "",
+                partial(_finish, command, inputs, folder, found.made, str(name)),
+            )
+        shutil.rmtree(folder)
+    return outcome
+
+
+def _finish(command: Command, inputs: Path, folder: Path, made: dict[str, bytes], damaged: str) -> str:
+    """Run a command to its end and return in what it is wrong, if in anything that is not refused.
+
+    A finished result that was damaged may stay as it is if whoever reads it is told.
+    """
+    command.run(inputs, folder)
+    now = result(folder)
+    wrong = {str(Path(name)) for name in made if now.get(name) != made[name]}
+    if damaged in wrong and not damaged.endswith((".bigmc", ".model", ".parquet", "path.json")):
+        wrong.remove(damaged)  # figures and a picture of a path that is finished
+    if damaged in wrong and damaged.endswith(".rejects.parquet") and not (folder / damaged).is_file():
+        wrong.remove(damaged)  # taken away
+    for name in sorted(wrong):
+        path = folder / name
+        if path.suffix == ".model":
+            right = folder / "right.model"
+            right.write_bytes({str(Path(name)): content for name, content in made.items()}[name])
+            data = inputs / ("n.bigmc" if name in ("b.model", "m.model") else "d.bigmc")
+            if model_digest(path, data) == model_digest(right, data):
+                wrong.remove(name)
+    for path in folder.glob("*.bigmc"):
+        if wrong:
+            dataset_digest(path)
+            if problems := verify(path):
+                raise StoreError("; ".join(problems), "")
+    return f"other files: {', '.join(sorted(wrong))}" if wrong else ""
+
+
 def _judge(outcome: Outcome, what: str, right: str, look: Callable[[], str]) -> None:
     outcome.trials += 1
     outcome.different += 1
     try:
-        if look() != right:
-            outcome.problems.append(f"{what}: silently wrong")
+        answer = look()
+        if answer != right:
+            outcome.problems.append(f"{what}: silently wrong {answer if not right else ''}")
     except EXPECTED as error:
         if "\n" in str(error):
             outcome.problems.append(f"{what}: more than a line: {error}")

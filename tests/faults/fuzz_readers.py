@@ -1,9 +1,8 @@
 """Random and mutated files against independent readers: no raw exception, no row lost, no value different.
 
-Run by hand or by ``.ci/faults``: ``python tests/faults/fuzz_readers.py [CASES] [SEED]``. CSV is compared with
-Python's csv module, JSON lines with its json module, svmlight with a parser written here, Parquet with
-pyarrow's whole-table reader. Mutated Parquet is read by a process of its own, since a damaged file may crash
-the library; what the process says or how it ends is looked at here.
+CSV is compared with Python's csv module, JSON lines with its json module, svmlight with a parser written
+here, Parquet with pyarrow's whole-table reader. Mutated Parquet is read by a process of its own, since a
+damaged file may crash the library; what the process says or how it ends is looked at here.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import math
 import random
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +22,7 @@ import pyarrow.parquet as pq
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import DataError
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan, schema
+from faults.trials import Outcome
 
 LETTERS = [*"abz019 ,;:.\"'{}[]\\/#+-eE_\t\n\réß😀\u2028\x00\ufeff", "\r\n"]
 
@@ -248,12 +246,14 @@ def fuzz_mutated_parquet(seeds, folder):
     crashed = []
     seeds = list(seeds)
     while seeds:
-        code = f"import fuzz_readers; fuzz_readers.read_mutated_parquet({str(folder)!r}, {seeds!r})"
+        code = (
+            f"from faults import fuzz_readers; fuzz_readers.read_mutated_parquet({str(folder)!r}, {seeds!r})"
+        )
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
             text=True,
-            cwd=Path(__file__).parent,
+            cwd=Path(__file__).parents[1],
             check=False,
         )
         lines = done.stdout.split()
@@ -271,23 +271,20 @@ FORMATS = (
 )  # fmt: skip
 
 
-def fuzz(n_cases, seed):
-    """Run about ``n_cases``, an eighth of them mutated Parquet; return the seeds that crashed the library."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for case in range(seed, seed + n_cases * 7 // 8):
-            rng = random.Random(case)
-            one = FORMATS[case % len(FORMATS)]
-            try:
-                one(rng, folder)
-            except Exception as error:
-                raise AssertionError(f"{one.__name__} with seed {case}: {error!r}") from error
-        return fuzz_mutated_parquet(range(seed, seed + n_cases // 8), folder)
-
-
-if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % 10**9
-    print(f"{wanted} inputs from seed {first}", flush=True)
-    ended = fuzz(wanted, first)
-    print(f"{wanted} inputs read; {len(ended)} crashed a library in a process of their own: {ended}")
+def outcome(seeds, folder):
+    """Read an input of each seed, every eighth a mutated Parquet file; ``folder/at`` has the current one."""
+    done = Outcome("readers", "fuzz")
+    plain = [seed for seed in seeds if seed % 8]
+    for seed in plain:
+        one = FORMATS[seed % len(FORMATS)]
+        (folder / "at").write_text(f"{one.__name__} with seed {seed}")
+        try:
+            one(random.Random(seed), folder)
+        except Exception as error:
+            done.problems.append(f"{one.__name__} with seed {seed}: {error!r}")
+    (folder / "at").write_text("mutated Parquet")
+    mutated_seeds = [seed for seed in seeds if seed % 8 == 0]
+    crashed = fuzz_mutated_parquet(mutated_seeds, folder)
+    done.problems += [f"a mutated Parquet file with seed {seed} ended its process" for seed in crashed]
+    done.trials = done.different = len(plain) + len(mutated_seeds)
+    return done

@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,20 @@ NESTED: tuple[Any, ...] = ([], {}, [[]], [None], {"": ""})
 VALUES: tuple[Any, ...] = (None, True, False, *NUMBERS, *PATHS, *TEXTS, *NESTED)
 
 
-def all_outcomes(inputs: Path, work: Path, seed: int, each: int) -> Iterator[Outcome]:
-    """Yield the outcome of changing manifests and headers of models."""
+MODELS = {"s.model": "rows.csv", "b.model": "numbers.csv", "m.model": "numbers.csv"}
+
+
+def all_trials(each: int = 200) -> Iterator[tuple[str, Callable[..., Outcome]]]:
+    """Yield a name and a function of inputs, folder and seed for each manifest and header of a model."""
     for name in ("d.bigmc", "n.bigmc"):
-        yield _manifests(inputs / name, work, seed, each)
-    for name, data in (("s.model", "rows.csv"), ("b.model", "numbers.csv"), ("m.model", "numbers.csv")):
-        yield _headers(inputs / name, inputs / data, work, seed, each)
+        yield name, lambda inputs, work, seed, name=name: _manifests(inputs / name, work, seed, each)
+    for name, data in MODELS.items():
+        yield (
+            name,
+            lambda inputs, work, seed, name=name, data=data: _headers(
+                inputs / name, inputs / data, work, seed, each
+            ),
+        )
 
 
 def _manifests(path: Path, work: Path, seed: int, each: int) -> Outcome:

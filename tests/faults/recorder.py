@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,6 +126,41 @@ class Failing(disk.SystemCalls):
 
     def rmdir(self, path):
         return self._call("rmdir", path, path)
+
+
+class FullDisk(disk.SystemCalls):
+    """From the n-th call on whatever needs space fails: new files and folders, writes, renames."""
+
+    FAILS = ("write", "truncate", "rename", "mkdir")
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+
+    def _space(self, path: str) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def open(self, path, flags):
+        if flags & os.O_CREAT:
+            self._space(path)
+        return super().open(path, flags)
+
+    def write(self, handle, content, offset):
+        self._space("")
+        return super().write(handle, content, offset)
+
+    def truncate(self, handle, size):
+        self._space("")
+        super().truncate(handle, size)
+
+    def rename(self, source, target):
+        self._space(target)
+        super().rename(source, target)
+
+    def mkdir(self, path):
+        self._space(path)
+        super().mkdir(path)
 
 
 @contextmanager

@@ -234,31 +234,100 @@ def _break(owner, name: str, at: int, moment: str, work: Callable[[], object]) -
         os._exit(5)
 
 
-def all_outcomes(inputs: Path, work: Path) -> Iterator[Outcome]:
-    """Yield the outcome of each kind of trial."""
-    names = ("ingest", "append", "train sparse", "path", "predict", "evaluate", "publish")
-    for number, command in enumerate(c for c in COMMANDS if c.name in names):
+def in_a_lost_answer(inputs: Path, work: Path, url: str) -> Outcome:
+    """Let the commit of an ingest land and its answer be lost: the client asks again and is refused."""
+    from aiobotocore.httpsession import AIOHTTPSession
+    from botocore.exceptions import ConnectionClosedError
+
+    from bigmc import api
+    from bigmc.store.dataset import Dataset
+    from faults.commands import TEXT
+
+    outcome, plain = Outcome("commit whose answer is lost", "object store"), AIOHTTPSession.send
+    right = dataset_digest(inputs / "d.bigmc")
+    for n_lost in (1, 2):
+        lost = 0
+
+        async def send(session, request, n_lost=n_lost):
+            nonlocal lost
+            answer = await plain(session, request)
+            if "If-None-Match" in request.headers and lost < n_lost:
+                lost += 1
+                raise ConnectionClosedError(endpoint_url=request.url)
+            return answer
+
+        AIOHTTPSession.send = send
+        try:
+            options = {"split": {"train": 0.6, "test": 0.4}, **TEXT}
+            api.ingest(inputs / "rows.csv", f"{url}/lost-{n_lost}.bigmc", **options)
+        finally:
+            AIOHTTPSession.send = plain
+        outcome.trials += 1
+        outcome.different += 1
+        if lost != n_lost:
+            outcome.problems.append(f"{lost} answers of {n_lost} were lost")
+        if dataset_digest(f"{url}/lost-{n_lost}.bigmc") != right:
+            outcome.problems.append("another dataset")
+        Dataset.open(f"{url}/lost-{n_lost}.bigmc")
+    return outcome
+
+
+def cache_evicted(inputs: Path, work: Path, url: str) -> Outcome:
+    """Read datasets of a store in several processes whose cache has space for none of them."""
+    from bigmc import api
+
+    outcome = Outcome("cache evicted while read", "object store")
+    os.environ |= {"BIGMC_CACHE_SIZE": "1KB"}
+    right = {}
+    for number, name in enumerate(("rows.csv", "more.csv", "numbers.csv")):
+        to = f"{url}/evicted-{number}.bigmc"
+        columns = {"text": "label"} if name == "numbers.csv" else {"text": "text", "on_bad_row": "quarantine"}
+        api.ingest(inputs / name, to, label="label", hash_bits=6, memory_limit="64MB", **columns)
+        right[to] = dataset_digest(to)
+
+    def read(process: int) -> None:
+        addresses = [*right]
+        for turn in range(12):
+            address = addresses[(turn + process) % len(addresses)]
+            if dataset_digest(address) != right[address]:
+                raise AssertionError(f"another answer of {address}")
+
+    pids = [in_child(partial(read, process)) for process in range(4)]
+    codes = [code_of(pid) for pid in pids]
+    outcome.trials, outcome.different = 12 * len(pids), len(pids)
+    if set(codes) != {FINE}:
+        outcome.problems.append(f"the processes ended with {codes}")
+    return outcome
+
+
+Trial = Callable[[Path, Path], Outcome]
+
+
+def all_trials() -> Iterator[tuple[str, Trial]]:
+    """Yield a name and a function of inputs and a folder for each kind of trial."""
+    for command in COMMANDS:
         for n_processes in (2, 8):
-            here = work / f"together-{number}-{n_processes}"
-            here.mkdir()
-            yield at_once(command, inputs, here, n_processes)
-        here = work / f"killed-{number}"
-        here.mkdir()
-        yield killed_holding_a_lock(command, inputs, here)
-    yield read_while_appending(inputs, work)
-    yield read_while_publishing(inputs, work)
-    yield dead_locks(work)
-    yield leftovers_of_the_living(work)
-    yield from _with_moto(inputs, work)
+            yield f"{command.name} by {n_processes}", partial(at_once, command, n_processes=n_processes)
+        yield f"{command.name} killed", partial(killed_holding_a_lock, command)
+    yield "reader beside append", read_while_appending
+    yield "reader beside publish", read_while_publishing
+    yield "locks of the dead", lambda inputs, work: dead_locks(work)
+    yield "two writers", lambda inputs, work: leftovers_of_the_living(work)
+    for name, trial in (
+        ("ingest into S3", in_object_store),
+        ("lost answer", in_a_lost_answer),
+        ("cache evicted", cache_evicted),
+    ):
+        yield name, partial(_with_moto, trial)
 
 
-def _with_moto(inputs: Path, work: Path) -> Iterator[Outcome]:
+def _with_moto(trial: Callable[[Path, Path, str], Outcome], inputs: Path, work: Path) -> Outcome:
+    """Run a trial against an object store on this machine."""
     try:
         import s3fs  # noqa: F401
         from moto.server import ThreadedMotoServer
     except ImportError:
-        print("S3 is left out: moto or s3fs is not installed", flush=True)
-        return
+        return Outcome("S3 is left out: moto or s3fs is not installed", "object store")
     from bigmc.store.object_store import Address
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -275,6 +344,6 @@ def _with_moto(inputs: Path, work: Path) -> Iterator[Outcome]:
     with Address(f"s3://faults{int(time.time())}")._told() as (fs, path):
         fs.mkdir(path)
     try:
-        yield in_object_store(inputs, work, f"s3://{path}")
+        return trial(inputs, work, f"s3://{path}")
     finally:
         server.stop()

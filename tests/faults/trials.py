@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigmc.errors import BigmcError
+from bigmc.store.disk import SystemCalls
 from faults import crash
 from faults.commands import Command, result
-from faults.recorder import CHANGES, SHORT, Call, Failing, Recorder, instead
+from faults.recorder import CHANGES, SHORT, Call, Failing, FullDisk, Recorder, instead
 
 EXPECTED = (OSError, BigmcError)
 """What a command may end with: the command line says these in one line."""
@@ -35,6 +36,8 @@ class Outcome:
     trials: int = 0
     different: int = 0
     problems: list[str] = field(default_factory=list)
+    states: list[str] = field(default_factory=list)
+    """Digests of the states tried, where there are any."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,29 @@ class Recording:
     before: crash.Image
     log: list[Call]
     made: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Which crashes of a command are tried.
+
+    Attributes
+    ----------
+    seed : int
+        Of the power cuts.
+    cuts : int
+        Kinds of power cut after each call, beside the kill.
+    part, parts : int
+        The calls are cut into so many parts, of which this one is tried.
+    one_in : int
+        Of the different states one in so many is tried.
+    """
+
+    seed: int = 0
+    cuts: int = 3
+    part: int = 0
+    parts: int = 1
+    one_in: int = 1
 
 
 def record(command: Command, inputs: Path, work: Path) -> Recording:
@@ -59,27 +85,28 @@ def record(command: Command, inputs: Path, work: Path) -> Recording:
 
 
 def crashes(
-    command: Command, inputs: Path, work: Path, seed: int = 0, cuts: int = 3, one_in: int = 1
+    command: Command, inputs: Path, work: Path, tries: Tries, known: frozenset[str] = frozenset()
 ) -> Outcome:
     """Run a command again from every state a crash may leave; states that are equal are tried once."""
     found = record(command, inputs, work)
-    outcome, seen = Outcome(command.name, "crash"), set()
-    rng = random.Random(seed)
-    for number, image in enumerate(crash.states(found.before, found.log, rng, cuts)):
+    outcome, seen = Outcome(command.name, "crash"), set(known)
+    low, high = (len(found.log) * part // tries.parts for part in (tries.part, tries.part + 1))
+    for number, image in crash.states(found.before, found.log, tries.seed, tries.cuts, range(low, high)):
         outcome.trials += 1
-        digest = _digest(image)
+        digest = _digest(image, found.folder)
         if digest in seen:
             continue
         seen.add(digest)
-        if len(seen) % one_in:
+        outcome.states.append(digest)
+        if len(outcome.states) % tries.one_in:
             continue
         outcome.different += 1
         with _folder(work) as folder:
             crash.materialise(image, found.folder, folder)
             problem = again(command, inputs, folder, found.made)
         if problem:
-            call = found.log[number // (cuts + 1)]
-            outcome.problems.append(f"state {number} after {call.name} {call.path[-60:]}: {problem}")
+            call = found.log[number]
+            outcome.problems.append(f"after call {number}, {call.name} {call.path[-60:]}: {problem}")
     return outcome
 
 
@@ -111,27 +138,48 @@ ERRORS = {
 }
 
 
-def failures(command: Command, inputs: Path, work: Path, seed: int = 0, each: int = 8) -> Outcome:
-    """Let calls fail, one in a run or all from one on, and run the command again."""
+def failures(
+    command: Command, inputs: Path, work: Path, seed: int = 0, each: int = 2, names: tuple[str, ...] = CHANGES
+) -> Outcome:
+    """Let calls of these names fail with every error, one or all from one on, and run the command again."""
     found = record(command, inputs, work)
-    outcome, rng = Outcome(command.name, "error"), random.Random(seed)
-    for name in CHANGES:
+    outcome, rng = Outcome(command.name, "error"), random.Random(f"{seed} {names}")
+    for name in names:
         n_calls = sum(call.name == name for call in found.log)
-        places = sorted(rng.sample(range(1, n_calls + 1), min(each, n_calls)))
-        for at in places:
-            error, lasting = rng.choice(ERRORS[name]), rng.random() < 0.3
-            if error == SHORT:
-                lasting = False
-            outcome.trials += 1
-            with _folder(work) as folder:
-                command.start(inputs, folder)
-                failing = Failing(name, at, error, lasting)
-                problem = _fail_once(command, inputs, folder, found.made, failing)
-            if problem:
-                what = errno.errorcode.get(error, "short write")
-                outcome.problems.append(f"{name} {at} {what}{' and on' * lasting}: {problem}")
-    outcome.different = outcome.trials
+        for error in ERRORS[name]:
+            for at in sorted(rng.sample(range(1, n_calls + 1), min(each, n_calls))):
+                lasting = error != SHORT and rng.random() < 0.3
+                what = f"{name} {at} {errno.errorcode.get(error, 'short write')}{' and on' * lasting}"
+                _fail(command, inputs, work, found, Failing(name, at, error, lasting), what, outcome)
     return outcome
+
+
+def full_disk(command: Command, inputs: Path, work: Path, seed: int = 0, each: int = 12) -> Outcome:
+    """Let the disk be full from some call on: whatever needs space fails, what frees it works."""
+    found = record(command, inputs, work)
+    outcome, rng = Outcome(command.name, "full disk"), random.Random(seed)
+    n_calls = sum(call.name in FullDisk.FAILS or call.other == "create" for call in found.log)
+    for at in sorted(rng.sample(range(1, n_calls + 1), min(each, n_calls))):
+        _fail(command, inputs, work, found, FullDisk(at), f"full from call {at} on", outcome)
+    return outcome
+
+
+def _fail(
+    command: Command,
+    inputs: Path,
+    work: Path,
+    found: Recording,
+    failing: SystemCalls,
+    what: str,
+    outcome: Outcome,
+) -> None:
+    outcome.trials += 1
+    outcome.different += 1
+    with _folder(work) as folder:
+        command.start(inputs, folder)
+        problem = _fail_once(command, inputs, folder, found.made, failing)
+    if problem:
+        outcome.problems.append(f"{what}: {problem}")
 
 
 def _fail_once(command, inputs, folder, made, failing) -> str | None:
@@ -210,11 +258,12 @@ def _reads(at: int, error: int) -> Iterator[dict[str, int]]:
 _OURS = (".json", ".parquet", ".model", ".npz", ".csv", ".npy")
 
 
-def _digest(image: crash.Image) -> bytes:
-    digest = hashlib.blake2b()
+def _digest(image: crash.Image, folder: Path) -> str:
+    digest = hashlib.blake2b(digest_size=8)
     for path, content in sorted(image.items()):
-        digest.update(path.encode() + b"\0" + (b"/" if content is None else content) + b"\0")
-    return digest.digest()
+        name = path.removeprefix(str(folder))
+        digest.update(name.encode() + b"\0" + (b"/" if content is None else content) + b"\0")
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -1,20 +1,16 @@
-"""Some hundred random and mutated inputs of every format; the whole is tests/faults/fuzz_readers.py."""
+"""Some hundred random and mutated inputs of every format; ``.ci/fuzz`` tries far more."""
 
 import os
 import random
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faults import fuzz_readers
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers import footers
 from bigmc.ingestion.sources import expand_sources, schema
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
-import fuzz_readers
 
 
 @pytest.mark.parametrize("one", fuzz_readers.FORMATS, ids=lambda one: one.__name__)

@@ -356,7 +356,11 @@ def test_the_fast_scan_is_the_plain_one(data, quote, room):
     while state[kernels.WORD] * 8 < len(data):
         out = np.empty((3, room), dtype=np.int64)
         n = kernels.split_records(
-            buffer.view(np.uint64), buffer, len(data), 34 if quote else kernels.NO_QUOTE, 44, state, *out
+            kernels.Buffer(buffer.view(np.uint64), buffer, len(data)),
+            34 if quote else kernels.NO_QUOTE,
+            44,
+            state,
+            kernels.Records(*out),
         )
         found += [tuple(row) for row in out[:, :n].T.tolist()]
     expected, start = split_by_hand(data, quote)

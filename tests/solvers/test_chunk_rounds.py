@@ -190,7 +190,7 @@ def test_the_file_gives_back_the_columns():
 def test_the_largest_curvature_is_that_of_the_diagonal(loss):
     generator = np.random.default_rng(0)
     n, m = 30, 5
-    code = LOSSES[loss].code
+    code = LOSSES[loss].kernels
     scores = np.full((n, 8), LOSSES[loss].pad_score)
     scores[:, :m] = generator.standard_normal((n, m))
     labels = np.sort(np.stack([generator.choice(m, 2, replace=False) for _ in range(n)]), axis=1)

@@ -76,6 +76,23 @@ def test_it_records_and_tells_every_certificate_and_stops_at_the_first_that_is_g
     assert [message.facts for message in seen] == method.history
 
 
+class Silent(Bisection):
+    """Has nothing to record before the first step."""
+
+    def certify(self):
+        certificate, figures = super().certify()
+        return certificate, figures if self.low > 0.0 else None
+
+
+def test_a_certificate_without_figures_is_neither_recorded_nor_told():
+    seen, method = [], Silent(1e-9)
+    outcome = loop.run(method, RunContext(ThreadEngine(1), None, seen.append), RUN, None)
+    whole, _ = run()
+    assert outcome.stopped == "tol"
+    assert [entry["gap"] for entry in method.history] == [entry["gap"] for entry in whole.history[1:]]
+    assert len(seen) == len(method.history)
+
+
 def test_a_run_resumed_from_any_save_ends_as_if_it_had_not_stopped():
     kept = Memory()
     whole, _ = run(kept)

@@ -10,7 +10,9 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_values
-from bigmc.solvers.minimax import iterations, solve_minimax
+from bigmc.progress import silent
+from bigmc.solvers.loop import RunContext
+from bigmc.solvers.minimax import MinimaxParameters, iterations, solve_minimax
 from bigmc.solvers.minimax.iterations import sample_by_hash
 from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.store.checkpoint import FileCheckpoint
@@ -22,7 +24,12 @@ LIMIT = 400_000_000
 
 def solve(X, y, intercept=True, shard_rows=65_536, weighting=None, **options):
     dataset = Dataset.from_arrays(X, y, shard_rows=shard_rows, weighting=weighting)
-    return solve_minimax(dataset, fit_intercept=intercept, **{"memory_limit": LIMIT, "tol": 1e-7, **options})
+    return solve_dataset(dataset, **{"fit_intercept": intercept, "tol": 1e-7, **options})
+
+
+def solve_dataset(dataset, memory_limit=LIMIT, engine=None, checkpoint=None, progress=silent, **options):
+    context = RunContext(engine or ThreadEngine(), checkpoint, progress)
+    return solve_minimax(dataset, MinimaxParameters(**options), memory_limit, context)
 
 
 def objective(X, y, lambda0, intercept, solution):
@@ -73,7 +80,7 @@ def test_bounds_hold_when_it_is_stopped_early():
 
 
 def test_bounds_of_first_order_steps_alone(monkeypatch):
-    monkeypatch.setattr(iterations.Loop, "_choose_method", lambda self, tol: None)
+    monkeypatch.setattr(iterations.Iterations, "_choose_method", lambda self, tol: None)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.converged
@@ -116,7 +123,7 @@ def test_features_that_a_class_never_has_do_not_hide_the_lower_bound():
     X, y = hashed_texts(1200, 256, 5)
     X[y == 0, :40] = 0.0
     X[y == 1, 30:60] = np.abs(X[y == 1, 30:60])
-    solution = solve_minimax(Dataset.from_arrays(scipy.sparse.csr_array(X), y), memory_limit=LIMIT)
+    solution = solve_dataset(Dataset.from_arrays(scipy.sparse.csr_array(X), y))
     assert solution.converged
     assert solution.stopped == "tol"
     coarse = solve(scipy.sparse.csr_array(X), y, tol=1e-3, memory_limit=60_000_000)
@@ -175,7 +182,7 @@ def test_a_class_that_does_not_occur_is_left_out():
     dataset = Dataset.from_arrays(X, y)
     dataset.classes = np.arange(5)
     dataset.n_classes = 5
-    solution = solve_minimax(dataset, memory_limit=LIMIT, tol=1e-7)
+    solution = solve_dataset(dataset, tol=1e-7)
     assert solution.classes.tolist() == [0, 1, 2]
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
 

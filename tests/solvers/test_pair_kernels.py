@@ -32,7 +32,7 @@ def column(loss, n_classes=4, n_samples=30, seed=0):
     entries = Entries(
         indptr, np.concatenate(rows).astype(np.uint16), x[x != 0], np.array([0, half, n_samples])
     )
-    return LOSSES[loss].code, x * row_scale, y, scores, row_scale, weights, entries
+    return LOSSES[loss].kernels, x * row_scale, y, scores, row_scale, weights, entries
 
 
 @pytest.mark.parametrize("loss", LABEL_LOSSES)

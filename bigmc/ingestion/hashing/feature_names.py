@@ -21,6 +21,7 @@ from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
 from bigmc.kernels.hashing import frequent_names as kernel
 from bigmc.kernels.hashing import murmur as hashing_kernel
 from bigmc.kernels.hashing import spelling as spelling
+from bigmc.kernels.hashing.arguments import NameTable, NGrams, Ranges
 from bigmc.store.row_hash import splitmix64
 
 SCHEMA = pa.schema(
@@ -118,15 +119,13 @@ class NameCounter:
                 self._count_listed(text, starts[some], sizes[some], 1)
 
     def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int, nulls: Nulls) -> None:
-        code = ANALYZERS[self.hasher.analyzer]
-        n_min, n_max = self.hasher.ngrams
+        ngrams = NGrams(ANALYZERS[self.hasher.analyzer], *self.hasher.ngrams)
         for _, n_rows in self.hasher.fold(texts, nulls):
-            place = np.array([0, n_min, 0], np.int64)
+            place = np.array([0, ngrams.n_min, 0], np.int64)
             while place[0] < n_rows:
                 n = spelling.spell_rows(
-                    place, n_rows, scratch.units, scratch.folded, scratch.bound, code, n_min, n_max,
-                    scratch.reach, self._starts, self._sizes,
-                )  # fmt: skip
+                    place, n_rows, scratch.documents, ngrams, scratch.reach, self._starts, self._sizes
+                )
                 self._count_listed(scratch.folded, self._starts[:n], self._sizes[:n], weight)
         scratch.trim()
 
@@ -136,10 +135,8 @@ class NameCounter:
         """Count at most `LIST_LENGTH` names, given by their place in ``text``, ``weight`` times each."""
         n = len(starts)
         hashing_kernel.hash_words(text, starts, sizes, n, scratch.parts, self._hashes)
-        kernel.count_names(
-            self._hashes[:n], starts, sizes, text, weight, self._keys, self._seen, self._rank,
-            self._lengths, self._names,
-        )  # fmt: skip
+        table = NameTable(self._keys, self._seen, self._rank, self._lengths, self._names)
+        kernel.count_names(self._hashes[:n], Ranges(text, starts, sizes), weight, table)
 
     def table(self) -> pa.Table:
         """Names seen, sorted by bucket, then from the most frequent to the least.

@@ -28,6 +28,7 @@ from bigmc.ingestion.hashing.unicode import Nulls, first_broken, fold_table, low
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
+from bigmc.kernels.hashing.arguments import HashScratch, NGrams
 from bigmc.store.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
@@ -141,10 +142,8 @@ class TextHasher:
                         ends = np.array([0, len(document)])
                         n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, join)
                 else:
-                    n_rows, broken = folding.fold_rows(
-                        row, offsets, text, table, code, scratch.folded[: -kernel.PADDING],
-                        scratch.bound, scratch.units,
-                    )  # fmt: skip
+                    out = scratch.documents._replace(text=scratch.folded[: -kernel.PADDING])
+                    n_rows, broken = folding.fold_rows(row, offsets, text, table, code, out)
                 if n_rows:
                     yield first + row, n_rows
                 row += n_rows
@@ -186,12 +185,13 @@ class TextHasher:
     def _add_ngrams(self, n_rows: int, rows: RowBuilder) -> None:
         """Hash and count the n-grams of the folded documents."""
         place = np.zeros(3, np.int64)
+        counted = NGrams(ANALYZERS[self.analyzer], *self.ngrams)
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
+            work = HashScratch(scratch.reach, scratch.parts)
             n_hashes = kernel.hash_ngrams(
-                place, n_rows, scratch.units, scratch.folded, scratch.bound, ANALYZERS[self.analyzer],
-                *self.ngrams, scratch.reach, scratch.parts, scratch.offsets, scratch.hashes,
-            )  # fmt: skip
+                place, n_rows, scratch.documents, counted, work, scratch.offsets, scratch.hashes
+            )
             n_done = place[0] - row
             if not inside:
                 rows.add(scratch.offsets[: n_done + 1], scratch.hashes)
@@ -205,14 +205,9 @@ def _find_words(
     row: int, offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32], join: bool
 ) -> tuple[int, int]:
     """Find the words of documents from ``row`` on, join them or hash each; as `hashing_words.mark_rows`."""
-    n_rows, status = wording.mark_rows(
-        row, offsets, text, table, scratch.lowered, scratch.lowered.view(np.uint64), scratch.marks,
-        scratch.begins,
-    )  # fmt: skip
-    wording.find_words(
-        n_rows, scratch.lowered, scratch.marks.view(np.uint64), scratch.begins, scratch.bits, scratch.rank,
-        scratch.starts, scratch.sizes, scratch.kept, scratch.units,
-    )  # fmt: skip
+    marked = scratch.marked
+    n_rows, status = wording.mark_rows(row, offsets, text, table, marked)
+    wording.find_words(n_rows, marked, scratch.words)
     n_words = scratch.units[n_rows]
     words = scratch.lowered, scratch.starts, scratch.sizes, n_words
     if join:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.kernels.hashing import rows as kernel
+from bigmc.kernels.hashing.arguments import CountedRows, HashedRows, SortScratch
 from bigmc.store.csr import Rows
 
 TABLE_BITS = 14  # of the number of slots that the table of a long document begins with
@@ -42,10 +43,9 @@ class RowBuilder:
         while row < n_rows:
             self._make_room(int(offsets[-1] - offsets[row]))
             indptr = self._indptr[self._n_done - row : self._n_done - row + n_rows + 1]
-            stop = kernel.sort_rows(
-                row, n_rows, offsets, hashes, self._hash_bits, scratch.keys, scratch.spare, scratch.heads,
-                scratch.ends, self._n_moved, indptr, scratch.indices, scratch.values,
-            )  # fmt: skip
+            work = SortScratch(scratch.keys, scratch.spare, scratch.heads, scratch.ends)
+            out = CountedRows(self._n_moved, indptr, scratch.indices, scratch.values)
+            stop = kernel.sort_rows(row, n_rows, HashedRows(offsets, hashes, self._hash_bits), work, out)
             self._n_done += stop - row
             row = stop
             if row < n_rows:  # a document too long to sort

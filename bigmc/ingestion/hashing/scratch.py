@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import rows as counting
 from bigmc.kernels.hashing import words as wording
+from bigmc.kernels.hashing.arguments import FoldedText, MarkedText, WordLists
 
 PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
 FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
@@ -53,6 +54,22 @@ class Scratch(threading.local):
         self.starts = np.empty(0, np.uint32)
         self.sizes = np.empty(0, np.uint32)
         self.kept = np.empty(0, np.uint32)
+
+    @property
+    def documents(self) -> FoldedText:
+        """Folded documents, as kernels take them."""
+        return FoldedText(self.folded, self.bound, self.units)
+
+    @property
+    def marked(self) -> MarkedText:
+        """Marked documents, as kernels take them."""
+        longs = self.lowered.view(np.uint64), self.marks.view(np.uint64)
+        return MarkedText(self.lowered, self.marks, *longs, self.begins)
+
+    @property
+    def words(self) -> WordLists:
+        """Words of marked documents, as kernels take them."""
+        return WordLists(self.starts, self.sizes, self.units, self.bits, self.rank, self.kept)
 
     def fit_document(self, n_bytes: int) -> None:
         """Make room for a document of this size, its characters folded."""

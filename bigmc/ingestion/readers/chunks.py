@@ -103,13 +103,12 @@ class _RecordFinder:
 
     def find(self, buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
         """Find the complete records in the first ``size`` bytes; return their number."""
-        words = buffer.view(np.uint64)
+        given = kernels.Buffer(buffer.view(np.uint64), buffer, size)
+        quote, delimiter = self._layout.quote, self._layout.delimiter
         n = 0
         while True:
-            starts, ends, lines = (array[n:] for array in self.arrays)
-            n += kernels.split_records(
-                words, buffer, size, self._layout.quote, self._layout.delimiter, state, starts, ends, lines
-            )
+            out = kernels.Records(*(array[n:] for array in self.arrays))
+            n += kernels.split_records(given, quote, delimiter, state, out)
             if state[kernels.WORD] * 8 >= size:
                 return n
             self._grow()

@@ -7,16 +7,10 @@ table 3-17).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Bytes = NDArray[np.uint8]
-Longs = NDArray[np.int64]
+from bigmc.kernels.hashing.arguments import Bytes, Int, Longs
 
 # Flags of `bigmc.ingestion.hashing.unicode.case_table`.
 IS_CASED = 1

@@ -19,13 +19,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint32]
-Longs = NDArray[np.int64]
+from bigmc.kernels.hashing.arguments import Bytes, FoldedText, Int, Longs, Words
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 IS_SPACE = 1 << 25
@@ -102,14 +97,14 @@ def _is_ascii(text: Bytes) -> bool:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _fold_chars(
-    text: Bytes, fold: Words, padded: Int, narrow: bool, folded:
-    Bytes, bound: Words, pos: Int, first: Int,
-) -> Int:  # fmt: skip
+    text: Bytes, fold: Words, padded: Int, narrow: bool, out: FoldedText, pos: Int, first: Int
+) -> Int:
     """Collapse runs of white space (char) or put single spaces around all words (char_wb, ``padded``).
 
     ``narrow`` says that the text is ASCII; only the ends of the document are then noted in ``bound``. Returns
     the last unit, or -1 for bytes that are not UTF-8.
     """
+    folded, bound, _ = out
     start = pos
     unit = first
     found = np.int64(0)  # whether there is anything but white space
@@ -175,15 +170,15 @@ def _fold_chars(
 
 @njit(cache=True, nogil=True)
 def fold_rows(
-    first: Int, offsets: Longs, text: Bytes, fold: Words,
-    analyzer: Int, folded: Bytes, bound: Words, units: Longs,
-) -> tuple[int, bool]:  # fmt: skip
+    first: Int, offsets: Longs, text: Bytes, fold: Words, analyzer: Int, out: FoldedText
+) -> tuple[int, bool]:
     """Fold documents from ``first`` on for char or char_wb while the buffers surely hold the next one.
 
     Document ``first + k`` gets the units ``units[k] .. units[k + 1]``. Returns the number of documents
     folded, and whether it stopped at bytes that are not UTF-8. Lower-casing adds at most half of a document's
     bytes and char_wb two spaces.
     """
+    folded, bound, units = out
     units[0] = 0
     bound[0] = 0
     n = min(units.shape[0] - 1, offsets.shape[0] - 1 - first)
@@ -194,7 +189,7 @@ def fold_rows(
         size = doc.shape[0]
         if pos + size + size // 2 + 2 > folded.shape[0] or unit + size + 3 > bound.shape[0]:
             return k, False
-        end = _fold_chars(doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), folded, bound, pos, unit)
+        end = _fold_chars(doc, fold, np.int64(analyzer == CHAR_WB), _is_ascii(doc), out, pos, unit)
         if end < 0:
             return k, True
         units[k + 1] = end

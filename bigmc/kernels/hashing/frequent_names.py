@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint32]
-Longs = NDArray[np.int64]
+from bigmc.kernels.hashing.arguments import Int, NameTable, Ranges, Words
 
 # A name can be in any of so many slots.
 WAYS = 8
 
 
 @njit(cache=True, nogil=True)
-def count_names(
-    hashes: Words, starts: Words, sizes: Words, text:
-    Bytes, weight: Int, keys: Words, seen: Longs, rank:
-    Longs, lengths: Words, names: Bytes,
-) -> None:  # fmt: skip
-    """Count names ``text[starts:starts + sizes]``, each known by its 32-bit hash.
+def count_names(hashes: Words, listed: Ranges, weight: Int, table: NameTable) -> None:
+    """Count the listed names ``weight`` times, each known by its 32-bit hash.
 
     The slots are sets of `WAYS`, every set a Space-Saving summary (Metwally, Agrawal, El Abbadi 2005): a name
     that is in no slot takes that of the lowest rank and inherits this rank, so that ``seen <= true count <=
     rank``. A name longer than a row of ``names`` is cut there; ``lengths`` keeps its whole length.
     """
+    text, starts, sizes = listed
+    keys, seen, rank, lengths, names = table
     n_sets = keys.shape[0] // WAYS
     width = names.shape[1]
     for k in range(hashes.shape[0]):

@@ -6,17 +6,10 @@ becomes of the hashes is the business of `bigmc.kernels.hashing.rows`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint32]
-Longs = NDArray[np.int64]
+from bigmc.kernels.hashing.arguments import Bytes, FoldedText, HashScratch, Int, Longs, NGrams, Tile, Words
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
@@ -87,11 +80,9 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _measure_reach(
-    folded: Bytes, bound: Words, first: Int, last: Int, narrow: bool,
-    reach: Words,
-) -> None:  # fmt: skip
+def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, reach: Words) -> None:
     """Measure the piece from each character of a padded text to the next space, this included."""
+    folded, bound, _ = documents
     start = np.int64(bound[first])
     end = last - first - 1
     for i in range(end, -1, -1):
@@ -145,11 +136,10 @@ def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Wo
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _hash_tile(
-    folded: Bytes, bound: Words, gap: Int, narrow: bool, first: Int, lo:
-    Int, hi: Int, n: Int, parts: Words, hashes: Words,
-) -> None:  # fmt: skip
-    """Hashes of the n-grams that begin with the units ``first + lo .. first + hi``."""
+def _hash_tile(documents: FoldedText, tile: Tile, gap: Int, parts: Words, hashes: Words) -> None:
+    """Hash the n-grams of a tile; ``gap`` bytes lie between the last unit of one and the next unit."""
+    folded, bound, _ = documents
+    first, lo, hi, n, narrow = tile
     if not narrow:
         starts = bound[first + lo : first + hi]
         stops = bound[first + lo + n : first + hi + n]
@@ -175,11 +165,10 @@ def _hash_tile(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _hash_words_whole(
-    folded: Bytes, bound: Words, narrow: bool, first: Int, lo: Int, hi: Int, n: Int, reach: Words,
-    parts: Words, hashes: Words,
-) -> Int:  # fmt: skip
+def _hash_words_whole(documents: FoldedText, tile: Tile, reach: Words, parts: Words, hashes: Words) -> Int:
     """Hashes of the n-grams inside padded words, and of words shorter than ``n`` as they are; how many."""
+    folded, bound, _ = documents
+    first, lo, hi, n, narrow = tile
     starts, sizes = parts[5], parts[6]
     start = np.int64(bound[first])
     kept = 0
@@ -196,15 +185,23 @@ def _hash_words_whole(
 
 @njit(cache=True, nogil=True)
 def hash_ngrams(
-    place: Longs, n_rows: Int, units: Longs, folded: Bytes, bound: Words, analyzer: Int, n_min: Int,
-    n_max: Int, reach: Words, parts: Words, offsets: Longs, hashes: Words,
-) -> Int:  # fmt: skip
+    place: Longs,
+    n_rows: Int,
+    documents: FoldedText,
+    ngrams: NGrams,
+    work: HashScratch,
+    offsets: Longs,
+    hashes: Words,
+) -> Int:
     """List the hashes of the n-grams of folded documents; how many there are.
 
     Goes on from ``place``, the document, n and unit to come next (n is 0 before a document), with as many
     documents as surely fit; the hashes of the k-th are ``offsets[k] .. offsets[k + 1]``. A document with more
     n-grams than fit comes alone and in pieces: ``place`` stays inside it until its last.
     """
+    folded, bound, units = documents
+    analyzer, n_min, n_max = ngrams
+    reach, parts = work
     gap = 1 if analyzer == WORD else 0
     room = hashes.shape[0] - 2 * TILE
     begun = place[0]
@@ -221,7 +218,7 @@ def hash_ngrams(
             if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > room:
                 return n_listed
             if analyzer == CHAR_WB and n_units > 0:
-                _measure_reach(folded, bound, first, first + n_units, narrow, reach)
+                _measure_reach(documents, first, first + n_units, narrow, reach)
             place[1] = n_min
         while place[1] <= n_max:
             n = place[1]
@@ -235,10 +232,11 @@ def hash_ngrams(
                 hi = min(lo + TILE, n_starts)
                 place[2] = hi
                 out = hashes[n_listed : n_listed + 2 * TILE]
+                tile = Tile(first, lo, hi, n, narrow)
                 if whole:
-                    n_listed += _hash_words_whole(folded, bound, narrow, first, lo, hi, n, reach, parts, out)
+                    n_listed += _hash_words_whole(documents, tile, reach, parts, out)
                     continue
-                _hash_tile(folded, bound, gap, narrow, first, lo, hi, n, parts, out)
+                _hash_tile(documents, tile, gap, parts, out)
                 kept = hi - lo
                 if analyzer == CHAR_WB and n == 1:
                     # The space between two words is stored once and counts for both.

@@ -10,18 +10,19 @@ Nothing here allocates; the caller makes room.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Words = NDArray[np.uint32]
-Longs = NDArray[np.int64]
-Ints = NDArray[np.int32]
-Keys = NDArray[np.uint64]
+from bigmc.kernels.hashing.arguments import (
+    Bits,
+    CountedRows,
+    HashedRows,
+    Int,
+    Ints,
+    Longs,
+    SortScratch,
+    Words,
+)
 
 # Most n-grams sorted together.
 SORTED = 1 << 13
@@ -46,11 +47,10 @@ def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _sort_group(
-    first: Int, last: Int, offsets: Longs, hashes: Words, hash_bits: Int, keys: Keys, spare: Keys,
-    heads: Longs, ends: Longs,
-) -> Keys:  # fmt: skip
+def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch) -> Bits:
     """Keys ``document << 32 | index << 1 | negative`` of some documents, sorted but for the last bit."""
+    offsets, hashes, hash_bits = documents
+    keys, spare, heads, ends = work
     mask = (np.int64(1) << hash_bits) - 1
     origin = offsets[first]
     n = offsets[last] - origin
@@ -91,17 +91,14 @@ def _sort_group(
 
 
 @njit(cache=True, nogil=True)
-def sort_rows(
-    first: Int, last: Int, offsets: Longs, hashes: Words, hash_bits: Int, keys: Keys, spare: Keys,
-    heads: Longs, ends: Longs, base: Int, indptr: Longs, indices: Ints, values: Ints,
-) -> Int:  # fmt: skip
+def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, out: CountedRows) -> Int:
     """Count the features of documents ``first .. last`` into rows; ``last``, or a document too long for it.
 
-    Document ``row`` has the hashes ``offsets[row] .. offsets[row + 1]``. Entry ``indptr[first]``, which is
-    given, goes to ``indptr[first] - base`` of ``indices`` and ``values``, where there must be room for an
-    entry per hash. ``keys`` and ``spare`` are scratch for `SORTED` entries, ``heads`` for ``1 << DIGIT`` and
-    ``ends`` for an entry per document.
+    ``out.indptr[first]`` is given, and there must be room for an entry per hash.
     """
+    offsets = documents.offsets
+    base, indptr, indices, values = out
+    ends = work.ends
     row = first
     while row < last:
         stop = row
@@ -112,7 +109,7 @@ def sort_rows(
         at = indptr[row] - base - 1
         before = ~np.uint64(0)
         count = np.int64(0)
-        for key in _sort_group(row, stop, offsets, hashes, hash_bits, keys, spare, heads, ends):
+        for key in _sort_group(row, stop, documents, work):
             feature_key = key >> np.uint64(1)
             again = np.int64(feature_key == before)
             before = feature_key

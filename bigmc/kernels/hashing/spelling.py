@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint32]
-Longs = NDArray[np.int64]
+from bigmc.kernels.hashing.arguments import FoldedText, Int, Longs, NGrams, Words
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _measure_reach(
-    folded: Bytes, bound: Words, first: Int, last: Int, narrow: bool,
-    reach: Words,
-) -> Int:  # fmt: skip
+def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, reach: Words) -> Int:
     """As in `bigmc.kernels.hashing.murmur`: a kernel and what it calls are in one file.
 
     Length of the piece from each character of a padded text to the next space; the number of words.
     """
+    folded, bound, _ = documents
     start = np.int64(bound[first])
     n_spaces = 0
     end = last - first - 1
@@ -39,16 +30,22 @@ def _measure_reach(
 
 @njit(cache=True, nogil=True)
 def spell_rows(
-    place: Longs, n_rows: Int, units: Longs, folded: Bytes,
-    bound: Words, analyzer: Int, n_min: Int, n_max: Int, reach: Words,
-    starts: Words, sizes: Words,
-) -> Int:  # fmt: skip
-    """List the n-grams of folded documents: where in ``folded`` each begins and how long it is.
+    place: Longs,
+    n_rows: Int,
+    documents: FoldedText,
+    ngrams: NGrams,
+    reach: Words,
+    starts: Words,
+    sizes: Words,
+) -> Int:
+    """List the n-grams of folded documents: where in their text each begins and how long it is.
 
-    Goes on from ``place``, the (document, n, unit) to come next, until the documents end or the lists are
+    Resumes at ``place``, the (document, n, unit) to come next, until the documents end or the lists are
     full; returns the number of n-grams listed. Order and multiplicity are as scikit-learn's analyzers have
     them, but for the order within a document.
     """
+    folded, bound, units = documents
+    analyzer, n_min, n_max = ngrams
     gap = 1 if analyzer == WORD else 0
     n_listed = 0
     room = starts.shape[0] - 1
@@ -59,7 +56,7 @@ def spell_rows(
         if analyzer != WORD:
             narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
         if analyzer == CHAR_WB and n_units > 0:
-            _measure_reach(folded, bound, first, first + n_units, narrow, reach)
+            _measure_reach(documents, first, first + n_units, narrow, reach)
         while place[1] <= min(n_max, max(n_units, n_min)):
             n = place[1]
             while place[2] < n_units:

@@ -12,14 +12,8 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-# Within a kernel an integer is an int64, outside an int.
-Int = Any
-Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint32]
-Longs = NDArray[np.int64]
-Bits = NDArray[np.uint64]
+from bigmc.kernels.hashing.arguments import Bits, Bytes, Int, Longs, MarkedText, WordLists, Words
 
 DONE, BROKEN, CHANGED = 0, 1, 2
 
@@ -158,17 +152,14 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
 
 
 @njit(cache=True, nogil=True)
-def mark_rows(
-    first: Int, offsets: Longs, text: Bytes, fold: Words, folded: Bytes, longs: Bits, marks: Bytes,
-    begins: Longs,
-) -> tuple[int, int]:  # fmt: skip
+def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedText) -> tuple[int, int]:
     """Lower-case documents from ``first`` on and mark the bytes of word characters with 1, others with 0.
 
-    Document ``first + k`` goes to ``begins[k] .. begins[k + 1]``; 128 marks behind the last are 0. ``longs``
-    are the bytes of ``folded``, eight in one. Takes as many documents as fit with `MARGIN` bytes to spare;
-    returns their number and a status: `DONE`; `CHANGED` if a letter of the next document has a lower case of
-    more or fewer bytes; or `BROKEN` if one of those that fit is not UTF-8.
+    Document ``first + k`` becomes document ``k``; 128 marks behind the last are 0. Takes as many documents as
+    fit with `MARGIN` bytes to spare; returns their number and a status: `DONE`; `CHANGED` if a letter of the
+    next document has a lower case of more or fewer bytes; or `BROKEN` if one of those that fit is not UTF-8.
     """
+    folded, marks, longs, _, begins = out
     origin = offsets[first]
     n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
     most = folded.shape[0] - MARGIN
@@ -205,15 +196,10 @@ def mark_rows(
 
 
 @njit(cache=True, nogil=True)
-def find_words(
-    n_rows: Int, folded: Bytes, marks: Bits, begins: Longs, bits: Bits, rank:
-    Words, starts: Words, sizes: Words, kept: Words, units: Longs,
-) -> None:  # fmt: skip
-    """List the words of two characters or more of marked documents; ``units`` says which are whose.
-
-    ``marks`` are the bytes of `mark_rows`, eight in one. The other arrays are scratch: of bits for every
-    byte, of a rank for every 64, and of an entry for every run of word characters.
-    """
+def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
+    """List the words of two characters or more of marked documents."""
+    folded, _, _, marks, begins = documents
+    starts, sizes, units, bits, rank, kept = found
     n_words = (begins[n_rows] >> 6) + 1
     bits[:n_words] = np.uint64(0)
     for k in range(n_rows + 1):

@@ -175,9 +175,9 @@ class Norm(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """What is minimised: the code of the loss in `bigmc.kernels.linear.losses`, and the penalty."""
+    """What is minimised: the loss, one of `bigmc.kernels.linear.losses`, and the penalty."""
 
-    loss: int
+    loss: Any
     penalty: Norm
 
 

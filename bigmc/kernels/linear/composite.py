@@ -2,7 +2,7 @@
 """Any loss with any penalty: optimality and block coordinate steps over columns.
 
 The pair most used, multiclass squared hinge with l1/l2, has kernels of its own in
-`squared_hinge`; these serve all others. Codes are those of `losses` and `penalties` in this package.
+`squared_hinge`; these serve all others.
 
 Equation numbers are those of Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale
 sparse multiclass classification", Machine Learning 93 (2013). The objective is ``1/n sum w_i loss_i +
@@ -24,7 +24,7 @@ from bigmc.kernels.linear.loss_columns import (
     column_loss_change,
     column_work,
 )
-from bigmc.kernels.linear.losses import LOG_LOSS, MULTITASK_SQUARED_HINGE, curvature_bound
+from bigmc.kernels.linear.losses.interface import couples_classes, curvature_bound, most_model_classes
 from bigmc.kernels.linear.penalties import dual_norm, penalty_change, prox, violation
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
@@ -33,8 +33,6 @@ _SMALLEST_CURVATURE = 1e-12
 _SMALLEST_PART = 1e-12
 #: The local Hessian is worth its use from this many classes squared per entry of the column on.
 _MODEL_RATIO = 3
-#: That of the log loss has no zeros: an entry costs the square of the classes.
-_MODEL_CLASSES, _LOG_MODEL_CLASSES = 128, 16
 #: Proximal steps on the local model, and the relative length of a step at which they end.
 _MODEL_STEPS = 30
 _MODEL_TOLERANCE = 1e-3
@@ -164,7 +162,7 @@ def _scale_model(loss, move, scale, column_scale, column, hessian):
     Hessian has no size, twice the diagonal bounds it.
     """
     diagonal, n_classes = column.diagonal, move.n_classes
-    coupled = loss != MULTITASK_SQUARED_HINGE
+    coupled = couples_classes(loss)
     full = hessian.shape[0] > 0
     scale_squared = scale * column_scale
     bound = scale_squared * curvature_bound(loss, column.squares)
@@ -228,7 +226,7 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
     With `line_search` the step goes to the minimiser of a local quadratic model and is halved until
     equation (7) holds: the model has the exact Hessian of the column where that is diagonal (multitask
     squared hinge) or the classes are few for the entries, else twice its diagonal. Otherwise the curvature
-    is a constant that bounds the Hessian, see `losses.curvature_bound`. Columns that are zero
+    is a constant that bounds the Hessian, see the loss's `curvature_bound`. Columns that are zero
     and stay zero cost one gradient.
 
     Parameters
@@ -249,8 +247,7 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
     scratch = _Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
     new = room[3]
     level = np.zeros(width, np.float64)
-    most = _LOG_MODEL_CLASSES if loss == LOG_LOSS else _MODEL_CLASSES
-    size = n_classes if loss != MULTITASK_SQUARED_HINGE and n_classes <= most else 0
+    size = n_classes if couples_classes(loss) and n_classes <= most_model_classes(loss) else 0
     whole_hessian = np.empty((size, size), np.float64)
     for p in columns.order:
         j = columns.positions[p]

@@ -1,8 +1,7 @@
 # mypy: ignore-errors
 """Losses by columns: derivatives by the weights of one feature, and what a step of them changes.
 
-The codes of losses are those of `bigmc.kernels.linear.losses`, the arrays of a block those of
-`bigmc.store.block.Block`. Sums are float64.
+Losses are those of `bigmc.kernels.linear.losses`. Sums are float64.
 """
 
 from __future__ import annotations
@@ -13,21 +12,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_growth
-from bigmc.kernels.linear.losses import (
-    LOG_LOSS,
-    MULTITASK_SQUARED_HINGE,
-    SQUARED_HINGE,
+from bigmc.kernels.linear.losses.interface import (
+    add_coupling,
+    add_curvature,
+    add_gradient,
+    add_squares,
+    adds_by_lanes,
+    bends,
+    change,
     curvature_bound,
-    hide_labels,
-    sample_bends,
-    sample_odds,
-    sample_slopes,
-    squares_change,
+    slopes,
 )
-from bigmc.kernels.linear.simd import lanes_curvature, lanes_gradient
-
-_EIGHT = np.uint64(8)
 
 
 class ColumnWork(NamedTuple):
@@ -72,142 +67,57 @@ def column_work(scores, n_classes):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _hinge_gradient(loss, j, entries, samples, work):
-    """`column_gradient` of the hinge losses, by vector instructions.
-
-    All classes are taken for others, and the own ones are put right afterwards.
-    """
-    indptr, indices, data, base = entries
-    scores, labels, _, _, gain = samples
-    number = scores.dtype.type
-    zero, one = number(0), number(1)
-    width = np.uint64(scores.shape[1])
-    groups = width // _EIGHT
-    most = labels.shape[1]
-    others, own = work.wide[0], work.wide[1]
-    others[:] = 0.0
-    own[:] = 0.0
-    for s in range(indptr.shape[0]):
-        first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
-            i = first + np.uint64(indices[k])
-            value = number(data[k]) * gain[i]
-            if loss == MULTITASK_SQUARED_HINGE:
-                for q in range(groups):
-                    lanes_gradient(scores, i * width + q * _EIGHT, one, value, others, q * _EIGHT)
-            for t in range(most):
-                c = labels[i, t]
-                if c < 0:
-                    break
-                score = scores[i, c]
-                if loss == MULTITASK_SQUARED_HINGE:
-                    own[c] += value * (max(one + score, zero) + max(one - score, zero))
-                    continue
-                shift = one - score
-                total = zero
-                for q in range(groups):
-                    lane = q * _EIGHT
-                    total += lanes_gradient(scores, i * width + lane, shift, value, others, lane)
-                for u in range(most):  # a label with itself goes into both sums
-                    q = labels[i, u]
-                    if q < 0:
-                        break
-                    if u != t:
-                        margin = max(shift + scores[i, q], zero)
-                        others[q] -= value * margin
-                        total -= margin
-                own[c] += value * total
-    for r in range(work.sums.shape[0]):
-        work.sums[r] = others[r] - own[r]
-
-
-@njit(cache=True, nogil=True, fastmath=False)
 def column_gradient(loss, j, entries, samples, factor, work):
     """Fill the work's sums so that the gradient of the losses by column j is ``2 / n * sums``."""
-    if loss != LOG_LOSS and factor.shape[0] == 0:
-        _hinge_gradient(loss, j, entries, samples, work)
-        return
     indptr, indices, data, base = entries
     scores, labels, _, _, gain = samples
-    others, slope, sums = work.others, work.slope, work.sums
+    others, slope, sums, wide = work.others, work.slope, work.sums, work.wide
     number = scores.dtype.type
+    by_lanes = adds_by_lanes(loss) and factor.shape[0] == 0
     sums[:] = 0.0
+    wide[0] = 0.0
+    wide[1] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
-            sample_slopes(loss, scores, i, labels, factor, others, slope)
             value = number(data[k]) * gain[i]
+            if by_lanes:
+                add_gradient(loss, scores, i, labels, value, wide)
+                continue
+            slopes(loss, scores, i, labels, factor, others, slope)
             for r in range(slope.shape[0]):
                 sums[r] += value * slope[r]
+    if by_lanes:
+        for r in range(sums.shape[0]):
+            sums[r] = wide[0, r] - wide[1, r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _hinge_curvature(loss, j, entries, samples, work):
-    """`_hinge_gradient`, and half the diagonal of the Hessian."""
+def _curvature_by_lanes(loss, j, entries, samples, work):
+    """`column_gradient`, and half the diagonal of the Hessian."""
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
     number = scores.dtype.type
-    zero, one = number(0), number(1)
-    width = np.uint64(scores.shape[1])
-    groups = width // _EIGHT
-    most = labels.shape[1]
-    others, own, bends = work.wide[0], work.wide[1], work.wide[2]
-    work.wide[:] = 0.0
+    wide = work.wide
+    wide[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             square = value * (number(data[k]) * row_scale[i])
-            if loss == MULTITASK_SQUARED_HINGE:
-                for q in range(groups):
-                    lane = q * _EIGHT
-                    lanes_curvature(
-                        scores, others, bends, (i * width + lane, lane, lane), one, (value, square)
-                    )
-            for t in range(most):
-                c = labels[i, t]
-                if c < 0:
-                    break
-                score = scores[i, c]
-                if loss == MULTITASK_SQUARED_HINGE:
-                    own[c] += value * (max(one + score, zero) + max(one - score, zero))
-                    bends[c] += square * (number(score < one) - number(score > -one))
-                    continue
-                shift = one - score
-                total = active = zero
-                for q in range(groups):
-                    lane = q * _EIGHT
-                    margins, count = lanes_curvature(
-                        scores, others, bends, (i * width + lane, lane, lane), shift, (value, square)
-                    )
-                    total += margins
-                    active += count  # an active margin bends the own class too
-                active -= number(2)  # the own class itself, in its lane and in the count
-                for u in range(most):  # a label with itself goes into both sums
-                    q = labels[i, u]
-                    if q < 0:
-                        break
-                    if u != t:
-                        margin = max(shift + scores[i, q], zero)
-                        others[q] -= value * margin
-                        total -= margin
-                        bends[q] -= square * number(margin > zero)
-                        active -= number(margin > zero)
-                own[c] += value * total
-                bends[c] += square * active
+            add_curvature(loss, scores, i, labels, (value, square), wide)
     for r in range(work.sums.shape[0]):
-        work.sums[r] = others[r] - own[r]
-        work.diagonal[r] = bends[r]
+        work.sums[r] = wide[0, r] - wide[1, r]
+        work.diagonal[r] = wide[2, r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def column_curvature(loss, j, entries, samples, factor, work, hessian):
     """`column_gradient`, squares of each class, the Hessian's diagonal, and all of it where it has a size.
 
-    They go to the work. The squares of `SQUARED_HINGE` are added up for every label; those of the other
-    losses once.
+    They go to the work; the squares are those of the loss's `add_squares`.
     """
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
@@ -217,34 +127,19 @@ def column_curvature(loss, j, entries, samples, factor, work, hessian):
     diagonal[:] = 0.0
     squares[:] = 0.0
     hessian[:] = 0.0
-    n_classes = slope.shape[0]
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
             i = first + np.uint64(indices[k])
-            sample_slopes(loss, scores, i, labels, factor, others, slope)
-            sample_bends(loss, scores, i, labels, others, slope, bend)
+            slopes(loss, scores, i, labels, factor, others, slope)
+            bends(loss, scores, i, labels, others, slope, bend)
             value = number(data[k]) * gain[i]
             square = value * (number(data[k]) * row_scale[i])
-            for r in range(n_classes):
+            for r in range(slope.shape[0]):
                 sums[r] += value * slope[r]
                 diagonal[r] += square * bend[r]
-            if loss != SQUARED_HINGE:
-                squares[0] += square
-            for t in range(labels.shape[1] if loss == SQUARED_HINGE else 0):
-                c = labels[i, t]
-                if c < 0:
-                    break
-                squares[c] += square
-                shift = number(1) - scores[i, c]
-                for r in range(hessian.shape[0]):
-                    hessian[c, r] -= square * (shift + others[r] > 0)
-            if loss == LOG_LOSS and hessian.shape[0]:  # minus half of p p', without its diagonal
-                slope[labels[i, 0]] += number(0.5)
-                for r in range(n_classes):
-                    part = 2 * square * slope[r]
-                    for q in range(r):
-                        hessian[r, q] -= part * slope[q]
+            add_squares(loss, labels, i, square, squares)
+            add_coupling(loss, scores, i, labels, others, slope, square, hessian)
     for r in range(hessian.shape[0]):
         for q in range(r):
             hessian[r, q] += hessian[q, r]
@@ -261,8 +156,7 @@ def column_loss_change(loss, j, entries, samples, others, step):
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
     number = scores.dtype.type
-    n_classes = step.shape[0]
-    change = 0.0
+    total = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
@@ -270,37 +164,8 @@ def column_loss_change(loss, j, entries, samples, others, step):
             if row_scale[i] == 0:
                 continue
             value = np.float64(number(data[k]) * row_scale[i])
-            total = 0.0
-            if loss == LOG_LOSS:
-                # log(sum p exp(d)), with differences to the own class
-                c = labels[i, 0]
-                own, rest, _ = sample_odds(scores, i, c, others)
-                for q in range(np.uint64(n_classes) // _EIGHT):
-                    total += lanes_growth(others, q * _EIGHT, value, step, q * _EIGHT, step[c])
-                total /= own + rest
-                if total < LARGEST_FALL:  # where the probability of the label is lost in rounding
-                    total = LARGEST_FALL
-                total = np.log1p(total)
-            elif loss == SQUARED_HINGE:
-                hide_labels(scores, i, labels, others)
-                for t in range(labels.shape[1]):
-                    c = labels[i, t]
-                    if c < 0:
-                        break
-                    shift = 1.0 - scores[i, c]
-                    for r in range(n_classes):
-                        total += squares_change(shift + others[r], value * (step[r] - step[c]))
-            else:
-                for r in range(n_classes):
-                    total += squares_change(1.0 + scores[i, r], value * step[r])
-                for t in range(labels.shape[1]):
-                    c = labels[i, t]
-                    if c < 0:
-                        break
-                    total -= squares_change(1.0 + scores[i, c], value * step[c])
-                    total += squares_change(1.0 - scores[i, c], -value * step[c])
-            change += total * (gain[i] / row_scale[i])
-    return change
+            total += change(loss, scores, i, labels, others, value, step) * (gain[i] / row_scale[i])
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -326,8 +191,7 @@ def add_gradients(loss, places, entries, samples, n_classes, sums, largest):
 
     Parameters
     ----------
-    loss : int
-        Code.
+    loss : LossKernels
     places : int64 array of shape (columns of the block,)
         Row of the sums of each column, -1 where it is not wanted.
     entries : Entries
@@ -344,10 +208,10 @@ def add_gradients(loss, places, entries, samples, n_classes, sums, largest):
         place = places[j]
         if place < 0:
             continue
-        if loss == LOG_LOSS:
-            column_curvature(loss, j, entries, samples, none, work, no_hessian)
+        if adds_by_lanes(loss):
+            _curvature_by_lanes(loss, j, entries, samples, work)
         else:
-            _hinge_curvature(loss, j, entries, samples, work)
+            column_curvature(loss, j, entries, samples, none, work, no_hessian)
         for r in range(n_classes):
             sums.gradients[place, r] += work.sums[r]
         sums.curvatures[place] += work.diagonal.max() if largest else work.diagonal.sum() / n_classes
@@ -359,8 +223,7 @@ def largest_curvatures(loss, columns, samples, n_classes, two_over_n, bounds):
 
     Parameters
     ----------
-    loss : int
-        Code.
+    loss : LossKernels
     columns : Columns
     samples : Samples
         Their scores are not looked at.
@@ -368,7 +231,7 @@ def largest_curvatures(loss, columns, samples, n_classes, two_over_n, bounds):
     two_over_n : float
         Factor of the gradient.
     bounds : float64 array of shape (n_columns,)
-        Filled at the positions of the order, see `bigmc.kernels.linear.losses.curvature_bound`.
+        Filled at the positions of the order, see the loss's `curvature_bound`.
     """
     indptr, indices, data, base = columns.entries
     _, labels, _, row_scale, gain = samples
@@ -381,12 +244,5 @@ def largest_curvatures(loss, columns, samples, n_classes, two_over_n, bounds):
             for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
                 i = first + np.uint64(indices[k])
                 square = np.float64(data[k]) ** 2 * (np.float64(row_scale[i]) * np.float64(gain[i]))
-                if loss != SQUARED_HINGE:
-                    squares[0] += square
-                    continue
-                for t in range(labels.shape[1]):
-                    c = labels[i, t]
-                    if c < 0:
-                        break
-                    squares[c] += square
+                add_squares(loss, labels, i, square, squares)
         bounds[p] = two_over_n * columns.scale[p] ** 2 * curvature_bound(loss, squares)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.progress import Progress, ProgressCallback
-from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.progress import Progress
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.minimax.bounds import lower_bound, upper_bound, violations
 from bigmc.solvers.minimax.expectations import Expectations
 from bigmc.solvers.minimax.linear_program import ENTRY_BYTES
 from bigmc.solvers.minimax.memory_plan import MinimaxPlan
+from bigmc.solvers.minimax.parameters import MinimaxParameters
 from bigmc.solvers.minimax.pdhg import Candidate, Iterate, SaddleProblem, SaddleSolver
 from bigmc.solvers.minimax.pricing import SCALES, Priced, Weights, price_constraints
 from bigmc.solvers.minimax.restricted import WorkingSets
@@ -61,8 +62,26 @@ Stop = Literal["tol", "k_max", "time_limit", "rounding"]
 """Why the iterations ended: the bounds met, a limit, or nothing left to find in double precision."""
 
 
-class Loop:
-    """The iterations; `state` is what a checkpoint holds."""
+class Iterations:
+    """Constraint and column generation: a `bigmc.solvers.loop.Method`.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    expected : Expectations
+    plan : MinimaxPlan
+    engine : Engine
+    parameters : MinimaxParameters
+    end : float
+        When its time is over, on the clock of `time.monotonic`.
+
+    Attributes
+    ----------
+    lam : float64 array of shape (n_psi, 1)
+        λ of each component.
+    state : State
+        What a checkpoint holds.
+    """
 
     state: State
 
@@ -70,44 +89,99 @@ class Loop:
         self,
         dataset: Dataset,
         expected: Expectations,
-        lam: NDArray[np.float64],
         plan: MinimaxPlan,
         engine: Engine,
-        run: Mapping[str, Any],
+        parameters: MinimaxParameters,
+        end: float,
     ) -> None:
-        self.lam = lam
+        self.lam = parameters.lambda0 * expected.deviation
         self._dataset = dataset
         self._expected = expected
         self._plan = plan
         self._engine = engine
-        self._run = run
+        self._parameters = parameters
+        self._end = end
         self._n_classes = len(expected.shares)
         self._absent = expected.absent
-        self._saddle = SaddleProblem.of(expected.tau, lam, expected.deviation, expected.intercept)
+        self._saddle = SaddleProblem.of(expected.tau, self.lam, expected.deviation, expected.intercept)
         row_scale = dataset.row_scale(dataset.column_scale())
         self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
-        self._dtype = step_type(run["tol"])
+        self._dtype = step_type(parameters.tol)
 
-    def start(self, state: State | None) -> None:
-        """Go on from a saved state, or begin: μ = 0, and the shares of the classes on their centroids."""
-        if state is None:
-            # An optimal basis has no more constraints than components, and mostly far fewer.
-            wanted = min(self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
-            count = min(wanted, self._plan.max_rows - self._n_classes, self._dataset.n_samples)
-            self._rows.set(sample_by_hash(self._dataset.n_samples, count, self._run["seed"]))
-            dual = np.zeros((len(self._rows), self._n_classes))
-            dual[: self._n_classes] = np.diag(self._expected.shares)
-            coef = np.zeros(self._expected.tau.shape)
-            features = self._first_features()
-            self.state = State(
-                self._rows.samples, features, Iterate.start(dual, np.zeros((len(features), self._n_classes))),
-                WorkingSets(self._n_classes), coef, self._run["eps1"], self._run["eps2"],
-            )  # fmt: skip
-            self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
-            self._first_scan()
-        else:
-            self._rows.set(state.samples[state.samples >= 0])
-            self.state = state
+    @property
+    def history(self) -> list[Figures]:
+        """Figures of every iteration."""
+        return self.state.history
+
+    def start(self) -> None:
+        """Begin: μ = 0, and the shares of the classes on their centroids."""
+        # An optimal basis has no more constraints than components, and mostly far fewer.
+        wanted = min(self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
+        count = min(wanted, self._plan.max_rows - self._n_classes, self._dataset.n_samples)
+        parameters = self._parameters
+        self._rows.set(sample_by_hash(self._dataset.n_samples, count, parameters.seed))
+        dual = np.zeros((len(self._rows), self._n_classes))
+        dual[: self._n_classes] = np.diag(self._expected.shares)
+        coef = np.zeros(self._expected.tau.shape)
+        features = self._first_features()
+        iterate = Iterate.start(dual, np.zeros((len(features), self._n_classes)))
+        sets = WorkingSets(self._n_classes)
+        self.state = State(
+            self._rows.samples, features, iterate, sets, coef, parameters.eps1, parameters.eps2
+        )
+        self.state.upper = upper_bound(self._expected, self.lam, coef, -1.0 / self._n_classes)
+        self._first_scan()
+
+    def resume(self, saved: Packed) -> None:
+        """Continue from a saved state: the rows of its working set are read again."""
+        self.state = State.unpack(saved, self._n_classes)
+        self._rows.set(self.state.samples[self.state.samples >= 0])
+
+    def pack(self) -> Packed:
+        """Return what a checkpoint must hold."""
+        return self.state.pack()
+
+    def certify(self) -> tuple[Certificate, Figures | None]:
+        """Return the bounds, which every scan improves; before the first iteration there are no figures."""
+        state = self.state
+        certificate = Certificate(state.lower, state.upper, max(0.0, state.upper - state.lower))
+        if state.n_iter == 0:
+            return certificate, None
+        return certificate, {
+            "n_iter": float(state.n_iter),
+            "n_scans": float(state.n_scans),
+            "upper": state.upper,
+            "lower": state.lower,
+            "gap": state.upper - state.lower,
+            "n_rows": float(len(self._rows)),
+            "n_constraints": float(len(state.sets)),
+            "n_components": float(len(state.sets.components)),
+        }
+
+    def message(self, figures: Figures) -> Progress:
+        """Return what to tell about an iteration."""
+        number = int(figures["n_iter"])
+        return Progress(f"iteration {number}", number, 0, "iterations", figures)
+
+    def reason_to_stop(self, certificate: Certificate) -> Stop | None:
+        """Return why the run ends: the bounds met, rounding hides what is left, or a limit is reached."""
+        if certificate.gap <= self._parameters.tol:
+            return "tol"
+        if self.state.exact:
+            return "rounding"
+        if self.state.n_iter >= self._parameters.k_max:
+            return "k_max"
+        return "time_limit" if time.monotonic() >= self._end else None
+
+    def improve(self) -> None:
+        """Solve the restricted problem, by the linear program or by first-order steps, and price."""
+        state = self.state
+        if state.n_iter > 0:
+            self._choose_method(self._parameters.tol)
+        state.exact = state.linear and not self._linear_iteration(self._end)
+        if not state.linear:
+            self._first_order_iteration(self._end)
+        state.n_iter += 1
 
     def _first_scan(self) -> None:
         """Price the differences of the class means, so that there is a bound below that of guessing."""
@@ -137,30 +211,8 @@ class Loop:
         if self._expected.intercept:
             excess[-1] = np.inf
         order = np.argsort(-excess, kind="stable")[:count]
-        violated: NDArray[np.int64] = order[excess[order] >= self._run["eps2"]]
+        violated: NDArray[np.int64] = order[excess[order] >= self._parameters.eps2]
         return violated
-
-    def run_to(
-        self, tol: float, k_max: int, end: float, checkpoint: Checkpoint | None, progress: ProgressCallback
-    ) -> Stop:
-        """Iterate until the bounds meet, a limit is reached or rounding hides what is left; return which."""
-        state = self.state
-        while state.upper - state.lower > tol:
-            if state.n_iter >= k_max:
-                return "k_max"
-            if time.monotonic() >= end:
-                return "time_limit"
-            exact = state.linear and not self._linear_iteration(end)
-            if not state.linear:
-                self._first_order_iteration(end)
-            state.n_iter += 1
-            self._record(progress)
-            if exact and state.upper - state.lower > tol:
-                return "rounding"
-            self._choose_method(tol)
-            if checkpoint is not None:
-                state.save(checkpoint, self._run)
-        return "tol"
 
     def _first_order_iteration(self, end: float) -> None:
         """Make first-order steps on the working sets, then price all constraints and components."""
@@ -186,7 +238,7 @@ class Loop:
         state.iterate.move_rows(places, len(rows))
         state.samples = rows.samples
         if not everything:
-            features = np.union1d(state.features, self._most_violated(moments, self._run["m_max"]))
+            features = np.union1d(state.features, self._most_violated(moments, self._parameters.m_max))
             state.iterate.move_features(np.searchsorted(features, state.features), len(features))
             state.features = features
 
@@ -201,15 +253,15 @@ class Loop:
         state, rows, sets = self.state, self._rows, self.state.sets
         if not len(sets):
             self._seed()
-        tol = min(1e-7, 1e-2 * self._run["tol"])
+        tol = min(1e-7, 1e-2 * self._parameters.tol)
         found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
         if found is None:  # the time is over
             return True
         state.spent += self._program_seconds(len(sets), len(sets.components), sets.share())
         moments = self._bound_below(found.dual)
-        priced = self._scan(found.coef, self._run["n_max"])
+        priced = self._scan(found.coef, self._parameters.n_max)
         excess = violations(self._expected, self.lam, moments).ravel()
-        order = np.argsort(-excess, kind="stable")[: self._run["m_max"]]
+        order = np.argsort(-excess, kind="stable")[: self._parameters.m_max]
         violation = priced.values - (found.nu - 1.0)
         while True:
             violated = violation >= state.eps1
@@ -246,7 +298,7 @@ class Loop:
         sets.add_constraints(np.arange(-n_classes, 0), alone)
         sets.seed_constraints(self._rows, dual)
         components = np.flatnonzero(coef.ravel())
-        if self._expected.tau.size <= self._run["m_max"]:
+        if self._expected.tau.size <= self._parameters.m_max:
             components = np.arange(self._expected.tau.size)
         sets.add_components(components)
 
@@ -330,22 +382,6 @@ class Loop:
         missing = np.log(history[-1]["gap"] / tol) / max(fall, _LEAST_FALL)
         step = _STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD
         return float(missing * self._n_steps() * step)
-
-    def _record(self, progress: ProgressCallback) -> None:
-        state = self.state
-        gap = state.upper - state.lower
-        entry = {
-            "n_iter": float(state.n_iter),
-            "n_scans": float(state.n_scans),
-            "upper": state.upper,
-            "lower": state.lower,
-            "gap": gap,
-            "n_rows": float(len(self._rows)),
-            "n_constraints": float(len(state.sets)),
-            "n_components": float(len(state.sets.components)),
-        }
-        state.history.append(entry)
-        progress(Progress(f"iteration {state.n_iter}", state.n_iter, 0, "iterations", entry))
 
 
 def step_type(tol: float) -> np.dtype[Any]:

@@ -1,15 +1,14 @@
-"""What a run of the minimax learner must remember to go on exactly as if it had not stopped."""
+"""What a run of the minimax learner must remember to resume exactly as if it had not stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
+from bigmc.solvers.loop import Packed
 from bigmc.solvers.minimax.linear_program import Basis
 from bigmc.solvers.minimax.pdhg import Iterate
 from bigmc.solvers.minimax.restricted import WorkingSets
@@ -47,6 +46,8 @@ class State:
         The working set has no room for the constraints that were found.
     setbacks : int
         How often the first-order steps had to take over again.
+    exact : bool
+        The last linear program left nothing to add: what separates the bounds is rounding.
     history : list of dict
     """
 
@@ -66,11 +67,11 @@ class State:
     allowance: float = 0.0
     setbacks: int = 0
     outgrown: bool = False
+    exact: bool = False
     history: list[dict[str, float]] = field(default_factory=list)
 
-    def save(self, checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
-        """Save the state of the run described by `run`."""
-        meta: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
+    def pack(self) -> Packed:
+        """Return the state as a checkpoint holds it."""
         arrays: dict[str, NDArray[Any]] = {
             "working_samples": self.samples,
             "working_features": self.features,
@@ -83,46 +84,48 @@ class State:
                 arrays[f"iterate.{f.name}"] = value
             else:
                 iterate[f.name] = value
-        meta["iterate"] = iterate
         arrays |= {f"sets.{name}": getattr(self.sets, name) for name in _LISTS}
         if self.sets.basis is not None:
             arrays["basis.constraints"] = self.sets.basis.constraints
             arrays["basis.rows"] = self.sets.basis.rows
-        save_run(checkpoint, run, meta, arrays)
+        return Packed({**{name: getattr(self, name) for name in _SCALARS}, "iterate": iterate}, arrays)
 
     @classmethod
-    def load(cls, checkpoint: Checkpoint, run: Mapping[str, Any], n_classes: int) -> State | None:
-        """Return the saved state, or None.
-
-        Raises
-        ------
-        ModelError
-            If it belongs to a run with other data or parameters.
-        """
-        saved = load_run(checkpoint, run)
-        if saved is None:
-            return None
+    def unpack(cls, saved: Packed, n_classes: int) -> State:
+        """Return the state that `pack` returned."""
         meta, arrays = saved
-        kept: dict[str, Any] = {
-            n.removeprefix("iterate."): a for n, a in arrays.items() if n.startswith("iterate.")
-        }
         sets = WorkingSets(n_classes)
         for name in _LISTS:
             setattr(sets, name, arrays[f"sets.{name}"])
         if "basis.rows" in arrays:
             sets.basis = Basis(arrays["basis.constraints"], arrays["basis.rows"])
-        scalars = {name: meta[name] for name in _SCALARS}
+        kept: dict[str, Any] = {
+            name.removeprefix("iterate."): array
+            for name, array in arrays.items()
+            if name.startswith("iterate.")
+        }
         return cls(
             arrays["working_samples"],
             arrays["working_features"],
             Iterate(**kept, **meta["iterate"]),
             sets,
             arrays["coef"],
-            **scalars,
+            **{name: meta[name] for name in _SCALARS},
         )
 
 
 _SCALARS = (
-    "eps1", "eps2", "upper", "lower", "n_iter", "n_scans", "linear", "spent", "allowance",
-    "setbacks", "outgrown", "history",
-)  # fmt: skip
+    "eps1",
+    "eps2",
+    "upper",
+    "lower",
+    "n_iter",
+    "n_scans",
+    "linear",
+    "spent",
+    "allowance",
+    "setbacks",
+    "outgrown",
+    "exact",
+    "history",
+)

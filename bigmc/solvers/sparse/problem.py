@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import Samples
-from bigmc.kernels.linear.losses import entropy
+from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -210,7 +210,7 @@ class Problem:
         return loss + sum(self.objective.regulariser(self.alpha, some) for some in rows)
 
     def entropy(self, factor: NDArray[np.float64], scale: float) -> float:
-        """Return the sum of entropies of a scaled dual point, see `bigmc.kernels.linear.losses.entropy`."""
+        """Return the sum of entropies of a scaled dual point; see `kernels.linear.losses.sums.entropy`."""
 
         def add_up(part: tuple[int, int]) -> float:
             lo, hi = part

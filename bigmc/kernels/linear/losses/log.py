@@ -1,0 +1,136 @@
+# mypy: ignore-errors
+"""Log loss: ``log(1 + sum over r != y of exp(s_r - s_y))``.
+
+Equation (12) of Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale sparse multiclass
+classification", Machine Learning 93 (2013); for one label per sample. With the probabilities ``p_ir`` and
+``t = D'x_i`` for a direction D of the weights, its Hessian takes D to the sum over the samples of
+
+    1 / n  x_i u_i',   u_ir = p_ir (t_r - sum over q of p_iq t_q)
+
+Newton steps keep the probabilities, so that a product takes no exponentials.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_bend, lanes_dot, lanes_growth
+from bigmc.kernels.linear.losses.interface import LossKernels, slopes
+from bigmc.kernels.linear.losses.samples import sample_odds
+from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
+from bigmc.kernels.linear.simd import LANES
+
+_EIGHT = np.uint64(LANES)
+
+
+class LogLoss(LossKernels):
+    """Of one label per sample."""
+
+    def slopes(self, scores, i, labels, factor, others, slope):
+        number = scores.dtype.type
+        c = labels[i, 0]
+        own, total, _ = sample_odds(scores, i, c, others)
+        half = number(0.5) / (own + total)
+        for r in range(slope.shape[0]):
+            slope[r] = others[r] * half
+        slope[c] = -total * half
+        if factor.shape[0]:
+            total = number(0)
+            for r in range(slope.shape[0]):
+                slope[r] *= factor[c, r] if r != c else number(0)
+                total += slope[r]
+            slope[c] = -total
+
+    def bends(self, scores, i, labels, others, slope, bend):
+        # half of p (1 - p); slopes are p / 2, and (p - 1) / 2 of the own class
+        for r in range(slope.shape[0]):
+            bend[r] = abs(slope[r]) * (1 - 2 * abs(slope[r]))
+
+    def add_coupling(self, scores, i, labels, others, slope, square, hessian):
+        # minus half of p p', without its diagonal
+        if hessian.shape[0]:
+            slope[labels[i, 0]] += scores.dtype.type(0.5)
+            for r in range(slope.shape[0]):
+                part = 2 * square * slope[r]
+                for q in range(r):
+                    hessian[r, q] -= part * slope[q]
+
+    def most_model_classes(self):
+        return 16  # the Hessian has no zeros: an entry costs the square of the classes
+
+    def change(self, scores, i, labels, others, value, step):
+        # log(sum p exp(d)), with differences to the own class
+        c = labels[i, 0]
+        own, rest, _ = sample_odds(scores, i, c, others)
+        total = 0.0
+        for q in range(np.uint64(step.shape[0]) // _EIGHT):
+            total += lanes_growth(others, q * _EIGHT, value, step, q * _EIGHT, step[c])
+        total /= own + rest
+        if total < LARGEST_FALL:  # where the probability of the label is lost in rounding
+            total = LARGEST_FALL
+        return np.log1p(total)
+
+    def curvature_bound(self, squares):
+        total = 0.0
+        for r in range(squares.shape[0]):
+            total += squares[r]
+        return 0.25 * total
+
+    def add_class_sums(self, scores, i, labels, weight, work, sums):
+        none, others, slope, wide = work
+        n_classes = slope.shape[0]
+        slopes(self, scores, i, labels, none, others, slope)
+        c = labels[i, 0]
+        for r in range(scores.shape[1]):
+            wide[0, r] = scores[i, r]
+        own, total, top = sample_odds(wide, 0, c, wide[1])
+        sums[1][c, c] += weight * (np.log(own + total) + (top - wide[0, c]))
+        for r in range(n_classes):
+            sums[0][c, r] += weight * 2.0 * slope[r] if r != c else 0.0
+        slope[c] += scores.dtype.type(0.5)
+        for r in range(n_classes):
+            for q in range(n_classes):
+                sums[2][r, q] += 4.0 * weight * slope[r] * slope[q]
+
+    def row_slopes(self, samples, i, kept, work):
+        # kept: the probabilities
+        scores, slope, bend = samples.scores, work.slope, work.bend
+        number = scores.dtype.type
+        half = number(0.5)
+        c = np.uint64(samples.labels[i, 0])
+        own, others, _ = sample_odds(scores, i, c, work.others)
+        total = number(1) / (own + others)
+        for r in range(slope.shape[0]):
+            p = work.others[r] * total
+            kept[i, r] = p
+            slope[r] = half * p
+            bend[r] = half * p * (number(1) - p)
+        # what the others have is more precise than 1 less a probability near 1
+        kept[i, c] = own * total
+        slope[c] = -half * others * total
+        bend[c] = half * own * total * others * total
+        return groups_of(EVERY_GROUP, np.uint64(slope.shape[0]) // _EIGHT, work.groups)
+
+    def row_turn(self, samples, i, kept, used, work):
+        move = work.move
+        width = np.uint64(samples.scores.shape[1])
+        number = samples.scores.dtype.type
+        mean = number(0)
+        for q in range(width // _EIGHT):
+            mean += lanes_dot(kept, i * width + q * _EIGHT, move, q * _EIGHT)
+        for q in range(width // _EIGHT):
+            lanes_bend(kept, i * width + q * _EIGHT, number(0.5), move, mean, q * _EIGHT)
+        return move
+
+    def row_change(self, samples, i, part, used, work):
+        # log(sum p exp(d - d_y)) for the changes d of the scores; a small one keeps its digits
+        c = np.uint64(samples.labels[i, 0])
+        wide = work.wide
+        own, others, _ = sample_odds(samples.scores, i, c, work.others)
+        total = 0.0
+        for q in range(np.uint64(wide.shape[0]) // _EIGHT):
+            total += lanes_growth(work.others, q * _EIGHT, part, wide, q * _EIGHT, wide[c])
+        total /= own + others
+        if total < LARGEST_FALL:  # where the probability of the label is lost in rounding
+            total = LARGEST_FALL
+        return np.log1p(total)

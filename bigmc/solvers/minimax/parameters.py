@@ -1,0 +1,47 @@
+"""What decides the result of a training of the minimax learner."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class MinimaxParameters:
+    """Parameters of `bigmc.solvers.minimax.solve_minimax`.
+
+    Attributes
+    ----------
+    lambda0 : float
+        Regularisation, not negative.
+    fit_intercept : bool
+        ψ has a component that is always 1.
+    tol : float
+        Difference of the bounds to reach.
+    eps1, eps2 : float
+        Violation from which a constraint, or a component, is added; tightened when nothing exceeds them and
+        the bounds have not met.
+    n_max, m_max : int
+        Most constraints and components added at once.
+    k_max : int
+        Most iterations.
+    time_limit : float or None
+        Seconds after which the best μ so far is returned; the outcome then depends on the machine.
+    seed : int
+        Of the samples that the first working set is made of.
+    """
+
+    lambda0: float = 0.01
+    fit_intercept: bool = True
+    tol: float = 1e-3
+    eps1: float = 1e-2
+    eps2: float = 1e-5
+    n_max: int = 400
+    m_max: int = 400
+    k_max: int = 1000
+    time_limit: float | None = None
+    seed: int = 0
+
+    def fingerprint(self) -> dict[str, float]:
+        """Return what decides the way to the result; limits do not, a resumed run may have others."""
+        limits = ("k_max", "time_limit")
+        return {name: value for name, value in asdict(self).items() if name not in limits}

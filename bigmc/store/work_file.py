@@ -1,0 +1,79 @@
+"""Files of unfinished work, which the run that resumes it reads: a SHA-256, then JSON on the next line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bigmc.errors import StoreError
+from bigmc.store.atomic import sha256, write_atomic
+from bigmc.store.layout import FileEntry
+from bigmc.store.untrusted import parse_json
+
+
+def write_work_file(path: Path, value: Any) -> None:
+    """Write what JSON can hold, all of it or nothing."""
+    text = json.dumps(value).encode()
+    write_atomic(path, _digest(text) + b"\n" + text)
+
+
+def read_work_file(path: Path) -> Any:
+    """Return what `write_work_file` wrote.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or holds anything else: what was made by it cannot be trusted either.
+    """
+    try:
+        digest, _, text = path.read_bytes().partition(b"\n")
+        if digest == _digest(text):
+            return parse_json(text)
+    except (FileNotFoundError, IsADirectoryError):
+        pass
+    raise damaged_work(path)
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file of unfinished work says that has no digest.
+
+    Raises
+    ------
+    StoreError
+        If it is no JSON.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        cure = f"delete the folder {path.parent}, and run the command again"
+        raise StoreError(f"{path} is damaged ({error})", cure) from None
+
+
+def read_work_table(path: Path, file: FileEntry) -> pa.Table:
+    """Return a table as it was written, by its entry in a receipt.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or another.
+    """
+    if not path.is_file() or sha256(path) != file.sha256:
+        raise damaged_work(path)
+    return pq.read_table(path)
+
+
+def damaged_work(path: Path) -> StoreError:
+    """Return the error of unfinished work that cannot be resumed."""
+    return StoreError(
+        f"{path} is damaged, so that the unfinished work in its folder cannot be resumed",
+        "delete the folder that was to become the dataset, and run the command again",
+    )
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()
