@@ -94,7 +94,7 @@ class ProbabilitySums:
             return {}
         distance = np.abs(self.bin_confidence - self.bin_right).sum()
         found: dict[str, object] = {
-            "log_loss": self.log_loss / self.n,
+            "log_loss": max(self.log_loss, 0.0) / self.n,  # never -0.0
             "brier": self.brier / self.n,
             "calibration_error": float(distance) / self.n,
         }

@@ -1,9 +1,11 @@
-"""Probabilities from scores: temperature scaling; `bigmc.model.fit_calibration` fits it.
+"""Probabilities from scores: one or two numbers that `bigmc.model.fit_calibration` fits.
 
 Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICML 2017, section 4.2: one
-factor of all scores before the softmax, with the least log loss on held-out rows. It leaves the order of the
-classes as it is. Where labels are sets, every class is a yes or no of its own, and Platt's sigmoid (1999),
-shared by all classes, takes the place of the softmax.
+factor of all scores before the softmax, with the least log loss on held-out rows. Where each class was
+trained against the rest, a sigmoid of every score, divided by their sum, fits better (Zadrozny and Elkan,
+"Transforming classifier scores into accurate multiclass probability estimates", KDD 2002); the softmax is its
+limit for very negative offsets. Where labels are sets, every class is a yes or no of its own, and Platt's
+sigmoid (1999), shared by all classes, takes the place of both. The order of the classes stays as it is.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, softmax
 
 from bigmc.errors import ModelError
+
+SOFTMAX, SIGMOID = "softmax", "sigmoid"
 
 MOST_ROWS = 20_000
 """Rows that calibration uses at most: one or two numbers need no more."""
@@ -31,28 +35,38 @@ class Calibration:
     scale : float
         Factor of the scores, above 0.
     offset : float
-        Added to them where labels are sets; else 0.
+        Added to them before a sigmoid; else 0.
+    link : {"softmax", "sigmoid"}
+        What makes probabilities of the classes of one label.
     """
 
     scale: float = 1.0
     offset: float = 0.0
+    link: str = SOFTMAX
 
     def __post_init__(self) -> None:
         if not (np.isfinite([self.scale, self.offset]).all() and self.scale > 0):
             raise ModelError(f"a calibration of scale {self.scale} and offset {self.offset}", "train again")
+        if self.link not in (SOFTMAX, SIGMOID):
+            raise ModelError(f"a calibration by {self.link!r}", "train again, or take the latest bigmc")
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any] | None) -> Calibration | None:
         """Return the calibration of `to_dict`; None of None."""
-        return None if fields is None else cls(float(fields["scale"]), float(fields["offset"]))
+        if fields is None:
+            return None
+        return cls(float(fields["scale"]), float(fields["offset"]), str(fields.get("link", SOFTMAX)))
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
         return asdict(self)
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability that each class is the label; a row adds up to 1."""
-        found: NDArray[np.float64] = softmax(self.scale * scores, axis=1)
+        logits = self.scale * scores
+        if self.link == SIGMOID:
+            logits = log_expit(logits + self.offset)
+        found: NDArray[np.float64] = softmax(logits, axis=1)
         return found
 
     def memberships(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:

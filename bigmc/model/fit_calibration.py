@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit
+from scipy.special import expit, log_expit, log_softmax
 
 from bigmc.errors import DataError
-from bigmc.model.calibration import Calibration
+from bigmc.model.calibration import SIGMOID, Calibration
+
+_FITTED_ENTRIES = 500_000
+"""Scores that two numbers are fitted to, at most."""
 
 _LOG_SCALES = (-7.0, 7.0)
 """Bounds of the logarithm of the factor."""
@@ -46,6 +49,35 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
 
     found = minimize_scalar(log_loss, bounds=_LOG_SCALES, method="bounded", options={"xatol": 1e-6})
     return Calibration(float(np.exp(found.x)))
+
+
+def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
+    """Return the sigmoid whose shares have the least log loss, at most that of `fit_temperature`.
+
+    Parameters and errors as there.
+    """
+    single = fit_temperature(scores, codes)
+    some = slice(None, None, max(1, scores.size // _FITTED_ENTRIES))
+    scores, codes = scores[some], codes[some]
+    own = np.arange(len(codes)), codes
+
+    def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        scale = np.exp(parameters[0])
+        logits = log_expit(scale * scores + parameters[1])
+        shares = log_softmax(logits, axis=1)
+        slope = np.exp(shares)
+        slope[own] -= 1.0
+        slope *= -np.expm1(logits)
+        gradient = np.array([(slope * scores).sum() * scale, slope.sum()])
+        return float(-shares[own].mean()), gradient / len(codes)
+
+    first = float(np.log(single.scale))
+    bounds = [_LOG_SCALES, (-30.0, 30.0)]
+    starts = (np.array([first, offset]) for offset in (0.0, -4.0))
+    found = min((minimize(log_loss, x, jac=True, bounds=bounds) for x in starts), key=lambda f: f.fun)
+    if log_loss(np.array([first, -30.0]))[0] <= found.fun:
+        return single
+    return Calibration(float(np.exp(found.x[0])), float(found.x[1]), SIGMOID)
 
 
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:

@@ -22,22 +22,26 @@ from bigmc.errors import DataError, ModelError
 from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
 from bigmc.inference.evaluate import evaluate
 from bigmc.model import Model, load_model
-from bigmc.model.calibration import Calibration
+from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive, write_atomic
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_json
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
-from bigmc.training.search import Limits, Search
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial
+from bigmc.training.search import SCORE_ENTRIES, Limits, Search
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
 
 ASKED, RESULT = "asked.json", "result.json"
+BOOSTING_C = (1e5, 1e7)
+"""Strengths of boosting that are tried; of equal ones the first, which fits less closely."""
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
+_CALIBRATION_SEED = 0xCA11
 
 
 class Splits(NamedTuple):
@@ -64,16 +68,19 @@ class Winner:
     ----------
     kind : str
     candidate : Candidate or None
-        Settings of a linear model; None for boosting, which has its own.
+        Settings of a linear model; None for boosting.
     calibration : Calibration
     threshold : float or None
         Where labels are sets: the score above which a class is a label.
+    C : float or None
+        Of boosting.
     """
 
     kind: str
     candidate: Candidate | None
     calibration: Calibration
-    threshold: float | None
+    threshold: float | None = None
+    C: float | None = None
 
     @classmethod
     def of(cls, trial: Trial) -> Winner:
@@ -94,7 +101,8 @@ class Winner:
     def learner(self, n_rows: int, memory: int, engine: Engine) -> Classifier:
         """Return the learner with its settings for so many rows."""
         if self.candidate is None:
-            return MultiBoostClassifier(memory_limit=memory, engine=engine)
+            assert self.C is not None
+            return MultiBoostClassifier(self.C, memory_limit=memory, engine=engine)
         return SparseClassifier(**self.candidate.options(n_rows), memory_limit=memory, engine=engine)
 
 
@@ -143,6 +151,8 @@ class Fit:
             winner, rivals = self._choose(course)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
+            if self._test is not None and self._splits.refit:
+                winner = self._recalibrated(winner)
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
             write_atomic(done, json.dumps(result, indent=1).encode())
@@ -166,20 +176,21 @@ class Fit:
         linear = Winner.of(course.best)
         if not _is_dense(self._data):
             return linear, {}
-        boosted = self._boosted_trial()
+        trials = [self._boosted_trial(C) for C in BOOSTING_C]
+        C, boosted = max(zip(BOOSTING_C, trials, strict=True), key=lambda entry: entry[1].quality)
         rivals = {"sparse": course.best.quality, "boost": boosted.quality}
         if boosted.quality <= course.best.quality:
             return linear, rivals
-        return Winner("boost", None, boosted.calibration, None), rivals
+        return Winner("boost", None, boosted.calibration, C=C), rivals
 
-    def _boosted_trial(self) -> Trial:
+    def _boosted_trial(self, C: float) -> Trial:
         """Return what boosting reaches on the rows that validate the linear models too."""
-        file = self._folder / "boosting.json"
+        file = self._folder / f"boosting-{C:g}.json"
         if file.exists():
             return Trial.from_dict(read_json(file))
         search = Search(self._train, self._engine, self._limits)
-        learner = MultiBoostClassifier(memory_limit=self._limits.memory, engine=self._engine)
-        trial = search.judge(learner, Candidate(None, "boosting", 0.0))
+        learner = MultiBoostClassifier(C, memory_limit=self._limits.memory, engine=self._engine)
+        trial = search.judge(learner, Candidate(None, "boosting", 1.0 / C))
         write_atomic(file, json.dumps(asdict(trial)).encode())
         return trial
 
@@ -205,6 +216,20 @@ class Fit:
         resources = Resources(self._engine, self._limits.memory, self._progress)
         figures = evaluate(winner.completed(model), test, EvaluateOptions(), resources)
         return cast(Mapping[str, Any], figures)
+
+    def _recalibrated(self, winner: Winner) -> Winner:
+        """Return the winner calibrated on the test rows, which have done their service.
+
+        The model of all other rows is closer to the one that is made than those of the search are: it learned
+        from more rows, and is surer of its scores.
+        """
+        assert self._test is not None
+        model, test = load_model(self._folder / "measured.model"), winner.samples(self._test)
+        rows = min(MOST_ROWS, SCORE_ENTRIES // max(test.n_classes, 1))
+        drawn, _ = draw_rows(test, min(1.0, max(rows, 1) / test.n_samples), _CALIBRATION_SEED, self._engine)
+        scores = [model.shard_scores(drawn, s) for s in range(drawn.n_shards)]
+        verdict = Truth.of(drawn).judge(np.concatenate(scores))
+        return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _model(self, winner: Winner, course: Course) -> Model:
         """Return the model of all rows that it may learn from."""
@@ -255,7 +280,7 @@ class Fit:
         return {
             "model": str(self._target),
             "learner": winner.kind,
-            "settings": str(winner.candidate or "defaults"),
+            "settings": str(winner.candidate or f"C {winner.C:g}"),
             "trials": [
                 {
                     "settings": str(trial.candidate),

@@ -46,8 +46,9 @@ STEP = 10**0.5
 """From one ridge, or penalty, to the next."""
 MOST_STEPS = 6
 """Steps in one direction: a thousandfold."""
-CLEAR, WORTH_IT = 0.5, 0.5
-"""Standard errors from which on a difference of quality decides alone; and the score, made of differences of
+CLEAR, WORTH_IT = 0.2, 0.5
+"""Standard errors (of one quality; of the difference on the same rows they are smaller) from which on a
+difference of quality decides alone; and the score, made of differences of
 quality and log loss, from which on the later of two candidates is the better one."""
 _LOSS_UNIT = 0.02
 """Relative difference of log loss that counts as much as such a difference of quality."""
@@ -55,13 +56,11 @@ LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
 """The first penalty tried, times the number of rows: features that weigh less than this are dropped."""
-NEWTON_WORK = 40_000_000
-"""Non-zeros times classes up to which logistic regression and a penalty are tried: each trial costs ten times
-as much as one of the hinge with a ridge."""
 TRIAL_TOL, TRIAL_EPOCHS = 0.1, 30
 """Gap at which the training of a trial ends, and its times through the rows at most."""
 _MANY_FEATURES = 1000
-"""Features from which on a trial takes the dual descent: with fewer Newton steps are quick."""
+"""Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
+penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
 
 
@@ -114,7 +113,6 @@ class Search:
         self._weights, self._places = np.ones(n), places
         self._weights[places] = 0.0
         self._truth = Truth.of(self._valid)
-        self._work = self._sample.nnz * max(dataset.n_classes, 1)
         self._duals: tuple[str | None, DualDescent] | None = None
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
@@ -145,13 +143,13 @@ class Search:
         return best
 
     def _loss(self, best: Trial) -> Trial:
-        if self._valid.has_sets or self._work > NEWTON_WORK:
+        if self._valid.has_sets or self._descends_duals():
             return best
         start = self._try(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
         return self._better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
-        if self._work > NEWTON_WORK:
+        if self._descends_duals():
             return best
         start = self._try(replace(best.candidate, alpha=FIRST_PENALTY))
         if self._better(best, start) is best:

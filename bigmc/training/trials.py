@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.model.calibration import Calibration
-from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
+from bigmc.model.fit_calibration import fit_shares, fit_sigmoid
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
@@ -171,10 +171,11 @@ class Truth(NamedTuple):
     def judge(self, scores: NDArray[np.float64]) -> Verdict:
         """Judge the scores of these rows, shape (n_rows, n_classes)."""
         if self.codes is not None:
-            calibration = fit_temperature(scores, self.codes)
+            calibration = fit_shares(scores, self.codes)
             chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
             right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
-            return Verdict(right, float(-np.log(np.maximum(chances, 1e-300)).mean()), calibration)
+            loss = max(0.0, float(-np.log(np.maximum(chances, 1e-300)).mean()))  # never -0.0
+            return Verdict(right, loss, calibration)
         assert self.is_label is not None
         calibration = fit_sigmoid(scores, self.is_label)
         logits = calibration.scale * scores + calibration.offset

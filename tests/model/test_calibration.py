@@ -10,7 +10,7 @@ import bigmc
 from bigmc.errors import ModelError
 from bigmc.model import load_model
 from bigmc.model.calibration import Calibration
-from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
+from bigmc.model.fit_calibration import fit_shares, fit_sigmoid, fit_temperature
 
 RNG = np.random.default_rng(3)
 
@@ -95,3 +95,25 @@ def test_the_minimax_rule_is_a_probability():
 def test_a_broken_calibration_is_refused():
     with pytest.raises(ModelError):
         Calibration(scale=-1.0)
+
+
+def test_shares_of_sigmoids_are_found_again_and_never_worse_than_a_scale():
+    generator = np.random.default_rng(8)
+    scores = generator.normal(-1.0, 1.0, size=(4000, 5))
+    shares = 1 / (1 + np.exp(-(3 * scores + 1)))
+    chances = shares / shares.sum(axis=1, keepdims=True)
+    codes = np.array([generator.choice(5, p=p) for p in chances])
+    found = fit_shares(scores, codes)
+    assert (found.scale, found.offset) == (pytest.approx(3, rel=0.15), pytest.approx(1, abs=0.3))
+    np.testing.assert_allclose(found.probabilities(scores), chances, atol=0.05)
+    assert Calibration.from_dict(found.to_dict()) == found
+    scores, codes = drawn(1.0)
+    single, double = fit_temperature(scores, codes), fit_shares(scores, codes)
+    losses = [log_loss(codes, c.probabilities(scores)) for c in (single, double)]
+    assert losses[1] <= losses[0] + 1e-6
+
+
+def test_models_calibrated_by_a_scale_alone_still_answer():
+    scores, _ = drawn(1.0, n=20)
+    old = Calibration.from_dict({"scale": 2.0, "offset": 0.0})
+    np.testing.assert_allclose(old.probabilities(scores), softmax(2.0 * scores, axis=1))

@@ -70,6 +70,24 @@ def test_words_are_kept_and_the_dataset_can_be_evaluated(fitted):
     assert bigmc.evaluate(folder / "m", folder / "m.dataset", split="test")["n_samples"] > 0
 
 
+def test_probabilities_are_calibrated_on_rows_that_no_training_of_theirs_saw(fitted):
+    """The final model takes the calibration of the measured one on the test rows."""
+    _, folder, _ = fitted
+    model = bigmc.load_model(folder / "m").model_
+    kept = model.calibration
+    assert kept is not None
+    trials = model.params["search"]
+    assert all(kept.to_dict() != trial["calibration"] for trial in trials)
+    fresh = documents()
+    chances = bigmc.load_model(folder / "m").predict_proba(fresh["text"])
+    classes = bigmc.load_model(folder / "m").classes_.tolist()
+    codes = np.array([classes.index(label) for label in fresh["label"]])
+    own = chances[np.arange(len(codes)), codes]
+    right = chances.argmax(axis=1) == codes
+    assert abs(chances.max(axis=1).mean() - right.mean()) < 0.08
+    assert -np.log(own).mean() < np.log(3)
+
+
 def test_a_finished_fit_is_not_done_again(fitted):
     result, folder, _ = fitted
     before = (folder / "m").read_bytes()
