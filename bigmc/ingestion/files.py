@@ -24,7 +24,7 @@ _LISTED_BY_LINKS = ("http", "https")
 """Protocols without folders."""
 
 _VERSIONS = ("ETag", "etag", "generation", "Content-MD5", "content_md5", "Digest", "oid", "blob_id")
-_TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", "last_commit")
+_TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", "last_commit", "created")
 """Keys under which file systems tell the version of a file, and when it was changed."""
 
 

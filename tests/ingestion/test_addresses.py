@@ -80,7 +80,7 @@ def storage():
     server.stop()
 
 
-@pytest.fixture(params=["s3", "http", "memory"])
+@pytest.fixture(params=["s3", "http"])
 def place(request, tmp_path, monkeypatch):
     """A function that puts files where they have addresses, and the address of their folder."""
     import fsspec
