@@ -27,12 +27,13 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
     alpha : float or "auto", default="auto"
         Strength of the penalty; larger means fewer features. It may be 0 if `ridge` is not. ``"auto"`` is 0,
         for accuracy: a ridge alone. The defaults of `loss`, `ridge`, `fit_intercept` and `tol` depend on it.
-    loss : {"squared_hinge", "multitask_squared_hinge", "log_loss", "multilabel_ranking"}, \
-optional
+    loss : {"squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss", \
+"multilabel_ranking"}, optional
         By default every class against the rest, ``"multitask_squared_hinge"``; with a number as `alpha`
         every class against every other, ``"squared_hinge"``.
         With scores ``s``: ``Σ_{r≠y} max(1 - s_y + s_r, 0)²``, every class against every other;
         ``max(1 - s_y, 0)² + Σ_{r≠y} max(1 + s_r, 0)²``, every class against the rest;
+        ``Σ_{r≠y} h(1 - s_y + s_r)``, the squared hinge with a straight line beyond the margin 1;
         ``log Σ_r exp(s_r - s_y)``, multinomial logistic regression. Where a sample has a set Y of labels:
         ``Σ_{p∈Y, r∉Y} max(1 - (s_p - s_r), 0)²`` (multilabel ranking), every label against every class that
         is none; or the multitask loss, ``Σ_{p∈Y} max(1 - s_p, 0)² + Σ_{r∉Y} max(1 + s_r, 0)²``.

@@ -24,7 +24,7 @@ from bigmc.kernels.linear.arguments import (
     Step,
     Support,
 )
-from bigmc.objectives.losses import LOSSES, LogLoss, Loss, SquaredHinge
+from bigmc.objectives.losses import LOSSES, Loss
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
 
@@ -57,7 +57,7 @@ class Objective:
     @property
     def specialised(self) -> bool:
         """Multiclass squared hinge with l1/l2 has kernels of its own."""
-        return isinstance(self.loss, SquaredHinge) and not self.sets and self.penalty == GROUP_LASSO
+        return self.loss.plain_squared_hinge and not self.sets and self.penalty == GROUP_LASSO
 
     @property
     def newton(self) -> bool:
@@ -67,7 +67,7 @@ class Objective:
     @property
     def correctable(self) -> bool:
         """Whether the loss of a sample can be corrected, see `bigmc.solvers.sparse.subsampled_newton`."""
-        return not isinstance(self.loss, LogLoss) and self.penalty == GROUP_LASSO
+        return self.loss.correctable and self.penalty == GROUP_LASSO
 
     @property
     def row_kernels(self) -> RowKernels:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import hinge_columns, scores, simd
-from bigmc.kernels.linear.losses import log, multitask, squared_hinge
+from bigmc.kernels.linear.losses import huber_hinge, log, multitask, squared_hinge
 from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.kernels.linear.losses.sums import class_sums
 from bigmc.objectives.balancing import balance_classes, balance_tasks
@@ -39,6 +39,11 @@ class Loss(ABC):
     newton_keeps_scores : bool
         What the gradient leaves for the Hessian in a Newton step is a number for every score, otherwise one
         word of bits for every sample.
+    correctable : bool
+        Whether the loss of a sample of the rows can be corrected, see
+        `bigmc.solvers.sparse.subsampled_newton`.
+    plain_squared_hinge : bool
+        Whether it is the one with kernels of its own in `bigmc.kernels.linear.squared_hinge`.
     takes_labels, takes_sets : bool
         Whether it is for samples that have one label each, and for such that have a set of them.
     lanes : int
@@ -51,6 +56,8 @@ class Loss(ABC):
     kernels: ClassVar[LossKernels]
     set_kernels: ClassVar[LossKernels]
     newton_keeps_scores: ClassVar[bool] = False
+    correctable: ClassVar[bool] = True
+    plain_squared_hinge: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
     takes_sets: ClassVar[bool] = False
     lanes: ClassVar[int] = simd.LANES
@@ -135,6 +142,7 @@ class SquaredHinge(_Hinge):
     name = "squared_hinge"
     kernels = squared_hinge.SquaredHinge()
     set_kernels = squared_hinge.SquaredHingeOfSets()
+    plain_squared_hinge = True
 
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
@@ -196,12 +204,55 @@ class MultitaskSquaredHinge(_Hinge):
         return balance_tasks(slopes)
 
 
+class HuberHinge(SquaredHinge):
+    """``sum over r != y of h(1 - (s_y - s_r))``, the squared hinge with straight tails.
+
+    ``h(m) = u (2 m - u)`` with ``u = min(max(m, 0), 1)``. Values beside the diagonal are the sums of
+    ``w u²``, with which the dual is that of the squared hinge, its variables ``b = 2 w u / n`` at most
+    ``2 w / n``; what the losses have more is on the diagonal.
+    """
+
+    name = "huber_hinge"
+    kernels = huber_hinge.HuberHinge()
+    set_kernels = kernels
+    plain_squared_hinge = False
+    correctable = False
+
+    def class_sums(
+        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
+    ) -> None:
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
+        Loss.class_sums(self, scores_, labels, weights, *sums)
+
+    def balance(self, slopes: Floats) -> Floats | None:
+        """Return factors of at most 1: the dual variables are bounded."""
+        factors = balance_classes(slopes)
+        return None if factors is None else factors / max(1.0, float(factors.max()))
+
+    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+        """Return 1: beyond it a dual variable of a margin of 1 or more would be out of bounds."""
+        return 1.0
+
+    def dual_value(
+        self,
+        scale: float,
+        slopes: Floats,
+        values: Floats,
+        weight_sum: float,
+        entropy: Callable[[float], float],
+    ) -> float:
+        """Return the value of the squared hinge's dual; the diagonal of the values is no part of it."""
+        squares = values - np.diag(np.diag(values))
+        return super().dual_value(scale, slopes, squares, weight_sum, entropy)
+
+
 class LogLoss(Loss):
     """``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)."""
 
     name = "log_loss"
     kernels = log.LogLoss()
     newton_keeps_scores = True
+    correctable = False
 
     def intercept_slope(self, slopes: Floats) -> Floats:
         """Return half of: probabilities of a class for other samples less those its own have elsewhere."""
@@ -234,5 +285,5 @@ class LogLoss(Loss):
 
 
 LOSSES: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (SquaredHinge, MultilabelRanking, MultitaskSquaredHinge, LogLoss)
+    loss.name: loss for loss in (SquaredHinge, MultilabelRanking, MultitaskSquaredHinge, HuberHinge, LogLoss)
 }

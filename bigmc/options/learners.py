@@ -42,8 +42,8 @@ class SparseOptions(LearnerOptions):
     )
     loss: str | None = option(
         None,
-        "squared_hinge, multitask_squared_hinge, log_loss, or multilabel_ranking for sets; by default the "
-        "second, with a number for --alpha the first.",
+        "squared_hinge, multitask_squared_hinge, huber_hinge, log_loss, or multilabel_ranking for sets; by "
+        "default the second, with a number for --alpha the first.",
     )
     penalty: str = option("l1/l2", "l1/l2, l1, l1/linf or sparse_group.")
     l1_ratio: float | None = option(None, "Share of the l1 norm in sparse_group.")

@@ -41,3 +41,13 @@ def test_the_share_of_the_l1_norm_is_for_sparse_groups():
 def test_numbers_that_cannot_be_used_are_refused(penalty, ratio, ridge, named):
     with pytest.raises(BigmcError, match=named):
         objective("squared_hinge", penalty, ratio, ridge)
+
+
+def test_which_losses_of_samples_can_be_corrected():
+    correctable = {
+        (loss, penalty)
+        for loss in ("squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss")
+        for penalty in ("l1/l2", "l1", "l1/linf", "sparse_group")
+        if objective(loss, penalty).correctable
+    }
+    assert correctable == {("squared_hinge", "l1/l2"), ("multitask_squared_hinge", "l1/l2")}

@@ -15,6 +15,12 @@ def loss_and_gradient(loss, X, y, W, b, weights):
         margins[rows, y] = 0
         losses, slope = (margins**2).sum(axis=1), 2 * margins
         slope[rows, y] = -slope.sum(axis=1)
+    elif loss == "huber_hinge":
+        margins = 1 - scores[rows, y][:, None] + scores
+        margins[rows, y] = 0
+        bounded = np.clip(margins, 0, 1)
+        losses, slope = (bounded * (2 * margins - bounded)).sum(axis=1), 2 * bounded
+        slope[rows, y] = -slope.sum(axis=1)
     elif loss == "multilabel_ranking":
         pairs = (y[:, :, None] == 1) & (y[:, None, :] == 0)
         margins = pairs * np.maximum(1 - scores[:, :, None] + scores[:, None, :], 0)
@@ -71,6 +77,7 @@ def fista(loss, penalty, X, y, m, alpha, ridge=0.0, l1_ratio=0.5, weights=None, 
     wide = np.hstack([X, np.ones((len(y), 1))]) if intercept else X
     constant = {
         "squared_hinge": 2 * m,
+        "huber_hinge": 2 * m,
         "multilabel_ranking": 2 * m,
         "multitask_squared_hinge": 2,
         "log_loss": 0.5,

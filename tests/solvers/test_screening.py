@@ -248,7 +248,8 @@ def test_curvatures_bound_the_largest_eigenvalues_of_hessians(loss):
         largest = np.linalg.eigvalsh(hessian)[-1]
         assert largest <= screening.curvatures[j] * (1 + 1e-6)
         assert largest >= 0.3 * screening.curvatures[j]
-        if j == 0 and loss != "log_loss":
+        # the Huberised hinge bends on one side of these margins only
+        if j == 0 and loss not in ("log_loss", "huber_hinge"):
             assert largest == pytest.approx(screening.curvatures[j], rel=1e-5)
 
 

@@ -183,6 +183,32 @@ def _hash_words_whole(documents: FoldedText, tile: Tile, reach: Words, parts: Wo
     return kept
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _keep_inside_words(documents: FoldedText, tile: Tile, n_units: Int, reach: Words, hashes: Words) -> Int:
+    """Keep the hashes of a tile whose n-grams are inside a padded word; returns how many there are.
+
+    The space between two words is stored once and counts for both.
+    """
+    folded, bound, _ = documents
+    first, lo, hi, n, _ = tile
+    kept = hi - lo
+    if n == 1:
+        space = murmur3(folded, np.int64(bound[first]), 1)
+        before = reach[max(lo, 1) - 1 : min(hi, n_units - 1) - 1]
+        n_spaces = 0
+        for i in range(before.shape[0]):
+            n_spaces += before[i] == 2
+        hashes[kept : kept + n_spaces] = space
+        kept += n_spaces
+    elif n > 2:
+        inside = reach[lo:hi]
+        kept = 0
+        for i in range(inside.shape[0]):
+            hashes[kept] = hashes[i]
+            kept += inside[i] >= n
+    return kept
+
+
 @njit(cache=True, nogil=True)
 def hash_ngrams(
     place: Longs,
@@ -199,7 +225,7 @@ def hash_ngrams(
     documents as surely fit; the hashes of the k-th are ``offsets[k] .. offsets[k + 1]``. A document with more
     n-grams than fit comes alone and in pieces: ``place`` stays inside it until its last.
     """
-    folded, bound, units = documents
+    _, bound, units = documents
     analyzer, n_min, n_max = ngrams
     reach, parts = work
     gap = 1 if analyzer == WORD else 0
@@ -237,23 +263,10 @@ def hash_ngrams(
                     n_listed += _hash_words_whole(documents, tile, reach, parts, out)
                     continue
                 _hash_tile(documents, tile, gap, parts, out)
-                kept = hi - lo
-                if analyzer == CHAR_WB and n == 1:
-                    # The space between two words is stored once and counts for both.
-                    space = murmur3(folded, np.int64(bound[first]), 1)
-                    before = reach[max(lo, 1) - 1 : min(hi, n_units - 1) - 1]
-                    n_spaces = 0
-                    for i in range(before.shape[0]):
-                        n_spaces += before[i] == 2
-                    out[kept : kept + n_spaces] = space
-                    kept += n_spaces
-                elif analyzer == CHAR_WB and n > 2:
-                    inside = reach[lo:hi]
-                    kept = 0
-                    for i in range(inside.shape[0]):
-                        out[kept] = out[i]
-                        kept += inside[i] >= n
-                n_listed += kept
+                if analyzer == CHAR_WB:
+                    n_listed += _keep_inside_words(documents, tile, n_units, reach, out)
+                    continue
+                n_listed += hi - lo
             place[1] += 1
             place[2] = 0
         place[0] += 1

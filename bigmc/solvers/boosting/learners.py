@@ -36,19 +36,15 @@ class Learners(NamedTuple):
     def empty(cls, depth: int) -> Learners:
         """Return no learners of a depth."""
         nodes = 2**depth - 1
-        return cls(
-            np.empty((0, nodes), np.int32), np.empty((0, nodes), np.int16), np.empty((0, nodes), np.bool_),
-            np.empty((0, nodes + 1), np.int8),
-        )  # fmt: skip
+        features, bins = np.empty((0, nodes), np.int32), np.empty((0, nodes), np.int16)
+        return cls(features, bins, np.empty((0, nodes), np.bool_), np.empty((0, nodes + 1), np.int8))
 
     @classmethod
     def constant(cls, depth: int) -> Learners:
         """Return the learner that is 1 everywhere."""
         nodes = 2**depth - 1
-        return cls(
-            np.full((1, nodes), NOWHERE, np.int32), np.zeros((1, nodes), np.int16),
-            np.zeros((1, nodes), np.bool_), np.ones((1, nodes + 1), np.int8),
-        )  # fmt: skip
+        features, bins = np.full((1, nodes), NOWHERE, np.int32), np.zeros((1, nodes), np.int16)
+        return cls(features, bins, np.zeros((1, nodes), np.bool_), np.ones((1, nodes + 1), np.int8))
 
     @classmethod
     def joined(cls, parts: Sequence[Learners]) -> Learners:

@@ -78,9 +78,13 @@ class Stages:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""
         return {
-            **self.learners._asdict(), "classes": self.classes, "signs": self.signs,
-            "ends": np.array(self.ends, np.int64), "members": self.members, "weights": self.weights,
-        }  # fmt: skip
+            **self.learners._asdict(),
+            "classes": self.classes,
+            "signs": self.signs,
+            "ends": np.array(self.ends, np.int64),
+            "members": self.members,
+            "weights": self.weights,
+        }
 
     @classmethod
     def of_arrays(cls, depth: int, arrays: dict[str, NDArray[Any]]) -> Stages:

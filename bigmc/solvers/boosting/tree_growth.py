@@ -201,10 +201,9 @@ class Forest:
         sums = self.sides.reshape(len(self.classes), cuts.shape[1] + 1) >> 32
         leaf = np.where(sums < 0, -1, 1)
         signs = leaf[:, 0].astype(np.int8)
-        learners = Learners(
-            cuts[..., 0].astype(np.int32), cuts[..., 1].astype(np.int16), cuts[..., 2].astype(bool),
-            (leaf * signs[:, np.newaxis]).astype(np.int8),
-        )  # fmt: skip
+        features, bins, missing = cuts[..., 0], cuts[..., 1].astype(np.int16), cuts[..., 2].astype(bool)
+        leaf = (leaf * signs[:, np.newaxis]).astype(np.int8)
+        learners = Learners(features.astype(np.int32), bins, missing, leaf)
         answers = _answers(_below(self.nodes), learners)
         return Grown(learners, signs, np.abs(sums).sum(axis=1), answers)
 

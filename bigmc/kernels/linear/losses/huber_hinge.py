@@ -1,0 +1,139 @@
+# mypy: ignore-errors
+"""Huberised hinge over pairs of the label y and another class r: ``h(1 - s_y + s_r)``.
+
+``h(m) = u (2 m - u)`` with ``u = min(max(m, 0), 1)`` is the squared hinge up to the margin 1 and a straight
+line beyond, so that a sample that is far off counts for less (Rosset and Zhu, "Piecewise linear regularized
+solution paths", Annals of Statistics 35, 2007). Half its derivative is u, its Hessian that of the squared
+hinge with the margins from 0 to 1 only. For one label per sample.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.losses.squared_hinge import SquaredHinge
+from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
+from bigmc.kernels.linear.simd import LANES
+
+_EIGHT = np.uint64(LANES)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _change(margin, move):
+    """Return ``h(margin + move) - h(margin)``; a small one keeps its digits."""
+    before = min(max(margin, 0.0), 1.0)
+    after = min(max(margin + move, 0.0), 1.0)
+    return 2.0 * after * move + (after - before) * (2.0 * margin - after - before)
+
+
+class HuberHinge(SquaredHinge):
+    """Bounds on the curvature are those of the squared hinge."""
+
+    def slopes(self, scores, i, labels, factor, others, slope):
+        zero, one = scores.dtype.type(0), scores.dtype.type(1)
+        c = labels[i, 0]
+        shift = one - scores[i, c]
+        total = zero
+        for r in range(slope.shape[0]):
+            bounded = min(max(shift + scores[i, r], zero), one) if r != c else zero
+            if factor.shape[0]:
+                bounded *= factor[c, r]
+            slope[r] = bounded
+            total += bounded
+        slope[c] = -total
+
+    def bends(self, scores, i, labels, others, slope, bend):
+        zero, one = scores.dtype.type(0), scores.dtype.type(1)
+        c = labels[i, 0]
+        shift = one - scores[i, c]
+        count = zero
+        for r in range(slope.shape[0]):
+            margin = shift + scores[i, r]
+            curved = one if r != c and zero < margin <= one else zero
+            bend[r] = curved
+            count += curved
+        bend[c] = count
+
+    def add_coupling(self, scores, i, labels, others, slope, square, hessian):
+        zero, one = scores.dtype.type(0), scores.dtype.type(1)
+        c = labels[i, 0]
+        shift = one - scores[i, c]
+        for r in range(hessian.shape[0]):
+            if r != c and zero < shift + scores[i, r] <= one:
+                hessian[c, r] -= square
+
+    def change(self, scores, i, labels, others, value, step):
+        c = labels[i, 0]
+        shift = 1.0 - scores[i, c]
+        total = 0.0
+        for r in range(step.shape[0]):
+            if r != c:
+                total += _change(shift + scores[i, r], value * (step[r] - step[c]))
+        return total
+
+    def adds_by_lanes(self):
+        return False
+
+    def add_class_sums(self, scores, i, labels, weight, work, sums):
+        # the values beside the diagonal are squares of u, as the dual needs them; the rest is on the diagonal
+        c = labels[i, 0]
+        shift = scores.dtype.type(1) - scores[i, c]
+        for r in range(sums[0].shape[0]):
+            margin = np.float64(shift + scores[i, r])
+            if r == c or margin <= 0.0:
+                continue
+            bounded = min(margin, 1.0)
+            sums[0][c, r] += weight * bounded
+            sums[1][c, r] += weight * bounded * bounded
+            sums[1][c, c] += weight * 2.0 * bounded * (margin - bounded)
+            sums[2][c, r] += weight if margin <= 1.0 else 0.0
+
+    def row_slopes(self, samples, i, kept, work):
+        # kept: 1 if any margin is positive, else 0
+        scores, labels, slope, bend = samples.scores, samples.labels, work.slope, work.bend
+        zero, one = scores.dtype.type(0), scores.dtype.type(1)
+        c = labels[i, 0]
+        shift = one - scores[i, c]
+        total = count = zero
+        for r in range(slope.shape[0]):
+            margin = shift + scores[i, r]
+            slope[r] = min(max(margin, zero), one) if r != c else zero
+            bend[r] = one if r != c and zero < margin <= one else zero
+            total += slope[r]
+            count += bend[r]
+        slope[c] = -total
+        bend[c] = count
+        kept[i] = total > zero
+        if total == zero:
+            return np.uint64(0)
+        return groups_of(EVERY_GROUP, np.uint64(slope.shape[0]) // _EIGHT, work.groups)
+
+    def row_groups(self, kept, i, work):
+        if kept[i] == 0:
+            return np.uint64(0)
+        return groups_of(EVERY_GROUP, np.uint64(work.groups.shape[0] - 1), work.groups)
+
+    def row_turn(self, samples, i, kept, used, work):
+        scores, move = samples.scores, work.move
+        zero, one = scores.dtype.type(0), scores.dtype.type(1)
+        c = samples.labels[i, 0]
+        shift = one - scores[i, c]
+        own = move[c]
+        total = zero
+        for r in range(move.shape[0]):
+            curved = r != c and zero < shift + scores[i, r] <= one
+            move[r] = move[r] - own if curved else zero
+            total += move[r]
+        move[c] = -total
+        return move
+
+    def row_change(self, samples, i, part, used, work):
+        scores, wide = samples.scores, work.wide
+        c = samples.labels[i, 0]
+        shift = scores.dtype.type(1) - scores[i, c]
+        total = 0.0
+        for r in range(wide.shape[0]):
+            if r != c:
+                total += _change(np.float64(shift + scores[i, r]), part * (wide[r] - wide[c]))
+        return total

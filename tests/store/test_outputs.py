@@ -1,0 +1,65 @@
+"""Delivering a result, its receipt and the rows that were set aside."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigmc.errors import DataError
+from bigmc.store.feature_map import Moments
+from bigmc.store.outputs import IfExists, Output
+from bigmc.store.receipt import Receipt
+
+
+def receipt_of(content: bytes, rejects: bytes | None = None) -> Receipt:
+    digests = {
+        name: hashlib.sha256(data).hexdigest() for name, data in (("r", content), ("j", rejects or b""))
+    }
+    return Receipt(made={}, sha256=digests["r"], rejects_sha256=digests["j"] if rejects else None)
+
+
+def deliver(folder: Path, content: bytes, rejects: bytes | None = None) -> Output:
+    made, aside = folder / "made", folder / "aside"
+    made.write_bytes(content)
+    if rejects:
+        aside.write_bytes(rejects)
+    output = Output.at(folder / "result.parquet")
+    output.deliver(made, receipt_of(content, rejects), aside if rejects else None)
+    return output
+
+
+def test_a_result_comes_with_its_receipt_and_the_rows_set_aside(tmp_path):
+    output = deliver(tmp_path, b"result", b"rows")
+    assert output.path.read_bytes() == b"result"
+    assert output.rejects.read_bytes() == b"rows"
+    assert not (tmp_path / "made").exists()
+    assert not (tmp_path / "aside").exists()
+    assert output.receipt() == receipt_of(b"result", b"rows")
+    assert output.is_own()
+
+
+def test_rows_set_aside_before_go_when_there_are_none_now(tmp_path):
+    assert deliver(tmp_path, b"result", b"rows").rejects.exists()
+    again = deliver(tmp_path, b"other")
+    assert not again.rejects.exists()
+    assert again.path.read_bytes() == b"other"
+
+
+def test_a_result_that_was_changed_has_no_receipt_and_is_not_replaced(tmp_path):
+    output = deliver(tmp_path, b"result")
+    output.path.write_bytes(b"edited")
+    assert output.receipt() is None
+    assert not output.is_own()
+    with pytest.raises(DataError, match="is not the result of this very command"):
+        output.refuse_existing(IfExists.REFUSE)
+    output.refuse_existing(IfExists.REPLACE)
+
+
+def test_moments_of_nothing_add_nothing():
+    nothing, some = Moments.of(np.zeros((0, 2))), Moments.of(np.array([[1.0, 2.0], [3.0, 6.0]]))
+    both = nothing + nothing
+    assert (both.count, both.mean.tolist()) == (0, [0.0, 0.0])
+    for total in (nothing + some, some + nothing):
+        assert total.count == 2
+        np.testing.assert_allclose(total.scatter, [2.0, 8.0])
