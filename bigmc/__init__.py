@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         predict,
         report,
         sparse_path,
+        to_sklearn,
         train,
     )
     from bigmc.estimators import MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
@@ -42,6 +43,7 @@ __all__ = [
     "predict",
     "report",
     "sparse_path",
+    "to_sklearn",
     "train",
 ]
 

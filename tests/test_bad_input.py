@@ -17,6 +17,8 @@ import pytest
 
 from bigmc import cli
 
+pytestmark = pytest.mark.slow
+
 GOOD = "text,label,size\n" + "".join(f"some words {i},{'ab'[i % 2]},{i}\n" for i in range(40))
 TEXT = "--text text --label label"
 

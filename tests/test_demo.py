@@ -7,6 +7,8 @@ import pytest
 from bigmc.cli import demo
 from bigmc.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):

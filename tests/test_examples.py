@@ -9,6 +9,8 @@ import pytest
 
 import bigmc
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SAYS = {
     "error_bound.py": "minimax risk between",

@@ -18,6 +18,8 @@ from bigmc.ingestion import job as job_module
 from bigmc.ingestion.part import PartWriter
 from bigmc.store.verify import verify
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 10, "memory_limit": "64MB"}
 
 

@@ -17,6 +17,8 @@ from bigmc.errors import BusyError
 from bigmc.ingestion import job as job_module
 from bigmc.store.verify import verify
 
+pytestmark = pytest.mark.slow
+
 N_ROWS = 4000
 
 

@@ -30,6 +30,8 @@ from bigmc.model import LinearModel, load_model
 from bigmc.store.dataset import Dataset
 from bigmc.store.verify import verify
 
+pytestmark = pytest.mark.slow
+
 RANKING = {"loss": "multilabel_ranking", "alpha": 1e-3, "tol": 1e-4}
 TOPICS = {
     "sport": "goal match team league season",

@@ -14,6 +14,8 @@ import bigmc
 from bigmc import api
 from bigmc.engine import ThreadEngine
 
+pytestmark = pytest.mark.slow
+
 MEASURE = """
 import json, sys
 import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.cli

@@ -22,6 +22,8 @@ from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.store import object_store
 from bigmc.store.object_store import Address
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
 moto = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
 

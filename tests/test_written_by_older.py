@@ -24,6 +24,8 @@ import pytest
 
 import bigmc
 
+pytestmark = pytest.mark.slow
+
 ARCHIVE = Path(__file__).parent / "data" / "written_by_0.1.0.zip"
 MODELS = {"sparse": "texts", "log": "texts", "boost": "numbers", "trees": "numbers", "minimax": "numbers"}
 

@@ -1,13 +1,16 @@
 """The commands as plain functions: what the command line and a notebook both call."""
 
-from bigmc.api.data import info, ingest, ingest_part, open_dataset, verify
+from bigmc.api.data import doubts_about_labels, info, ingest, ingest_part, open_dataset, verify
+from bigmc.api.exporting import export, to_sklearn
 from bigmc.api.fitting import fit
 from bigmc.api.inference import evaluate, inspect, predict, report
 from bigmc.api.training import load_model, publish, sparse_path, train
 from bigmc.api.warm import warm
 
 __all__ = [
+    "doubts_about_labels",
     "evaluate",
+    "export",
     "fit",
     "info",
     "ingest",
@@ -19,6 +22,7 @@ __all__ = [
     "publish",
     "report",
     "sparse_path",
+    "to_sklearn",
     "train",
     "verify",
     "warm",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc import budget
-from bigmc.api.resolve import Size, is_folder, model_of
+from bigmc.api.resolve import Size, dataset_of, is_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
@@ -51,6 +51,8 @@ def ingest(
         where a sample has the label of that number, or a list of Python sets. A set may be empty.
     label_separator : str, optional
         What stands between the labels of a row where the column is text and a row has several.
+    weight : str, optional
+        Column of numbers of at least 0: how much each row counts in training. Evaluation counts rows.
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
@@ -93,6 +95,13 @@ def ingest(
         Stop at a row that cannot be used, or set it aside in ``rejects.parquet`` with the reason.
     format : str, optional
         Format of the files; by default their names say.
+    delimiter : str, optional
+        One character between the fields of delimited text, by default that of the format; also ``tab``.
+    columns : str or sequence of str, optional
+        Names of all columns of delimited text that has no header line.
+    encoding : str, optional
+        Of text files, as Python names it, such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by default
+        UTF-8.
     progress : callable, optional
         Called with :class:`bigmc.progress.Progress`.
 
@@ -167,6 +176,13 @@ def open_dataset(path: str | Path) -> Dataset:
     from bigmc.store.dataset import Dataset
 
     return Dataset.open(path)
+
+
+def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
+    """Return a sentence for each kind of label that may not have been meant, such as ``NA`` or ``"a "``."""
+    from bigmc.ingestion.doubtful_labels import doubts_about_labels as doubts
+
+    return doubts(dataset_of(dataset).classes)
 
 
 def info(path: str | Path) -> Mapping[str, Any]:

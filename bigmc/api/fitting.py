@@ -14,7 +14,7 @@ from bigmc.api.data import ingest
 from bigmc.api.resolve import Size, dataset_of, is_dataset, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
-from bigmc.options.ingest import IngestKeywords, columns_of, given_options
+from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
         return options
     file = folder / "hashing.json"
     if not file.exists():
-        columns, format = columns_of(options["text"]), options.get("format")
-        pilot = choose_hashing(source, columns, options["label"], format, limit, options.get("hash_bits"))
+        columns, files = columns_of(options["text"]), IngestOptions().but(options)
+        pilot = choose_hashing(source, columns, options["label"], files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
         write_atomic(file, json.dumps(_advice(pilot)).encode())
     advised = json.loads(file.read_text())

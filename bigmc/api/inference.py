@@ -161,7 +161,7 @@ def predict(
         Stop at a raw row that cannot be used, or list it in ``TO.rejects.parquet``.
     overwrite : bool, default=False
         Replace another file at `to`; by default it is refused.
-    format, memory_limit, engine, progress
+    format, delimiter, columns, encoding, memory_limit, engine, progress
         As for :func:`ingest`.
 
     Returns
@@ -182,7 +182,7 @@ def predict(
     if isinstance(source, str) and source == STDIN:
         predictor = StreamPredictor(model_of(model), asked, Output.at(to, input_paths(model)))
         return _predicted(to, PredictionCounts(predictor.run(), 0), started)
-    data = source_of(source, asked.format)
+    data = source_of(source, asked)
     output = Output.at(to, input_paths(model, source, data))
     if isinstance(data, Dataset):
         data = data if asked.split is None else data[asked.split]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.ingestion.sources import Source
     from bigmc.model import Model
+    from bigmc.options.raw import FileOptions
     from bigmc.store.dataset import Dataset
 
 Size = str | int | None
@@ -47,11 +48,11 @@ def identified_model(model: str | Path | Model | Classifier) -> tuple[Model, str
         return model_of(file), sha256(file)
 
 
-def source_of(source: Any, format: str | None = None) -> Dataset | list[Source]:
+def source_of(source: Any, files: FileOptions) -> Dataset | list[Source]:
     """Return what a source of predictions means: a dataset, or raw files and arrays."""
     from bigmc.ingestion.sources import expand_sources
 
-    return dataset_of(source) if is_dataset(source) else expand_sources(source, format)
+    return dataset_of(source) if is_dataset(source) else expand_sources(source, files)
 
 
 def input_paths(*given: Any) -> Iterator[Any]:
@@ -75,10 +76,11 @@ def measured_model(model: str | Path | Model | Classifier) -> tuple[Model, int |
 
 def is_dataset(source: Any) -> bool:
     """Return whether this is a dataset or the path of one, rather than raw data."""
+    from bigmc.ingestion.found_files import has_known_ending
     from bigmc.store.object_store import Address, is_remote
 
     if is_remote(source):
-        return Address(source).read("manifest.json") is not None
+        return not has_known_ending(source) and Address(source).read("manifest.json") is not None
     if isinstance(source, str | Path):
         return (Path(source) / "manifest.json").exists()
     return hasattr(source, "shards")

@@ -53,6 +53,8 @@ def ingest(asked: Ingest) -> None:
             added = dataset.n_samples - before
             if not added:
                 work.screen.say(f"nothing to append: {asked.to} has every source already")
+            for doubt in api.doubts_about_labels(dataset):
+                work.screen.say(f"note: {doubt}")
             result = dataset.info() | ({"n_appended": added} if asked.append else {})
     show(result | work.engine.usage(), asked)
 

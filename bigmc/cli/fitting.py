@@ -3,98 +3,81 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from dataclasses import dataclass
 
 import typer
 
-from bigmc.cli.arguments import Shown
-from bigmc.cli.options import Format, Json, Memory, NewModel, Scheduler, SchedulerFile, Threads, workers
-from bigmc.cli.screen import Screen
+from bigmc.cli.arguments import Working, as_command
+from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
-from bigmc.options.ingest import parse_ngrams
+from bigmc.options.declare import argument, option, required, values_of
+from bigmc.options.ingest import given_options, parse_ngrams
+from bigmc.options.raw import FileOptions
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
-Names = list[str] | None
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Working, FileOptions):
+    """Arguments of `bigmc fit`."""
+
+    source: list[str] = argument("Raw files, or one dataset.")
+    to: str = required("Model to make.")
+    text: list[str] | None = option(None, "Text column; may be repeated.")
+    label: str | None = option(None, "Label column.")
+    dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.")
+    categorical: list[str] | None = option(None, "Column hashed as name=value; may be repeated.")
+    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
+    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
+    dataset: str | None = option(None, "Where raw data is kept; by default TO.dataset.")
+    split: str | None = option(
+        None,
+        "Splits of raw data; the model is then trained on train alone. By default train=0.9,test=0.1, and in "
+        "the end all rows.",
+    )
+    group: str | None = option(None, "Column whose rows stay together in a split.")
+    analyzer: str | None = option(None, "word, char or char_wb; by default what learns best from a sample.")
+    ngrams: tuple[int, int] | None = option(
+        None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
+    )
+    hash_bits: int | None = option(None, "Hash to 2^BITS buckets; by default 18 or 20.")
+    time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
+    report: str | None = option(None, "HTML page on the model and the search.")
 
 
-def fit(
-    source: Annotated[list[str], typer.Argument(help="Raw files, or one dataset.", show_default=False)],
-    to: NewModel,
-    text: Annotated[Names, typer.Option("--text", help="Text column; may be repeated.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Label column.")] = None,
-    dense: Annotated[
-        Names, typer.Option("--dense", help="Number kept as a feature; may be repeated.")
-    ] = None,
-    categorical: Annotated[
-        Names, typer.Option("--categorical", help="Column hashed as name=value; may be repeated.")
-    ] = None,
-    label_separator: Annotated[
-        str | None, typer.Option(help="Text between the labels of a row, where it has several.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", help="Where raw data is kept; by default TO.dataset.")
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Splits of raw data; the model is then trained on train alone. By default "
-            "train=0.9,test=0.1, and in the end all rows."
-        ),
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Column whose rows stay together in a split.")] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="word, char or char_wb; by default what learns best from a sample.")
-    ] = None,
-    ngrams: Annotated[str | None, typer.Option(help="Shortest and longest n-gram, like 1-2.")] = None,
-    hash_bits: Annotated[
-        int | None, typer.Option(help="Hash to 2^BITS buckets; by default 18 or 20.")
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option("--time", help="Try no other settings after so long, like 90s, 5m or 1h.")
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option("--report", help="HTML page on the model and the search.")
-    ] = None,
-    memory: Memory = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    scheduler_file: SchedulerFile = None,
-    format: Format = None,
-    as_json: Json = False,
-) -> None:
+@as_command
+def fit(asked: Fit) -> None:
     """Find, train and measure the best model of labelled data, without choices to make."""
     from bigmc import api
 
-    asked: dict[str, Any] = {
-        "dense": dense,
-        "categorical": categorical,
-        "label_separator": label_separator,
-        "group": group,
-        "analyzer": analyzer,
-        "hash_bits": hash_bits,
-        "ngrams": None if ngrams is None else parse_ngrams(ngrams),
+    contents = {
+        "text": asked.text,
+        "label": asked.label,
+        "split": asked.split,
+        "dense": asked.dense,
+        "categorical": asked.categorical,
+        "label_separator": asked.label_separator,
+        "weight": asked.weight,
+        "group": asked.group,
+        "analyzer": asked.analyzer,
+        "ngrams": asked.ngrams,
+        "hash_bits": asked.hash_bits,
+        **values_of(FileOptions, asked),
     }
-    with Screen() as screen, workers(threads, scheduler, scheduler_file) as engine:
+    with working(asked) as work:
         result = api.fit(
-            source[0] if len(source) == 1 else source,
-            to,
-            text=text,
-            label=label,
-            dataset=dataset,
-            split=split,
-            time_limit=None if time is None else parse_time(time),
-            memory_limit=memory,
-            engine=engine,
-            format=format,
-            progress=screen.update,
-            **{name: value for name, value in asked.items() if value is not None},
+            asked.source[0] if len(asked.source) == 1 else asked.source,
+            asked.to,
+            dataset=asked.dataset,
+            time_limit=None if asked.time is None else parse_time(asked.time),
+            **work.means,
+            **given_options(contents),
         )
-        if report is not None:
-            result["report"] = api.report(to, report)["report"]
-        usage = engine.usage()
-    if as_json:
-        show({**result, **usage}, Shown(as_json=as_json))
+        if asked.report is not None:
+            result["report"] = api.report(asked.to, asked.report)["report"]
+        usage = work.engine.usage()
+    if asked.as_json:
+        show({**result, **usage}, asked)
     else:
         show_fit(result)
 

@@ -130,6 +130,35 @@ def report(asked: Report) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Export(Shown, Replacing):
+    """Arguments of `bigmc export`."""
+
+    model: str = argument("Model.")
+    to: str = required("File to write: .md for a model card, .onnx for a linear model as an ONNX graph.")
+    dataset: str | None = option(None, "Dataset to measure the model on, for a card.", metavar="DATASET")
+    split: str = option("test", "Split of the dataset.")
+    memory: str | None = option(
+        None, "Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"
+    )
+
+
+@as_command
+def export(asked: Export) -> None:
+    """Write a model in another form: a model card in Markdown, or an ONNX graph."""
+    from bigmc import api
+
+    result = api.export(
+        asked.model,
+        asked.to,
+        dataset=asked.dataset,
+        split=asked.split,
+        overwrite=asked.overwrite,
+        memory_limit=asked.memory,
+    )
+    show(result, asked, beside=asked.to)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Demo(Shown):
     """Arguments of `bigmc demo`."""
 

@@ -15,7 +15,7 @@ from bigmc.cli import data, fitting, inference, training
 from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_signals
 from bigmc.cli.screen import TOLD
-from bigmc.cli.settings import ENVIRONMENT, with_settings
+from bigmc.cli.settings import ENVIRONMENT
 from bigmc.cli.text import printable
 from bigmc.errors import BigmcError
 from bigmc.version import __version__
@@ -27,11 +27,11 @@ app = typer.Typer(
     context_settings={"auto_envvar_prefix": ENVIRONMENT},
     pretty_exceptions_enable=False,
 )
-app.command()(with_settings(fitting.fit))
 for command in (
+    fitting.fit,
     *(data.ingest, data.info, data.verify, data.warm, training.path),
     *(inference.evaluate, inference.publish, inference.predict, inference.inspect),
-    *(inference.report, inference.demo),
+    *(inference.report, inference.export, inference.demo),
 ):
     app.command()(command)
 app.add_typer(training.train_app, name="train")

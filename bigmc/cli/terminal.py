@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from bigmc.api.resolve import writes_to_stdout
 from bigmc.budget import format_bytes
 from bigmc.cli.arguments import Shown
 from bigmc.cli.text import printable, printable_json
@@ -19,14 +18,19 @@ def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) 
 
     Where the file that the command wrote, `beside`, is standard output itself, the result goes to stderr.
     """
-    taken = beside is not None and writes_to_stdout(beside)
-    stream = sys.stderr if taken else sys.stdout
+    stream = sys.stdout if beside is None or not _is_stdout(beside) else sys.stderr
     if asked.as_json:
         text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
         print(printable_json(text), file=stream)
         return
     for line in _lines(result, indent=0):
         print(line, file=stream)
+
+
+def _is_stdout(to: str) -> bool:
+    from bigmc.api.resolve import writes_to_stdout  # which ``--help`` need not wait for
+
+    return writes_to_stdout(to)
 
 
 def _finite(value: Any) -> Any:

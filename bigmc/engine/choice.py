@@ -37,8 +37,13 @@ def opened(given: EngineLike, prepare: Callable[[], None] | None = None) -> Iter
     elif all(hasattr(given, name) for name in ("map", "n_workers", "prepared")):
         yield given if prepare is None else given.prepared(prepare)
     elif isinstance(given, str | Path) or hasattr(given, "scheduler_info"):
-        from bigmc.engine.dask import DaskEngine
-
+        try:
+            from bigmc.engine.dask import DaskEngine
+        except ImportError as error:
+            raise BigmcError(
+                f"a Dask cluster needs a package that is not installed ({error})",
+                "pip install 'bigmc[cluster]'",
+            ) from None
         with DaskEngine(given) as engine:
             yield engine if prepare is None else engine.prepared(prepare)
     else:

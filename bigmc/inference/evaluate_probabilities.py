@@ -65,15 +65,15 @@ class ProbabilitySums:
             np.bincount(bins, w, N_BINS).astype(np.float64) for w in (np.ones(n), best, right)
         )
         return cls(
-            n,
-            float(-np.log(np.maximum(own, _LEAST)).sum()),
-            float((chances * chances).sum() - 2.0 * own.sum() + n),
-            float(((chances > own[:, None]).sum(axis=1) < TOP_K).sum()),
-            counts,
-            confidence,
-            hits,
-            [chances[:, 1].copy()] if n_classes == 2 else [],
-            [codes == 1] if n_classes == 2 else [],
+            n=n,
+            log_loss=float(-np.log(np.maximum(own, _LEAST)).sum()),
+            brier=float((chances * chances).sum() - 2.0 * own.sum() + n),
+            in_top_k=float(((chances > own[:, None]).sum(axis=1) < TOP_K).sum()),
+            bin_counts=counts,
+            bin_confidence=confidence,
+            bin_right=hits,
+            second=[chances[:, 1].copy()] if n_classes == 2 else [],
+            is_second=[codes == 1] if n_classes == 2 else [],
         )
 
     def add(self, other: ProbabilitySums) -> None:

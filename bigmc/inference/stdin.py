@@ -15,7 +15,9 @@ from bigmc.inference.part_predictor import PartPredictor
 from bigmc.inference.samples import SCORE_BYTES, SampleReader
 from bigmc.inference.writers import open_writer
 from bigmc.model import Model
+from bigmc.options.declare import values_of
 from bigmc.options.inference import PredictOptions
+from bigmc.options.raw import FileOptions
 from bigmc.store.outputs import Output, OutputKind
 
 STDIN = "-"
@@ -36,7 +38,7 @@ class StreamPredictor:
     ----------
     model : Model
     options : PredictOptions
-        The format is ``"jsonl"``, as by default: of the others only that tells a row by its line alone.
+        The format of files is ``"jsonl"``, as by default: only that tells a row by its line alone.
     output : Output
     """
 
@@ -57,8 +59,11 @@ class StreamPredictor:
         DataError
             At the first row that cannot be used, by its line; or if the output is no pipe or device.
         """
-        if self.options.format not in (None, "jsonl"):
-            raise DataError("from standard input JSON lines are read only", "save other formats to a file")
+        asked = FileOptions(**values_of(FileOptions, self.options))
+        if asked not in (FileOptions(), FileOptions(format="jsonl")):
+            raise DataError(
+                "from standard input JSON lines in UTF-8 are read only", "save other formats to a file"
+            )
         if self.output.kind is not OutputKind.STREAM:
             raise DataError(
                 "what comes from standard input is answered row by row", "give --to - and redirect it"

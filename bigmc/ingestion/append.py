@@ -142,14 +142,14 @@ class Append:
         DataError
             If a file was ingested and has changed since.
         """
-        label, format = self.asked.get("label"), self.asked.get("format")
-        sources = expand_sources(self.source, format, None if isinstance(label, str) else label)
+        label, files = self.asked.get("label"), IngestOptions().but(self.asked)
+        sources = expand_sources(self.source, files, None if isinstance(label, str) else label)
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
-        files = {source["path"] for source in known if "changed" in source}
+        ingested = {source["path"] for source in known if "changed" in source}
         known = [_fingerprint(source) for source in known]
         new = [source for source in sources if _fingerprint(identify(source)) not in known]
         for source in new:
-            if source.data is None and str(Path(source.path).resolve()) in files:
+            if source.data is None and identify(source)["path"] in ingested:
                 raise DataError(
                     f"{source.path} was ingested into {self.to} and has changed since",
                     "give new rows in a file of another name",
@@ -198,6 +198,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             text=stored.text,
             label=recipe["label"],
             label_separator=recipe.get("label_separator"),
+            weight=recipe.get("weight"),
             categorical=stored.categorical,
             numeric=stored.numeric,
             dense=stored.dense,

@@ -124,7 +124,7 @@ class FeatureSpec:
             column = table.column(name)
             if _is_plain(column):
                 continue
-            values, absent, unreadable = _as_float(column)
+            values, absent, unreadable = as_float(column)
             if self.missing and name in self.dense:
                 values = np.where(np.isnan(values), 0.0, values)
             else:
@@ -151,7 +151,7 @@ class FeatureSpec:
         for names, fits, wanted, cure in (
             (self.text, _is_text, "text", "name it with --categorical, --numeric or --dense"),
             (self.categorical, _is_category, "a category", "give text, integers or booleans"),
-            ((*self.numeric, *self.dense), _is_number, "a number", "name it with --text or --categorical"),
+            ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
         ):
             for name in names:
                 kind = schema.field(name).type
@@ -167,7 +167,7 @@ class FeatureSpec:
         """
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
-            dense[:, place] = _as_float(table.column(name))[0]
+            dense[:, place] = as_float(table.column(name))[0]
         if self.hasher is None:
             return self.mapped(dense)
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
@@ -177,7 +177,7 @@ class FeatureSpec:
             pieces.append(_one_entry_each(indices, signs.astype(np.int16), self.n_features))
         for name in self.numeric:
             index, sign = hash_names([name], bits)
-            values = _as_float(table.column(name))[0] * sign[0]
+            values = as_float(table.column(name))[0] * sign[0]
             pieces.append(_column_entries(int(index[0]), values, self.n_features))
         for position, values in enumerate(dense.T):
             pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
@@ -235,7 +235,8 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds numbers, or texts that may be."""
     types = pa.types
     fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, _is_text)
     return any(fit(kind) for fit in fits)
@@ -270,7 +271,7 @@ def _null_mask(column: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+def as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the column as float64, and which of its values are absent, and no numbers (both NaN)."""
     kind = column.type
     if not column.null_count and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):

@@ -121,7 +121,7 @@ class Job:
         if not self._is_done():
             self._refuse_foreign_folder()
             self._divide(engine)  # refuses before the scan, if it can
-            with exclusive(self._lock), prompt_release():
+            with exclusive(self._lock), prompt_release(self.limit):
                 if not self._is_done():  # by the process that held the lock before
                     self._refuse_others()
                     for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
@@ -152,7 +152,7 @@ class Job:
         if self._is_done():
             return nothing
         self._refuse_foreign_folder()
-        with ExitStack() as held, prompt_release():
+        with ExitStack() as held, prompt_release(self.limit):
             with exclusive(self._lock, IfBusy.WAIT):
                 if self._is_done():
                     return nothing

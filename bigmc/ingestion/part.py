@@ -25,6 +25,7 @@ from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import RAW_LIMIT, Reject, rejects_table, settle
+from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
 from bigmc.options.raw import OnBadRow
@@ -33,7 +34,7 @@ from bigmc.store.atomic import PARTIAL, file_entry, replacing
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
-from bigmc.store.layout import FileEntry, ShardEntry
+from bigmc.store.layout import SAMPLE_WEIGHT, FileEntry, ShardEntry
 from bigmc.store.work_file import read_work_file, read_work_table, write_work_file
 
 RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
@@ -224,6 +225,8 @@ class PartWriter:
             missing = find_missing(batch.table.column(self._recipe.group))
             reason = f"the group {self._recipe.group!r} is missing"
             bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), reason)
+        if self._recipe.weight is not None:
+            bad |= bad_weights(batch.table, self._recipe.weight)
         labels = self._label_column(batch)
         reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
         bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
@@ -253,6 +256,8 @@ class PartWriter:
                 continue
             mask = pa.array(chosen)
             columns = {"label": codes.filter(mask), "row_id": ids[chosen]}
+            if recipe.weight is not None:
+                columns[SAMPLE_WEIGHT] = weights_of(batch.table.column(recipe.weight))[chosen]
             columns |= {name: batch.table.column(name).filter(mask) for name in recipe.keep}
             yield split, keep_matrix(samples, chosen), pa.table(columns)
 

@@ -15,10 +15,12 @@ from scipy import sparse
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.files import is_address, status_of
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
 from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.sample_weights import check_weight_type
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
@@ -27,10 +29,11 @@ from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
 from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
+from bigmc.store.layout import SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
-ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries"})
-"""Columns that every ``rows.parquet`` has."""
+ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT})
+"""Columns of ``rows.parquet`` that ingest makes."""
 
 MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
 """Formats that bring features and labels of their own, without names of columns."""
@@ -46,7 +49,7 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
     """
     labels = None if isinstance(options.label, str) else options.label
     try:
-        sources = expand_sources(source, options.format, labels, spool_beside(to))
+        sources = expand_sources(source, options, labels, spool_beside(to))
         return job_of(sources, to, options, limit)
     except BaseException:
         disk.try_clear(spool_beside(to))
@@ -56,74 +59,112 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
 def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
     """Return the job for sources that were found, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
-    asked, label = options, options.label
-    text, categorical, numeric, dense, keep = (
-        tuple(names) for names in (asked.text, asked.categorical, asked.numeric, asked.dense, asked.keep)
-    )
-    names_column = isinstance(label, str)
-    _refuse_repeated((*text, *categorical, *numeric, *dense))
-    _refuse_repeated(keep)
-    hashed = bool(text or categorical or numeric)
-    hasher = (
-        TextHasher(asked.analyzer, asked.ngrams, asked.hash_bits, asked.lowercase)  # type: ignore[arg-type]
-        if hashed
-        else None
-    )
-    if sources[0].format in MATRICES:
-        named = (*text, *categorical, *numeric, *dense, *keep, *filter(None, [asked.label_separator]))
-        _refuse_columns(named, asked.group, names_column, sources[0])
-        features = FeatureSpec(n_own=_width(sources, asked.n_features))
-        has_dense = sources[0].format in ("array", "dask")
-        label_column = None
-    else:
-        features = FeatureSpec(text, categorical, numeric, dense, hasher)
-        label_column = _check_columns(features, label, names_column, sources[0])
-        if asked.label_separator == "":
-            raise DataError("the separator of labels is empty", "give the text between two labels")
-        _check_kept(keep)
-        if asked.n_features is not None:
-            raise DataError(
-                f"{sources[0].path}: --n-features is the width of svmlight data, not of {sources[0].format}",
-                "leave it out; --hash-bits says how many features hashing makes",
-            )
-        has_dense = not hashed
-    if asked.missing == "keep":
-        _check_missing(features, sources[0], asked.weighting, asked.standardize or bool(asked.fourier))
-        features = replace(features, missing=True)
-    check_fourier(asked.fourier, asked.gamma)
-    mapping = {"fourier": asked.fourier, "gamma": asked.gamma} if asked.standardize or asked.fourier else None
-    if mapping is not None and not has_dense:
-        raise DataError(
-            f"{sources[0].path}: only dense features can be standardised or turned into Fourier features",
-            "name columns with --dense and hash none, or leave out --standardize and --fourier",
-        )
-    splits = parse_splits(asked.split) if isinstance(asked.split, str) else check_splits(asked.split)
+    is_matrix = sources[0].format in MATRICES
+    features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
+    check_fourier(options.fourier, options.gamma)
     recipe = Recipe(
         sources=tuple(identify(s) for s in sources),
         features=features,
-        weighting=_weighting(asked.weighting or _default_weighting(features), has_dense),
-        label=label_column,
-        splits=splits,
-        group=asked.group,
-        keep=keep,
-        seed=int(asked.seed),
-        on_bad_row=asked.on_bad_row,
-        n_features=asked.n_features,
-        names=asked.names,
-        mapping=mapping,
-        label_separator=asked.label_separator,
+        weighting=_weighting(
+            options.weighting or _default_weighting(features), _has_dense(features, sources)
+        ),
+        label=None if is_matrix else str(options.label),
+        splits=_splits(options),
+        group=options.group,
+        keep=tuple(options.keep),
+        seed=int(options.seed),
+        on_bad_row=options.on_bad_row,
+        n_features=options.n_features,
+        names=options.names,
+        mapping=_mapping(options, features, sources),
+        label_separator=options.label_separator,
+        weight=options.weight,
     )
     types = {name: pa.string() for name in features.text}
-    if sources[0].format not in MATRICES:
-        features.check_types(schema(sources, recipe.columns, ReadHints(types=types)))
+    if not is_matrix:
+        found = schema(sources, recipe.columns, ReadHints(types=types))
+        features.check_types(found)
+        check_weight_type(found, options.weight)
     hints = ReadHints(
         types=types,
-        n_features=asked.n_features,
+        n_features=options.n_features,
         missing=features.missing,
         columns=recipe.columns or None,
         record_limit=record_limit(limit, features.n_features),
     )
     return Job(to, sources, recipe, limit, hints)
+
+
+def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
+    """Return the features of sources that are matrices; refuse options about columns, which they lack."""
+    given = (options.text, options.categorical, options.numeric, options.dense, options.keep)
+    named = [*(name for names in given for name in names)]
+    named += filter(None, [options.label_separator, options.group, options.weight])
+    if named or isinstance(options.label, str):
+        raise DataError(
+            f"{sources[0].path}: {sources[0].format} data has no named columns",
+            "leave out --text, --label and other columns"
+            if sources[0].format == "svmlight"
+            else "pass labels as label=y",
+        )
+    if sources[0].data is not None and sources[0].labels is None:
+        raise DataError(f"{sources[0].path}: an array without labels", "pass them as label=y")
+    features = FeatureSpec(n_own=_width(sources, options.n_features))
+    return _with_missing(features, options, sources[0])
+
+
+def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
+    """Return the features that named columns become."""
+    given = (options.text, options.categorical, options.numeric, options.dense)
+    text, categorical, numeric, dense = (tuple(names) for names in given)
+    _refuse_repeated((*text, *categorical, *numeric, *dense))
+    _refuse_repeated(options.keep)
+    hasher = None
+    if text or categorical or numeric:
+        analyzer = options.analyzer
+        hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
+    features = FeatureSpec(text, categorical, numeric, dense, hasher)
+    _check_columns(features, options, source)
+    if options.label_separator == "":
+        raise DataError("the separator of labels is empty", "give the text between two labels")
+    _check_kept(options.keep)
+    if options.n_features is not None:
+        raise DataError(
+            f"{source.path}: --n-features is the width of svmlight data, not of {source.format}",
+            "leave it out; --hash-bits says how many features hashing makes",
+        )
+    return _with_missing(features, options, source)
+
+
+def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
+    """Return the features with missing values kept, where that is asked for."""
+    if options.missing != "keep":
+        return features
+    _check_missing(features, source, options)
+    return replace(features, missing=True)
+
+
+def _has_dense(features: FeatureSpec, sources: Sequence[Source]) -> bool:
+    """Return whether every feature of a row is stored."""
+    return features.hasher is None if features.columns else sources[0].format in ("array", "dask")
+
+
+def _mapping(
+    options: IngestOptions, features: FeatureSpec, sources: Sequence[Source]
+) -> dict[str, Any] | None:
+    """Return what dense features become, None if they stay as they are."""
+    if not (options.standardize or options.fourier):
+        return None
+    if not _has_dense(features, sources):
+        raise DataError(
+            f"{sources[0].path}: only dense features can be standardised or turned into Fourier features",
+            "name columns with --dense and hash none, or leave out --standardize and --fourier",
+        )
+    return {"fourier": options.fourier, "gamma": options.gamma}
+
+
+def _splits(options: IngestOptions) -> Mapping[str, float]:
+    return parse_splits(options.split) if isinstance(options.split, str) else check_splits(options.split)
 
 
 def identify(source: Source) -> Mapping[str, Any]:
@@ -132,16 +173,12 @@ def identify(source: Source) -> Mapping[str, Any]:
     if source.stream is not None:
         file = Path(source.path)
         identity = {"path": source.stream, "format": source.format, "bytes": file.stat().st_size}
-        return identity | {"sha256": sha256(file)}
+        return identity | {"sha256": sha256(file)} | source.dialect.to_dict()
     if data is None:
-        file = Path(source.path).resolve()
-        status = file.stat()
-        return {
-            "path": str(file),
-            "format": source.format,
-            "bytes": status.st_size,
-            "changed": status.st_mtime_ns,
-        }
+        status = status_of(source.path)
+        path = source.path if is_address(source.path) else str(Path(source.path).resolve())
+        identity = {"path": path, "format": source.format, "bytes": status.n_bytes, "changed": status.changed}
+        return identity | source.dialect.to_dict()
     digest = hashlib.sha256()
     if source.format == "dask":
         digest.update(str(data.name).encode())  # dask names an array by a token of how it is made
@@ -160,17 +197,19 @@ def identify(source: Source) -> Mapping[str, Any]:
     return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
 
 
-def _check_columns(features: FeatureSpec, label: Any, names_column: bool, source: Source) -> str:
+def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source) -> None:
     if not features.columns:
         raise DataError(
             f"{source.path}: no column is named to learn from",
             "name some with --text, --categorical or --dense",
         )
-    if not names_column:
+    if not isinstance(options.label, str):
         raise DataError(f"{source.path}: no label column is named", "name it with --label")
-    if label in features.columns:
-        raise DataError(f"the column {label!r} is the label and a feature", "leave it out of the features")
-    return str(label)
+    for name, role in ((options.label, "label"), (options.weight, "weight")):
+        if name in features.columns:
+            raise DataError(
+                f"the column {name!r} is the {role} and a feature", "leave it out of the features"
+            )
 
 
 def _refuse_repeated(columns: Sequence[str]) -> None:
@@ -188,20 +227,22 @@ def _check_kept(keep: Sequence[str]) -> None:
             )
 
 
-def _check_missing(features: FeatureSpec, source: Source, weighting: str | None, mapped: bool) -> None:
+def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
     if source.format == "svmlight" or (source.format not in MATRICES and not features.dense):
         raise DataError(
             f"{source.path}: only dense columns can have missing values",
             "name them with --dense, or pass arrays",
         )
-    if mapped:
+    if options.standardize or options.fourier:
         raise DataError(
             "missing values can be neither standardised nor turned into Fourier features",
             "leave out --standardize and --fourier, or --missing keep",
         )
-    if weighting not in (None, "counts"):
-        raise DataError(f"{weighting} weighting of rows with missing values", "use --weighting counts")
+    if options.weighting not in (None, "counts"):
+        raise DataError(
+            f"{options.weighting} weighting of rows with missing values", "use --weighting counts"
+        )
 
 
 def _default_weighting(features: FeatureSpec) -> str:
@@ -219,18 +260,6 @@ def _weighting(name: str, has_dense: bool) -> Weighting:
             "use --weighting counts or l2",
         )
     return weighting
-
-
-def _refuse_columns(columns: Sequence[str], group: str | None, names_column: bool, source: Source) -> None:
-    if columns or group is not None or names_column:
-        raise DataError(
-            f"{source.path}: {source.format} data has no named columns",
-            "leave out --text, --label and other columns"
-            if source.format == "svmlight"
-            else "pass labels as label=y",
-        )
-    if source.data is not None and source.labels is None:
-        raise DataError(f"{source.path}: an array without labels", "pass them as label=y")
 
 
 def _width(sources: Sequence[Source], n_features: int | None) -> int:

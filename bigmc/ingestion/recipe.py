@@ -45,6 +45,8 @@ class Recipe:
         What dense features become: ``fourier``, 0 for standardised ones, and ``gamma``.
     label_separator : str or None
         What stands between the labels of a row where they are texts of several.
+    weight : str or None
+        Column that says how much each row counts in training.
     first_row : int
         Id of the first row: 0, or where the dataset ends that these rows are appended to.
     """
@@ -62,12 +64,13 @@ class Recipe:
     names: bool = True
     mapping: Mapping[str, Any] | None = None
     label_separator: str | None = None
+    weight: str | None = None
     first_row: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read from a table, without repetition."""
-        extra = [name for name in (self.label, self.group) if name is not None]
+        extra = [name for name in (self.label, self.group, self.weight) if name is not None]
         return tuple(dict.fromkeys((*self.features.columns, *extra, *self.keep)))
 
     def to_dict(self) -> Mapping[str, Any]:
@@ -90,6 +93,8 @@ class Recipe:
             data["mapping"] = dict(self.mapping)
         if self.label_separator is not None:
             data["label_separator"] = self.label_separator
+        if self.weight is not None:
+            data["weight"] = self.weight
         if self.first_row:
             data["first_row"] = self.first_row
         return data

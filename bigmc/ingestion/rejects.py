@@ -13,6 +13,9 @@ from bigmc.options.raw import OnBadRow
 
 RAW_LIMIT = 1000
 
+NOT_UTF8 = "is not valid UTF-8"
+"""How the reason ends where a text is in another encoding than it was read in."""
+
 REJECT_SCHEMA = pa.schema(
     [
         ("row_id", pa.int64()),
@@ -55,9 +58,10 @@ class Reject:
     def error(self) -> DataError:
         """Return the error that stops a run at this row."""
         place = f"{self.path}:{self.line}" if self.unit == "line" else f"{self.path}: row {self.line}"
-        return DataError(
-            f"{place}: {self.reason}", "mend the row, or set bad rows aside with --on-bad-row quarantine"
-        )
+        cure = "mend the row, or set bad rows aside with --on-bad-row quarantine"
+        if self.reason.endswith(NOT_UTF8):
+            cure = f"name the encoding of the file, such as --encoding latin-1, or {cure}"
+        return DataError(f"{place}: {self.reason}", cure)
 
 
 def shown(raw: bytes) -> str:

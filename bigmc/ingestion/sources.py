@@ -7,28 +7,28 @@ order and again after a kill: ``for batch in read(part, …)``. The same part al
 from __future__ import annotations
 
 import csv
-import glob
 import io
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
+from bigmc.ingestion.files import absolute, is_address, partition_of, size_of, status_of
+from bigmc.ingestion.found_files import KNOWN_FORMATS, dialect_of, format_of, list_files
+from bigmc.ingestion.in_memory import in_memory
+from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
 from bigmc.ingestion.readers.footers import check_footers
+from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
-from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, compression_of, open_stream
+from bigmc.ingestion.readers.streams import DAMAGE, compression_of, open_text
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
+from bigmc.options.raw import FileOptions
 from bigmc.store import disk
-from bigmc.store.label_sets import column_of_indicator
 
 __all__ = [
     "Batch",
@@ -44,28 +44,29 @@ __all__ = [
 ]
 
 PART_BYTES = 64 << 20
-_KNOWN = "the formats are " + ", ".join(sorted(FILE_FORMATS))
 NO_HINTS, EVERYTHING = ReadHints(), ReadRequest()
+USUAL_FILES = FileOptions()
 
 
 def expand_sources(
-    source: Any, format: str | None = None, labels: Any = None, spool: Path | None = None
+    source: Any, files: FileOptions = USUAL_FILES, labels: Any = None, spool: Path | None = None
 ) -> list[Source]:
     """Return the files or arrays meant by what the user passed, in a fixed order.
 
     Parameters
     ----------
-    source : path, glob, directory, array, table, or a list of these
-        Directories are walked; hidden files and those that begin with ``_`` are passed over. Arrays:
-        NumPy 2-D, SciPy sparse, dask; tables: pyarrow, pandas, and any data frame with
-        ``__arrow_c_stream__`` (which is converted at once).
-    format : str, optional
-        Format of the files; by default their ending tells.
+    source : path, glob, directory, address, array, table, or a list of these
+        Directories are walked; hidden files and those that begin with ``_`` are passed over. Addresses are
+        such as ``s3://bucket/name``. Arrays: NumPy 2-D, SciPy sparse, dask; tables: pyarrow, pandas, and any
+        data frame with ``__arrow_c_stream__`` (which is converted at once).
+    files : FileOptions, optional
+        How the files are written; by default the endings of their names tell.
     labels : array-like, optional
         Labels of the rows of an array; a list of them for a list of arrays.
     spool : Path, optional
         Folder for what can be read only once: standard input (``-``), named pipes, readers of record batches,
-        pyarrow datasets and scanners, relations of DuckDB, iterators of mappings or batches.
+        pyarrow datasets and scanners, relations of DuckDB, lazy frames of polars and dask, data sets of
+        Hugging Face, iterators of mappings or batches.
 
     Returns
     -------
@@ -78,8 +79,6 @@ def expand_sources(
         For a file that is missing, listed twice or of an unknown format, an empty pattern, a mixture
         of formats, and data that can be read only once.
     """
-    if format is not None and format not in FILE_FORMATS:
-        raise DataError(f"unknown format {format!r}", _KNOWN)
     items = list(source) if isinstance(source, list | tuple) else [source]
     if labels is not None:
         labels = list(labels) if isinstance(source, list | tuple) else [labels]
@@ -88,31 +87,36 @@ def expand_sources(
     found: list[Source] = []
     for i, item in enumerate(items):
         if spool is not None and isinstance(item, str | os.PathLike) and is_pipe(os.fspath(item)):
-            found.append(_spooled_pipe(os.fspath(item), format, spool / str(i)))
+            found.append(_spooled_pipe(os.fspath(item), files, spool / str(i)))
         elif spool is not None and is_stream(item):
             name = f"{type(item).__name__}[{i}]"
             disk.make_folder(spool / str(i))
             spool_rows(item, name, spool / str(i) / "rows.parquet")
             found.append(Source(str(spool / str(i) / "rows.parquet"), "parquet", stream=name))
         elif isinstance(item, str | os.PathLike):
-            found += [Source(path, format or _format_of(path)) for path in _files(os.fspath(item))]
+            found += [
+                Source(path, format_of(path, files), dialect=dialect_of(path, files))
+                for path in list_files(os.fspath(item))
+            ]
         else:
             name = f"{type(item).__name__}[{i}]" if len(items) > 1 else type(item).__name__
-            found.append(_in_memory(item, name, None if labels is None else labels[i]))
+            found.append(in_memory(item, name, None if labels is None else labels[i]))
     if not found:
         raise DataError("no sources given", "name a file, a pattern, a directory or an array")
     _check_alike(found)
     return found
 
 
-def _spooled_pipe(path: str, format: str | None, folder: Path) -> Source:
-    if format is None and path == STDIN:
-        raise DataError("standard input has no name that tells its format", f"give the format; {_KNOWN}")
-    known = format or _format_of(path)
+def _spooled_pipe(path: str, files: FileOptions, folder: Path) -> Source:
+    if files.format is None and path == STDIN:
+        raise DataError(
+            "standard input has no name that tells its format", f"give the format; {KNOWN_FORMATS}"
+        )
+    known = format_of(path, files)
     disk.make_folder(folder)
     file = folder / f"rows{os.path.splitext(path)[1] if compression_of(path) else ''}"
     spool_pipe(path, file)
-    return Source(str(file), known, stream=path)
+    return Source(str(file), known, stream=path, dialect=dialect_of(path, files))
 
 
 def _check_alike(found: list[Source]) -> None:
@@ -124,156 +128,10 @@ def _check_alike(found: list[Source]) -> None:
                 "ingest sources of one format at a time",
             )
         if source.data is None:
-            real = os.path.realpath(source.path)
+            real = source.path if is_address(source.path) else os.path.realpath(source.path)
             if real in seen:
                 raise DataError(f"{source.path}: the file is listed twice", "list every file once")
             seen.add(real)
-
-
-def _files(path: str) -> list[str]:
-    if "://" in path:
-        raise DataError(f"{path}: not a local file", "copy the data to a disk first")
-    path = os.path.expanduser(path)
-    if os.path.isdir(path):
-        return _walk(path)
-    if os.path.exists(path):
-        if not os.path.isfile(path):
-            raise DataError(f"{path}: not a regular file", "save the data to a file, which can be read twice")
-        return [path]
-    if glob.has_magic(path):
-        found: list[str] = []
-        for match in sorted(glob.glob(path, recursive=True)):
-            if os.path.isdir(match):
-                found += [] if "**" in path else _walk(match)
-            elif not _hidden(match):
-                found.append(match)
-        if not found:
-            raise DataError(f"{path}: no file matches the pattern", "check the pattern and its quotes")
-        return found
-    raise DataError(f"{path}: no such file or directory", "check the path")
-
-
-def _hidden(path: str) -> bool:
-    return os.path.basename(path).startswith((".", "_"))
-
-
-def _walk(folder: str) -> list[str]:
-    found: list[str] = []
-    for here, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _hidden(name))
-        for name in folders:
-            if "=" in name:
-                raise DataError(
-                    f"{os.path.join(here, name)}: a partitioned directory, whose columns are in its name",
-                    "write the column into the files, or list the files by a pattern",
-                )
-        found += [os.path.join(here, name) for name in files if not _hidden(name)]
-    if not found:
-        raise DataError(f"{folder}: no files in the directory", "check the path")
-    return sorted(found)
-
-
-def _format_of(path: str) -> str:
-    stem, ending = os.path.splitext(path)
-    compressed = ending.lower() in COMPRESSIONS
-    if compressed:
-        ending = os.path.splitext(stem)[1]
-    found = ENDINGS.get(ending.lower())
-    if found is None:
-        raise DataError(f"{path}: unknown format {ending or '(no ending)'}", f"give the format; {_KNOWN}")
-    if compressed and found == "parquet":
-        raise DataError(f"{path}: a compressed Parquet file", "decompress it; Parquet compresses inside")
-    return found
-
-
-def _in_memory(item: Any, name: str, labels: Any) -> Source:
-    if isinstance(item, pa.RecordBatchReader):
-        raise DataError(f"{name}: can be read only once", "call read_all(), or write it to Parquet first")
-    pandas = sys.modules.get("pandas")
-    if isinstance(item, pa.RecordBatch):
-        item = pa.Table.from_batches([item])
-    elif pandas is not None and isinstance(item, pandas.DataFrame):
-        item = _table_of_pandas(item, name)
-    elif not isinstance(item, pa.Table) and hasattr(item, "__arrow_c_stream__"):
-        item = pa.table(item)
-    if isinstance(item, pa.Table):
-        if labels is not None:
-            raise DataError(f"{name}: labels passed beside a table", "name the column of the labels")
-        return Source(name, "table", item)
-    if sp.issparse(item):
-        # Rows of the other sparse layouts cannot be sliced; a CSR matrix is not copied.
-        item, kind = sp.csr_array(item), "sparse"
-    elif isinstance(item, np.ma.MaskedArray):
-        raise DataError(f"{name}: a masked array", "fill or drop the masked values")
-    elif isinstance(item, np.ndarray):
-        item, kind = np.asarray(item), "array"
-    elif hasattr(item, "dask") and hasattr(item, "chunks") and hasattr(item, "blocks"):
-        kind = "dask"
-    else:
-        raise DataError(
-            f"{name}: not a source of samples",
-            "pass a path, a NumPy, SciPy sparse or dask array, or an Arrow table or data frame",
-        )
-    return Source(name, kind, item, _checked(item, name, labels))
-
-
-def _table_of_pandas(frame: Any, name: str) -> pa.Table:
-    """Return a pandas frame as a table; a column of several types is refused by its name."""
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        for column in frame.columns:
-            try:
-                pa.Array.from_pandas(frame[column])
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                kinds = sorted({type(value).__name__ for value in frame[column]})
-                raise DataError(
-                    f"{name}: the column {column!r} has values of the types {', '.join(kinds)} ({error})",
-                    "give a column values of one type",
-                ) from error
-        raise
-
-
-def _checked(array: Any, name: str, labels: Any) -> Any:
-    """Return the labels, once the array and they are known to fit."""
-    if array.ndim != 2:
-        raise DataError(f"{name}: {array.ndim} dimensions", "pass samples as rows and features as columns")
-    if np.isnan(array.shape[0]):
-        raise DataError(f"{name}: the sizes of its chunks are unknown", "call compute_chunk_sizes() first")
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise DataError(f"{name}: values of type {array.dtype}", "pass numbers of up to 64 bits")
-    if labels is None:
-        return None
-    sets = _label_sets(labels)
-    if sets is not None:
-        if len(sets) != array.shape[0]:
-            raise DataError(
-                f"{name}: {array.shape[0]} rows but {len(sets)} sets of labels", "pass one per row"
-            )
-        return sets
-    given = labels if hasattr(labels, "compute") else np.asarray(labels)
-    if given.ndim != 1 or given.shape[0] != array.shape[0]:
-        raise DataError(
-            f"{name}: {array.shape[0]} rows but labels of shape {given.shape}", "pass one label per row"
-        )
-    if given is labels and not isinstance(labels, np.ndarray):
-        return labels  # a dask array
-    try:
-        return pa.array(given)
-    except pa.ArrowException as error:
-        raise DataError(f"{name}: labels of several types ({error})", "pass labels of one type") from error
-
-
-def _label_sets(labels: Any) -> Any:
-    """Return labels that are sets as lists: from an indicator array or matrix, or a list of Python sets."""
-    if sp.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
-        return column_of_indicator(labels)
-    if isinstance(labels, list | tuple) and labels and all(isinstance(s, set | frozenset) for s in labels):
-        try:
-            return pa.array([sorted(s) for s in labels])
-        except (TypeError, pa.ArrowException) as error:
-            raise DataError(f"labels of several types ({error})", "pass labels of one type") from error
-    return None
 
 
 def schema(
@@ -296,13 +154,14 @@ def schema(
     """
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources])
-    found = FORMATS[sources[0].format].schema(sources[0], hints)
-    wanted = list(found.names if columns is None else columns)
+    own = FORMATS[sources[0].format].schema(sources[0], hints)
+    found = _with_derived(own, sources[0])
+    wanted = list(own.names if columns is None else columns)
     check_columns(sources[0].path, wanted, found.names)
     if sources[0].format == "jsonl":
         return found  # a key may be absent from any file; the types are those of the first
     for source in sources[1:]:
-        other = FORMATS[source.format].schema(source, hints)
+        other = _with_derived(FORMATS[source.format].schema(source, hints), source)
         check_columns(source.path, wanted, other.names)
         for name in wanted:
             kinds = found.field(name).type, other.field(name).type
@@ -312,6 +171,17 @@ def schema(
                     "write the files with the same types",
                 )
     return found
+
+
+def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:
+    """Return the columns of a source with the fields inside them, and those that its folders name."""
+    found = with_fields(own)
+    folders = [name for name in _partition(source.path, source.format) if name not in found.names]
+    return pa.schema([*found, *((name, pa.string()) for name in folders)])
+
+
+def _partition(path: str, format: str) -> Mapping[str, str | None]:
+    return partition_of(path) if format in FILE_FORMATS else {}
 
 
 def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHints = NO_HINTS) -> list[Part]:
@@ -381,17 +251,51 @@ def read(
     here = part
     if part.format in FILE_FORMATS:
         if base is not None:
-            here = replace(part, path=os.path.join(base, part.path))
-            source = source and replace(source, path=os.path.join(base, source.path))
+            here = replace(part, path=absolute(part.path, base))
+            source = source and replace(source, path=absolute(source.path, base))
         _check_unchanged(here)
-    for batch in FORMATS[part.format].read(here, source, request):
+    for batch in _read(here, source, request, part.path):
         if here is not part:
             batch.path = part.path
             batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
         yield batch
 
 
+def _read(here: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
+    """Yield batches with the columns that folders name, for which there is nothing to read."""
+    columns, reader = request.columns, FORMATS[here.format]
+    folders = {} if columns is None else _partition(name, here.format)
+    if columns is None or not any(column in folders for column in columns):
+        yield from reader.read(here, source, request)
+        return
+    in_file = _own_columns(here, source)
+    constant = {column: folders[column] for column in columns if column in folders and column not in in_file}
+    read_columns = [column for column in columns if column not in constant] or in_file[:1]
+    for batch in reader.read(here, source, replace(request, columns=read_columns)):
+        n = batch.table.num_rows
+        arrays = [
+            pa.array([constant[column]] * n, pa.string())
+            if column in constant
+            else batch.table.column(read_columns.index(column))
+            for column in columns
+        ]
+        batch.table = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        yield batch
+
+
+def _own_columns(part: Part, source: Source | None) -> list[str]:
+    """Return the columns that the file of a part has itself."""
+    known = source or Source(part.path, part.format, dialect=part.dialect)
+    return list(with_fields(FORMATS[part.format].schema(known, NO_HINTS)).names)
+
+
 def _check_unchanged(part: Part) -> None:
+    if is_address(part.path):
+        if status_of(part.path).version != part.version:
+            raise DataError(
+                f"{part.path}: the file has changed since it was scanned", "start the ingest anew"
+            )
+        return
     try:
         size = os.path.getsize(part.path)
     except OSError as error:
@@ -411,22 +315,23 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
         return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
         n_rows = count_rows(source.path)
-        return Path(source.path).stat().st_size / max(1, n_rows)
+        return size_of(source.path) / max(1, n_rows)
     try:
-        with open_stream(source.path) as stream:
+        with open_text(source.text) as stream:
             head = bytes(stream.read(sample))
     except DAMAGE:
         return 1.0  # the reader will say what is wrong with the file
-    return float(len(head)) / max(1, _count_records(head, source.format))
+    return float(len(head)) / max(1, _count_records(head, source))
 
 
-def _count_records(head: bytes, format: str) -> int:
+def _count_records(head: bytes, source: Source) -> int:
     """Count the records at the beginning of a text file; a quoted CSV field may hold many lines."""
     n_lines = head.count(b"\n")
-    if format not in ("csv", "tsv") or b'"' not in head:
+    if source.format not in ("csv", "tsv") or b'"' not in head:
         return n_lines
     try:
         text = io.StringIO(head.decode("utf-8", "replace"), newline="")
-        return sum(1 for _ in csv.reader(text, delimiter="\t" if format == "tsv" else ","))
+        delimiter = source.dialect.delimiter or ("\t" if source.format == "tsv" else ",")
+        return sum(1 for _ in csv.reader(text, delimiter=delimiter))
     except csv.Error:  # a field longer than Python's reader takes
         return n_lines

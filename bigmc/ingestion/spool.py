@@ -48,11 +48,20 @@ def is_stream(item: Any) -> bool:
     """Return whether a source in memory gives its rows only once, or batch by batch."""
     if isinstance(item, pa.Table | pa.RecordBatch | Mapping | str | bytes):
         return False
-    return isinstance(item, pa.RecordBatchReader | Iterator) or hasattr(item, "to_reader") or _scans(item)
+    return isinstance(item, pa.RecordBatchReader | Iterator) or _library_of(item) is not None
 
 
-def _scans(item: Any) -> bool:
-    return hasattr(item, "scanner") or hasattr(item, "fetch_record_batch")
+def _library_of(item: Any) -> str | None:
+    """Return which library's way of giving rows batch by batch an object has, if it has one."""
+    if hasattr(item, "with_format") and hasattr(item, "iter"):
+        return "Hugging Face datasets"
+    if hasattr(item, "npartitions") and hasattr(item, "partitions") and hasattr(item, "columns"):
+        return "dask"
+    if hasattr(item, "collect_batches") and hasattr(item, "collect_schema"):
+        return "polars"
+    if hasattr(item, "fetch_record_batch") or hasattr(item, "to_arrow_reader"):
+        return "duckdb"
+    return "pyarrow" if hasattr(item, "scanner") or hasattr(item, "to_reader") else None
 
 
 def spool_pipe(path: str, target: Path) -> None:
@@ -76,8 +85,9 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
     Parameters
     ----------
     item : object
-        A reader of record batches, what makes one (a pyarrow dataset or scanner, a relation of DuckDB), or an
-        iterator of record batches, tables or mappings.
+        A reader of record batches, what makes one (a pyarrow dataset or scanner, a relation of DuckDB), a
+        lazy frame of polars, a data frame of dask, a data set of Hugging Face, or an iterator of record
+        batches, tables or mappings.
     name : str
         What messages call it.
     target : Path
@@ -112,14 +122,28 @@ def _named(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} ({field.type})" for field in schema)
 
 
+def _rows_of(item: Any) -> Iterator[Any]:
+    """Return record batches, tables or mappings, made as they are asked for."""
+    match _library_of(item):
+        case "Hugging Face datasets":
+            return iter(item.with_format("arrow").iter(batch_size=ROWS_AT_ONCE))
+        case "dask":
+            parts = (item.partitions[i] for i in range(item.npartitions))
+            frames = (part.compute(scheduler="synchronous") for part in parts)
+            return (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
+        case "polars":
+            return (pa.table(frame) for frame in item.collect_batches())
+        case "duckdb":
+            has_reader = hasattr(item, "to_arrow_reader")
+            return iter(item.to_arrow_reader() if has_reader else item.fetch_record_batch())
+        case "pyarrow":
+            return iter((item.scanner() if hasattr(item, "scanner") else item).to_reader())
+        case _:
+            return iter(item)
+
+
 def _batches(item: Any, name: str) -> Iterator[pa.Table]:
-    if hasattr(item, "fetch_record_batch"):  # DuckDB
-        item = item.fetch_record_batch()
-    elif hasattr(item, "scanner"):  # a dataset of pyarrow
-        item = item.scanner().to_reader()
-    elif hasattr(item, "to_reader"):  # a scanner of pyarrow
-        item = item.to_reader()
-    rows = iter(item)
+    rows = _rows_of(item)
     schema: pa.Schema | None = None
     for head in rows:
         if isinstance(head, pa.RecordBatch):

@@ -58,6 +58,8 @@ class Learner(ABC):
         Options that stop training before the gap is reached, for the message (class attribute).
     takes_missing : bool
         Whether NaN is accepted as missing values (class attribute).
+    takes_weights : bool
+        Whether weights of samples are accepted (class attribute).
     options : LearnerOptions
     """
 
@@ -66,6 +68,7 @@ class Learner(ABC):
     limits: ClassVar[tuple[str, ...]]
     warm_starts: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = True
 
     def __init__(self, options: Any) -> None:
         self.options = options
@@ -166,6 +169,7 @@ class Learner(ABC):
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
         class_weight = getattr(self.options, "class_weight", None)
+        sample_weight = self._with_own_weights(sample_weight, dataset)
         weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.label_kind)
         del labels
         seed = int(self.options.random_state)
@@ -199,6 +203,18 @@ class Learner(ABC):
             f"stopped after {model.n_passes:.3g} passes with a gap of {gap:.3g}, above "
             f"tol={self.tolerance:g}; raise {limits} or tol",
         )
+
+    def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
+        """Return the weights of the samples times those that the dataset brings."""
+        own = dataset.sample_weights()
+        if own is None:
+            return given
+        if not self.takes_weights:
+            raise DataError(
+                f"the dataset has weights of its rows, and {self.kind} training counts every row once",
+                "ingest without --weight, or train another learner",
+            )
+        return own if given is None else own * np.asarray(given, np.float64)
 
     def _check_start(self, start: Model, dataset: Dataset) -> None:
         """Refuse a model that training cannot start from."""

@@ -21,6 +21,7 @@ class MinimaxLearner(Learner):
     """Trains a `MinimaxModel`; `bigmc.MinimaxRiskClassifier` describes its options."""
 
     options_type = MinimaxOptions
+    takes_weights = False
     kind = MinimaxOptions.learner
     limits = ("k_max", "time_limit")
     options: MinimaxOptions

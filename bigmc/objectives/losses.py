@@ -140,8 +140,8 @@ class SquaredHinge(_Hinge):
     """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013)."""
 
     name = "squared_hinge"
-    kernels = squared_hinge.SquaredHinge()
-    set_kernels = squared_hinge.SquaredHingeOfSets()
+    kernels: ClassVar[LossKernels] = squared_hinge.SquaredHinge()
+    set_kernels: ClassVar[LossKernels] = squared_hinge.SquaredHingeOfSets()
     plain_squared_hinge = True
 
     def class_sums(

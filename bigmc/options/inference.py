@@ -24,6 +24,9 @@ class PredictKeywords(TypedDict, total=False):
     keep: Columns
     on_bad_row: OnBadRow
     format: str | None
+    delimiter: str | None
+    columns: Columns
+    encoding: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +73,9 @@ class PredictOptions(RawOptions):
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return what decides which predictions come out, as JSON data."""
-        fields = asdict(self)
-        return fields if self.proba else {k: v for k, v in fields.items() if k != "proba"}
+        hidden = {"delimiter", "columns", "encoding"}  # a source tells how its text is written
+        hidden |= set() if self.proba else {"proba"}
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 class EvaluateKeywords(TypedDict, total=False):

@@ -24,6 +24,7 @@ class IngestKeywords(TypedDict, total=False):
     text: Columns
     label: Any
     label_separator: str | None
+    weight: str | None
     categorical: Columns
     numeric: Columns
     dense: Columns
@@ -44,6 +45,9 @@ class IngestKeywords(TypedDict, total=False):
     names: bool | None
     on_bad_row: OnBadRow
     format: str | None
+    delimiter: str | None
+    columns: Columns
+    encoding: str | None
 
 
 def parse_ngrams(text: str) -> tuple[int, int]:
@@ -68,6 +72,7 @@ class IngestOptions(RawOptions):
     text: Sequence[str] = option((), "Text column; may be repeated.")
     label: Any = option(None, "Label column; where it holds lists, labels are sets.", parse=str)
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
+    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
     categorical: Sequence[str] = option((), "Column hashed as name=value; may be repeated.")
     numeric: Sequence[str] = option((), "Number hashed by its column's name; may be repeated.")
     dense: Sequence[str] = option((), "Number kept as a feature of its own; may be repeated.")

@@ -18,7 +18,7 @@ from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
 from bigmc.store.label_sets import column_of_indicator, fill_rows, is_sets, longest
-from bigmc.store.layout import canonical_json
+from bigmc.store.layout import SAMPLE_WEIGHT, canonical_json
 from bigmc.store.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.shard import Shard
 from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
@@ -70,6 +70,7 @@ class Dataset:
         features: Mapping[str, Any],
         stored: Stored | None = None,
         column_scale: NDArray[np.float32] | None = None,
+        sample_weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.shards = list(shards)
         self.classes = classes
@@ -85,6 +86,7 @@ class Dataset:
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
         self._stored = stored
         self._column_scale = column_scale
+        self._sample_weights = sample_weights
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
         self._has_sets: bool | None = None
@@ -198,15 +200,18 @@ class Dataset:
         return self._of_shards(shards, self.column_scale())
 
     def _of_shards(self, shards: Sequence[int], column_scale: NDArray[np.float32] | None) -> Dataset:
-        chosen = [self.shards[s] for s in shards]
+        weights = self._sample_weights
+        if weights is not None:
+            weights = np.concatenate([weights[self.base[s] : self.base[s + 1]] for s in shards])
         return Dataset(
-            chosen,
+            [self.shards[s] for s in shards],
             self.classes,
             self.n_features,
             self.weighting,
             self.features,
             self._stored,
             column_scale,
+            weights,
         )
 
     def with_weighting(self, weighting: Weighting) -> Dataset:
@@ -219,6 +224,7 @@ class Dataset:
             self.features,
             self._stored,
             self._column_scale,
+            self._sample_weights,
         )
 
     def __reduce__(self) -> Any:
@@ -294,6 +300,14 @@ class Dataset:
         if not self.has_sets:
             return 1
         return longest(shard.table(["label"]).column("label") for shard in self.shards)
+
+    def sample_weights(self) -> NDArray[np.float64] | None:
+        """Return the weight of every sample in training; None if each counts once."""
+        if self._sample_weights is None and self._stored is not None:
+            recipe = self._stored.ingests[0].manifest.provenance.get("recipe", {})
+            if recipe.get("weight") is not None:
+                self._sample_weights = self._row_column(SAMPLE_WEIGHT, np.float64)
+        return self._sample_weights
 
     def row_ids(self) -> NDArray[np.int64]:
         """Return the id of every sample."""

@@ -55,6 +55,8 @@ WIP = "wip"
 APPENDS = "appends"
 ROWS_TABLE = "rows.parquet"
 MATRIX = "x"
+SAMPLE_WEIGHT = "sample_weight"
+"""Column of ``rows.parquet`` with the weight of each sample, where the ingest was given some."""
 
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 

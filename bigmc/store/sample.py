@@ -56,6 +56,8 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
     drawn = [shard for _, shard in engine.map(_draw, groups, dataset, chosen) if shard is not None]
     if not drawn:
         raise DataError(f"a sample of {share:g} of {dataset.n_samples} rows is empty", "draw a larger one")
+    positions = np.concatenate([dataset.base[s] + rows for s, rows in enumerate(chosen)])
+    weights = dataset.sample_weights()
     sample = Dataset(
         drawn,
         dataset.classes,
@@ -63,8 +65,9 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
         dataset.weighting,
         dataset.features,
         column_scale=dataset.column_scale(),
+        sample_weights=None if weights is None else weights[positions],
     )
-    return sample, np.concatenate([dataset.base[s] + rows for s, rows in enumerate(chosen)])
+    return sample, positions
 
 
 def _chosen(row_ids: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.splits import row_fractions
+from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.training.search import HELD_OUT, Limits, Search
@@ -57,7 +58,7 @@ class Pilot(NamedTuple):
 
 
 def choose_hashing(
-    source: Any, text: tuple[str, ...], label: str, format: str | None, memory: int, bits: int | None
+    source: Any, text: tuple[str, ...], label: str, files: FileOptions, memory: int, bits: int | None
 ) -> Pilot | None:
     """Return the hashing of text columns that learns best from a sample of the rows.
 
@@ -69,7 +70,7 @@ def choose_hashing(
     DataError
         If a column is missing.
     """
-    sources = expand_sources(source, format)
+    sources = expand_sources(source, files)
     columns = (*text, label)
     parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=columns))
     n_rows = sum(part.n_rows for part in parts)

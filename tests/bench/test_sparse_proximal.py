@@ -13,6 +13,8 @@ sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
 from sparse_proximal import Loss, best_first_step, fista, fobos, penalty, sparsa
 
+pytestmark = pytest.mark.slow
+
 # first 300 rows, X / 16, alpha 0.01: FISTA, its dual value and a conic solver agree
 ALPHA, OPTIMUM = 0.01, 0.250278922590
 

@@ -11,6 +11,8 @@ import pytest
 
 import bigmc
 
+pytestmark = pytest.mark.slow
+
 ENV = {**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])}
 
 

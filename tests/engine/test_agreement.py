@@ -13,6 +13,8 @@ from bigmc import cli
 from bigmc.engine import ThreadEngine
 from bigmc.store.merge import plan_merges
 
+pytestmark = pytest.mark.slow
+
 #: A machine of many words, of which each label prefers some.
 WORDS = [f"{a}{b}" for a in ("al", "be", "co", "du", "em", "fi") for b in ("ra", "ton", "sil", "mun", "x")]
 

@@ -10,6 +10,8 @@ import pytest
 
 import bigmc
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "cluster.md"
 
 

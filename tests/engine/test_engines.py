@@ -15,6 +15,8 @@ from bigmc.engine import ThreadEngine, opened
 from bigmc.engine.dask import DaskEngine
 from bigmc.errors import BigmcError
 
+pytestmark = pytest.mark.slow
+
 
 def double(part, offset):
     time.sleep(0.02 * (part % 3))

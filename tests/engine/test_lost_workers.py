@@ -17,6 +17,8 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine.dask import DaskEngine
 from bigmc.errors import BigmcError
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"C": 1e3, "n_rounds": 4, "tol": 1e-9, "memory_limit": "300MB"}
 
 

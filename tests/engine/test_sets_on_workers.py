@@ -3,10 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import bigmc
 from bigmc import api
 from bigmc.engine import ThreadEngine
+
+pytestmark = pytest.mark.slow
 
 
 def test_workers_give_the_bytes_of_threads(engine_of, tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.passes import Job, full_pass
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_pass_over_the_shards_gives_the_same_bits(engine_of, tmp_path, monkeypatch, weighted):

@@ -8,6 +8,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.solvers import boosting
 from bigmc.solvers.loop import RunContext
 
+pytestmark = pytest.mark.slow
+
 
 def solve(dataset, *, memory_limit, block_bytes=None, engine=None, checkpoint=None, **options):
     """Call the solver with its options by name."""

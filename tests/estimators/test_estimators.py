@@ -20,6 +20,8 @@ from bigmc.model import LinearModel, load_model
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
+pytestmark = pytest.mark.slow
+
 # Without an intercept the classifier says that it scores poorly on data that is not centred, and the
 # checks ask less of it; what it should reach is asked for in test_it_learns_without_an_intercept.
 FAST = {"alpha": 0.01, "tol": 0.01, "max_passes": 5}

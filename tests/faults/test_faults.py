@@ -13,6 +13,8 @@ from faults.commands import COMMANDS, make_inputs, small_parts
 from faults.pieces import Piece, Results, run_pieces
 from faults.recorder import Call
 
+pytestmark = pytest.mark.slow
+
 NAMED = {command.name: command for command in COMMANDS}
 
 

@@ -12,6 +12,8 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers import footers
 from bigmc.ingestion.sources import expand_sources, schema
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("one", fuzz_readers.FORMATS, ids=lambda one: one.__name__)
 def test_readers_agree_with_independent_ones(one, tmp_path):

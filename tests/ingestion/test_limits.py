@@ -14,6 +14,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.ingestion import labels as label_module
 from bigmc.ingestion.label_census import LabelCensus
 from bigmc.ingestion.readers.chunks import Layout, Span, chunks, longest_record
+from bigmc.ingestion.readers.streams import TextFile
 
 CSV = Layout(quote=ord('"'), delimiter=ord(","))
 
@@ -109,7 +110,9 @@ def test_the_longest_record_is_measured_without_holding_it(tmp_path):
     path.write_bytes(b"".join(pieces) * 3)
     records = [
         (int(line), int(end - start))
-        for chunk in chunks(str(path), CSV, Span(0, None, 1), 1 << 24)
+        for chunk in chunks(TextFile(str(path)), CSV, Span(0, None, 1), 1 << 24)
         for line, start, end in zip(chunk.lines, chunk.starts, chunk.ends, strict=True)
     ]
-    assert longest_record(str(path), CSV, Span(0, None, 1)) == max(records, key=lambda record: record[1])
+    assert longest_record(TextFile(str(path)), CSV, Span(0, None, 1)) == max(
+        records, key=lambda record: record[1]
+    )

@@ -11,6 +11,8 @@ import pytest
 
 import bigmc
 
+pytestmark = pytest.mark.slow
+
 MEASURE = """
 import json, sys
 import bigmc.api, bigmc.ingestion, bigmc.store.dataset

@@ -71,7 +71,7 @@ def test_a_changed_array_is_another_source(tmp_path):
     ],
 )
 def test_identity_tells_equal_from_different(make):
-    [one], [same], [other] = (expand_sources(make(k), None, None) for k in (2, 2, 3))
+    [one], [same], [other] = (expand_sources(make(k)) for k in (2, 2, 3))
     assert identify(one) == identify(same)
     assert identify(one) != identify(other)
 

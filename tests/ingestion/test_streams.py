@@ -48,6 +48,18 @@ def duckdb_relation(table):
     return pytest.importorskip("duckdb").from_arrow(table)
 
 
+def polars_frame(table):
+    return pytest.importorskip("polars").from_arrow(table).lazy()
+
+
+def dask_frame(table):
+    return pytest.importorskip("dask.dataframe").from_pandas(table.to_pandas(), npartitions=3)
+
+
+def hugging_face(table):
+    return pytest.importorskip("datasets").Dataset(table)
+
+
 STREAMS = {
     "reader": lambda table, folder: table.to_reader(max_chunksize=700),
     "batches": lambda table, folder: iter(table.to_batches(max_chunksize=500)),
@@ -56,6 +68,10 @@ STREAMS = {
     "dataset": lambda table, folder: pads.dataset(table),
     "scanner": lambda table, folder: pads.dataset(table).scanner(batch_size=100),
     "DuckDB": lambda table, folder: duckdb_relation(table),
+    "polars": lambda table, folder: polars_frame(table),
+    "dask": lambda table, folder: dask_frame(table),
+    "Hugging Face": lambda table, folder: hugging_face(table),
+    "Hugging Face, iterable": lambda table, folder: hugging_face(table).to_iterable_dataset(2),
 }
 
 

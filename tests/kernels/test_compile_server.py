@@ -9,6 +9,8 @@ import pytest
 import bigmc
 from bigmc.kernels import compile_server
 
+pytestmark = pytest.mark.slow
+
 CALL = """
 import sys
 import numpy as np

@@ -14,6 +14,8 @@ from bigmc import api
 from bigmc.model import load_model
 from bigmc.store.verify import verify
 
+pytestmark = pytest.mark.slow
+
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SCRIPTS = [*PIPELINES.glob("*.sh"), *PIPELINES.glob("slurm/*")]
 INGEST = "--text 'the text' --label label --hash-bits 10 --split train=0.6,valid=0.2,test=0.2"

@@ -18,6 +18,8 @@ from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.minimax import memory_plan as minimax
 from bigmc.store.dataset import Dataset
 
+pytestmark = pytest.mark.slow
+
 sparse = importlib.import_module("bigmc.solvers.sparse.solve")
 
 

@@ -16,6 +16,8 @@ from bigmc.training.fit import wilson
 from bigmc.training.search import Limits, Search
 from bigmc.training.trials import Candidate
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(5)
 TOPICS = {"fish": "river sea boat scales net", "bird": "sky wing nest feather egg", "tree": "leaf root bark"}
 

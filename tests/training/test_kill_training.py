@@ -18,6 +18,8 @@ from bigmc.learners import sparse
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.rounds import Rounds
 
+pytestmark = pytest.mark.slow
+
 COMMITS = ("replace", "fsync", "unlink")
 """Calls that change what a rerun finds; pathlib and shutil make them through ``os`` too."""
 

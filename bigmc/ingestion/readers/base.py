@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
-from bigmc.ingestion.rejects import Reject
+from bigmc.ingestion.readers.streams import UTF8, TextFile
+from bigmc.ingestion.rejects import NOT_UTF8, Reject
 from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import is_sets
@@ -30,13 +31,45 @@ MAX_RECORD_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
+class Dialect:
+    """How a text file is written, where its name does not tell.
+
+    Attributes
+    ----------
+    delimiter : str or None
+        What stands between the fields of delimited text; None for that of the format.
+    columns : tuple of str or None
+        Names of the columns of delimited text without a header line; None where there is one.
+    encoding : str
+        Character encoding, as Python names it.
+    """
+
+    delimiter: str | None = None
+    columns: tuple[str, ...] | None = None
+    encoding: str = UTF8
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is not as usual, as JSON data; nothing for a usual file."""
+        return {name: value for name, value in asdict(self).items() if value != getattr(USUAL, name)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Dialect:
+        """Return the dialect that `to_dict` described, perhaps by way of JSON."""
+        columns = values.get("columns")
+        return cls(**{**values, "columns": None if columns is None else tuple(columns)})
+
+
+USUAL = Dialect()
+
+
+@dataclass(frozen=True)
 class Source:
     """One file, or one array or table in memory.
 
     Attributes
     ----------
     path : str
-        Path of the file, or a name for the array.
+        Path or address of the file, or a name for the array.
     format : str
         Name of the format.
     data : object
@@ -45,6 +78,8 @@ class Source:
         Labels of the rows of an array.
     stream : str or None
         What came as a stream and was written to the file; None for other files.
+    dialect : Dialect
+        How a text file is written.
     """
 
     path: str
@@ -52,6 +87,12 @@ class Source:
     data: Any = None
     labels: Any = None
     stream: str | None = None
+    dialect: Dialect = USUAL
+
+    @property
+    def text(self) -> TextFile:
+        """The file as text."""
+        return TextFile(self.path, self.dialect.encoding)
 
 
 @dataclass(frozen=True)
@@ -78,10 +119,14 @@ class Part:
         Bytes to be read, for progress.
     file_bytes : int
         Size of the file when it was scanned, to notice a changed file; 0 for arrays.
+    version : str
+        Version of a file at an address when it was scanned; empty for local files.
     options : mapping
         What the reader of this format found for all parts, such as ``n_features``.
     longest : int
         Bytes of the longest record of a text file; of the largest pages of Parquet's columns together.
+    dialect : Dialect
+        How a text file is written.
     """
 
     index: int
@@ -97,15 +142,22 @@ class Part:
     file_bytes: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     longest: int = 0
+    dialect: Dialect = USUAL
+    version: str = ""
+
+    @property
+    def text(self) -> TextFile:
+        """The file as text."""
+        return TextFile(self.path, self.dialect.encoding)
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return the part as a dictionary of plain values."""
-        return asdict(self)
+        return asdict(self) | {"dialect": self.dialect.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Part:
         """Return the part that `to_dict` described."""
-        return cls(**values)
+        return cls(**{**values, "dialect": Dialect.from_dict(values.get("dialect", {}))})
 
 
 @dataclass
@@ -295,12 +347,21 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if types.is_binary_view(kind):
         return pa.large_binary()
+    if types.is_struct(kind):
+        inner = [pa.field(field.name, plain_type(field.type)) for field in kind]
+        plain = all(one.type == field.type for one, field in zip(inner, kind, strict=True))
+        return kind if plain else pa.struct(inner)
     if types.is_list(kind) or types.is_large_list(kind):
         inner = plain_type(kind.value_type)
         if inner == kind.value_type:
             return kind
         return pa.list_(inner) if types.is_list(kind) else pa.large_list(inner)
     return kind
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose columns have their `plain_type`."""
+    return pa.schema([(field.name, plain_type(field.type)) for field in schema])
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -365,7 +426,7 @@ def undecodable_rows(batch: Any) -> dict[int, str]:
         lists = is_sets(column.type)
         wrong = undecodable(column.flatten() if lists else column)
         for i in np.asarray(pc.list_parent_indices(column))[wrong].tolist() if lists and wrong else wrong:
-            reasons.setdefault(i, f"column {name!r} is not valid UTF-8")
+            reasons.setdefault(i, f"column {name!r} {NOT_UTF8}")
     return reasons
 
 

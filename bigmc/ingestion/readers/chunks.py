@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
@@ -12,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.files import status_of
 from bigmc.ingestion.readers.base import MAX_RECORD_BYTES, Part, RecordLimit, Source, check_count
-from bigmc.ingestion.readers.streams import DAMAGE, compression_of, fill, open_stream, skip, unreadable
+from bigmc.ingestion.readers.streams import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.ingestion.rejects import Reject, shown
 from bigmc.kernels import records as kernels
 
@@ -132,7 +132,7 @@ def _fresh_state() -> NDArray[np.int64]:
 
 
 def chunks(
-    path: str, layout: Layout, span: Span, chunk_bytes: int, most_bytes: int = MAX_RECORD_BYTES
+    file: TextFile, layout: Layout, span: Span, chunk_bytes: int, most_bytes: int = MAX_RECORD_BYTES
 ) -> Iterator[Chunk]:
     """Yield the records of a span, in chunks of about ``chunk_bytes``.
 
@@ -140,8 +140,7 @@ def chunks(
 
     Parameters
     ----------
-    path : str
-        File; decompressed by its ending.
+    file : TextFile
     layout : Layout
         How records are cut.
     span : Span
@@ -159,12 +158,11 @@ def chunks(
         For a record longer than allowed.
     """
     try:
-        stream = open_stream(path)
-        with stream:
-            skip(stream, path, span.start)
-            yield from _chunks(stream, path, layout, span, (chunk_bytes, most_bytes))
+        with open_text(file) as stream:
+            skip(stream, file, span.start)
+            yield from _chunks(stream, file.path, layout, span, (chunk_bytes, most_bytes))
     except DAMAGE as error:
-        raise unreadable(path, error) from error
+        raise unreadable(file.path, error) from error
 
 
 def _chunks(
@@ -225,14 +223,14 @@ def _grown(buffer: NDArray[np.uint8], size: int, most_bytes: int) -> NDArray[np.
     return grown
 
 
-def longest_record(path: str, layout: Layout, span: Span) -> tuple[int, int]:
+def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int]:
     """Return line and bytes of the longest record of a file, without holding it in memory."""
     buffer = np.zeros(1 << 20, dtype=np.uint8)
     finder, state = _RecordFinder(layout), _fresh_state()
     longest = (span.first_line, 0)
     held = 0
-    with open_stream(path) as stream:
-        skip(stream, path, span.start)
+    with open_text(file) as stream:
+        skip(stream, file, span.start)
         while True:
             size = held + fill(stream, memoryview(buffer.data)[held:])
             n = finder.find(buffer, size, state)
@@ -280,19 +278,19 @@ def cut(
     span : Span
         Where they are.
     part_bytes : int
-        A part ends at the first record at least so many bytes after its beginning; a compressed file
-        cannot be entered in the middle and is one part.
+        A part ends at the first record at least so many bytes after its beginning; a file that cannot be
+        entered in the middle, being compressed or of another encoding, is one part.
     most_bytes : int
         Longest record.
     look : callable, optional
         Sees every chunk on the way.
     """
-    whole = compression_of(source.path) is not None
+    whole = not source.text.is_seekable
     begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
     longest: list[int] = []
     n_records = 0
     end = span.start
-    for chunk in chunks(source.path, layout, span, SCAN_BYTES, most_bytes):
+    for chunk in chunks(source.text, layout, span, SCAN_BYTES, most_bytes):
         look(chunk)
         end = chunk.offset + len(chunk.data)
         i = 0
@@ -312,7 +310,7 @@ def cut(
             longest[first:] = [max(value, here) for value in longest[first:]]
         n_records += len(chunk.starts)
     bounds = [*begins, (end, 0, n_records)]
-    file_bytes = os.path.getsize(source.path)
+    status = status_of(source.path)
     return [
         Part(
             index=0,
@@ -325,8 +323,10 @@ def cut(
             first_line=here[1],
             n_rows=after[2] - here[2],
             n_bytes=after[0] - here[0],
-            file_bytes=file_bytes,
+            file_bytes=status.n_bytes,
             longest=size,
+            dialect=source.dialect,
+            version=status.version,
         )
         for (here, after), size in zip(itertools.pairwise(bounds), longest, strict=True)
     ]
@@ -336,7 +336,7 @@ def refuse_long_record(
     sources: Sequence[Source], spans: Sequence[Span], layout: Layout, limit: RecordLimit | None
 ) -> Exception:
     """Return the error for the longest record of all sources, one of which is too long."""
-    found = [(*longest_record(s.path, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
+    found = [(*longest_record(s.text, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
     line, n_bytes, path = max(found, key=lambda record: record[1])
     if limit is None or n_bytes > MAX_RECORD_BYTES:
         return DataError(
@@ -350,7 +350,7 @@ def part_chunks(part: Part, layout: Layout, batch_bytes: int) -> Iterator[tuple[
     """Yield the chunks of a part, each with the row id of its first record, and check their count."""
     row = part.first_row
     size = max(batch_bytes, part.longest + 8)
-    for chunk in chunks(part.path, layout, Span(part.start, part.stop, part.first_line), size):
+    for chunk in chunks(part.text, layout, Span(part.start, part.stop, part.first_line), size):
         yield row, chunk
         row += len(chunk.starts)
     check_count(part, row - part.first_row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Part, ReadHints, Source, check_columns, is_utf8
+from bigmc.ingestion.readers.base import Dialect, Part, ReadHints, Source, check_columns, is_utf8
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
 from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, skip_mark
-from bigmc.ingestion.readers.text import Parsed, TextFormat
+from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
+from bigmc.ingestion.rejects import NOT_UTF8
 
 _HEAD_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 16 << 20
@@ -47,14 +48,24 @@ class DelimitedFormat(TextFormat):
     def __post_init__(self) -> None:
         object.__setattr__(self, "layout", Layout(quote=ord('"'), delimiter=ord(self.delimiter)))
 
-    def _header(self, path: str) -> tuple[list[str], Span]:
+    def layout_of(self, dialect: Dialect) -> Layout:
+        """Return how a file is cut into records."""
+        return replace(self.layout, delimiter=ord(self._delimiter(dialect)))
+
+    def _delimiter(self, dialect: Dialect) -> str:
+        return dialect.delimiter or self.delimiter
+
+    def _header(self, source: Source) -> tuple[list[str], Span]:
         """Return the column names, and where the records are."""
-        whole = Span(skip_mark(path), None, 1)
+        path, whole = source.path, Span(skip_mark(source.text), None, 1)
+        if source.dialect.columns is not None:
+            return list(source.dialect.columns), whole
+        layout = self.layout_of(source.dialect)
         try:
-            for chunk in chunks(path, self.layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source.text, layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) == 0:
                     continue
-                names = self._names(chunk)
+                names = self._names(chunk, self._delimiter(source.dialect))
                 # The line break stays in front of the records, where it is a blank line.
                 line = int(chunk.lines[0]) + _line_breaks(chunk)
                 return names, Span(chunk.offset + int(chunk.ends[0]), None, line)
@@ -62,17 +73,20 @@ class DelimitedFormat(TextFormat):
             raise DataError(
                 f"{path}:1: the header is too long", "look for a quote that is never closed"
             ) from None
-        raise DataError(f"{path}: the file is empty", "begin it with a line of column names")
+        raise DataError(
+            f"{path}: the file is empty", "begin it with a line of column names, or give them with --columns"
+        )
 
-    def _names(self, chunk: Chunk) -> list[str]:
+    def _names(self, chunk: Chunk, delimiter: str) -> list[str]:
         try:
             text = chunk.raw(0).decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{chunk.path}:{chunk.lines[0]}: the header is not valid UTF-8", "convert the file to UTF-8"
+                f"{chunk.path}:{chunk.lines[0]}: the header {NOT_UTF8}",
+                "name the encoding of the file, such as --encoding latin-1",
             ) from error
         try:
-            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter))
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
         except csv.Error as error:
             raise DataError(
                 f"{chunk.path}:{chunk.lines[0]}: the header cannot be read ({error})",
@@ -82,31 +96,33 @@ class DelimitedFormat(TextFormat):
         return names
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
-        """Return the columns of the header, all text."""
-        names, _ = self._header(source.path)
+        """Return the columns of the header, or those given, all text."""
+        names, _ = self._header(source)
         return pa.schema([(name, pa.string()) for name in names])
 
-    def begin(self, path: str) -> Span:
-        """Return where the records behind the header are."""
-        return self._header(path)[1]
+    def begin(self, source: Source) -> Beginning:
+        """Return where the records behind the header are, and the names in it."""
+        names, span = self._header(source)
+        return Beginning(span, {"names": names})
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
-        """Parse a chunk; records with another number of fields than the header are not."""
-        names, _ = self._header(part.path)
+        """Parse a chunk; records with another number of fields than there are columns are not."""
+        names = part.options["names"]
         wanted = list(names if columns is None else columns)
         check_columns(part.path, wanted, names)
         every = np.arange(len(chunk.starts))
+        grammar = _Grammar(names, wanted, self._delimiter(part.dialect), part.dialect.columns is None)
         text = chunk.data[: chunk.ends[-1]]
         try:
             if is_utf8(text):
-                table, ragged = self._read(text, names, wanted)
+                table, ragged = grammar.read(text)
             else:  # pyarrow cannot pass on a ragged record that is not UTF-8: first find out which are ragged
-                _, ragged = self._read(_PLAIN[text], names, wanted[:1])
+                _, ragged = replace(grammar, wanted=wanted[:1]).read(_PLAIN[text])
                 good = np.ones(len(every), dtype=np.bool_)
                 good[list(ragged)] = False
                 if not good.any():
                     return Parsed(every[:0], _nothing(wanted), reasons=ragged)
-                table, _ = self._read(np.frombuffer(chunk.joined(good), np.uint8), names, wanted)
+                table, _ = grammar.read(np.frombuffer(chunk.joined(good), np.uint8))
         except pa.ArrowException as error:
             raise _unparsable(chunk, str(error), "check the quotes and the delimiter") from error
         kept = np.delete(every, list(ragged))
@@ -115,15 +131,35 @@ class DelimitedFormat(TextFormat):
             raise _unparsable(chunk, counted, "please report this file; it is cut into records in two ways")
         return Parsed(kept, _one_batch(table), reasons=ragged)
 
-    def _read(
-        self, text: NDArray[np.uint8], names: list[str], wanted: list[str]
-    ) -> tuple[Any, dict[int, str]]:
+
+@dataclass(frozen=True)
+class _Grammar:
+    """How pyarrow reads a chunk of records.
+
+    Attributes
+    ----------
+    names : list of str
+        All columns.
+    wanted : list of str
+        Requested columns.
+    delimiter : str
+    has_header : bool
+        Whether the names come from the file.
+    """
+
+    names: list[str]
+    wanted: list[str]
+    delimiter: str
+    has_header: bool
+
+    def read(self, text: NDArray[np.uint8]) -> tuple[Any, dict[int, str]]:
         """Return the requested columns, without the records of too few or too many fields, and these."""
         ragged: dict[int, str] = {}
+        says = "the header has" if self.has_header else "--columns names"
 
         def set_aside(row: Any) -> str:
             fields = "field" if row.actual_columns == 1 else "fields"
-            ragged[row.number - 1] = f"{row.actual_columns} {fields}, the header has {row.expected_columns}"
+            ragged[row.number - 1] = f"{row.actual_columns} {fields}, {says} {row.expected_columns}"
             return "skip"
 
         data: Any = text
@@ -132,14 +168,16 @@ class DelimitedFormat(TextFormat):
         table = pa_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),
             # One block holds the chunk, so that pyarrow's row numbers are ours.
-            read_options=pa_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(data) + 1),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False, column_names=self.names, block_size=len(data) + 1
+            ),
             parse_options=pa_csv.ParseOptions(
                 delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=set_aside
             ),
             convert_options=pa_csv.ConvertOptions(
                 check_utf8=False,
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
+                include_columns=self.wanted,
+                column_types=dict.fromkeys(self.wanted, pa.string()),
                 strings_can_be_null=False,
             ),
         )

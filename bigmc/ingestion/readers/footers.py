@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import io
 import os
 import signal
 import warnings
@@ -11,6 +12,11 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
+from bigmc.ingestion.files import is_address, open_file
+
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 1 << 16
+"""Bytes of the end of a file that hold most footers."""
 
 _SECONDS = 60
 """After so long the trial is given up, and the files are taken as sound."""
@@ -24,12 +30,13 @@ def check_footers(paths: Sequence[str]) -> None:
     DataError
         If the process was ended by a signal; what it could not read in any other way is refused later.
     """
+    files = [(path, _tail(path)) if is_address(path) else (path, None) for path in paths]
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks while there are threads: none is used
         process = os.fork()
     if process == 0:
-        _read_all(paths, writer)
+        _read_all(files, writer)
     os.close(writer)
     with os.fdopen(reader, "rb") as progress:
         told = progress.read()
@@ -42,23 +49,36 @@ def check_footers(paths: Sequence[str]) -> None:
         )
 
 
-def _read_all(paths: Sequence[str], writer: int) -> None:
+def _read_all(files: Sequence[tuple[str, bytes | None]], writer: int) -> None:
     """Read the footers in the forked process, which ends with it, silently."""
     try:
         faulthandler.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_SECONDS)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        for path in paths:
+        for path, tail in files:
             os.write(writer, b"\n")
-            _read(path)
+            _read(path if tail is None else io.BytesIO(_MAGIC + tail))
     finally:
         os._exit(0)
 
 
-def _read(path: str) -> None:
+def _tail(address: str) -> bytes:
+    """Return the end of a file at an address, from its footer on; a forked process cannot ask for it."""
+    with open_file(address, _TAIL_BYTES) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        tail = file.read(_TAIL_BYTES)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if len(tail) < length <= size:
+            file.seek(size - length)
+            tail = file.read(length)
+    return tail
+
+
+def _read(file: str | io.BytesIO) -> None:
     try:
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
             entry = metadata.row_group(group)
             for i in range(entry.num_columns):

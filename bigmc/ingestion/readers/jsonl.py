@@ -16,8 +16,10 @@ from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.base import Part, ReadHints, Source, check_columns
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
+from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
 from bigmc.ingestion.readers.streams import skip_mark
-from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, broken, marked
+from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat, broken, marked
+from bigmc.ingestion.rejects import NOT_UTF8
 
 _HEAD_BYTES = 1 << 20
 _MOST_HEAD_BYTES = 16 << 20
@@ -89,17 +91,18 @@ class JsonLinesFormat(TextFormat):
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the first MiB of a file, with the types given or seen."""
         values: dict[str, list[Any]] = {}
-        for row in self._first_objects(source.path):
+        for row in self._first_objects(source):
             for name, value in row.items():
                 if _is_unicode(name):
                     values.setdefault(name, []).append(value)
-        types = {name: _seen_type(seen) for name, seen in values.items()} | dict(hints.types)
-        return pa.schema(list(types.items()))
+        seen_types = pa.schema([(name, _seen_type(seen)) for name, seen in values.items()])
+        return with_types(seen_types, hints.types)
 
-    def _first_objects(self, path: str) -> list[Mapping[str, Any]]:
+    def _first_objects(self, source: Source) -> list[Mapping[str, Any]]:
         """Return the objects of the first chunk that has any."""
+        path, span = source.path, self.begin(source).span
         try:
-            for chunk in chunks(path, self.layout, self.begin(path), _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source.text, self.layout, span, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) and chunk.data[chunk.starts[0]] == ord("["):
                     raise DataError(
                         f"{path}:{chunk.lines[0]}: a JSON array, not one JSON object per line",
@@ -112,9 +115,9 @@ class JsonLinesFormat(TextFormat):
             pass
         return []
 
-    def begin(self, path: str) -> Span:
+    def begin(self, source: Source) -> Beginning:
         """Return where the lines are: behind a byte order mark."""
-        return Span(skip_mark(path), None, 1)
+        return Beginning(Span(skip_mark(source.text), None, 1), {})
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return the types, which the first file decides."""
@@ -124,9 +127,10 @@ class JsonLinesFormat(TextFormat):
         """Parse a chunk; a line that is not one object with the columns' types is not."""
         schema = _decoded(part.options["schema"])
         wanted = list(schema.names if columns is None else columns)
-        check_columns(part.path, wanted, schema.names)
-        parsed = _parsed(chunk, pa.schema([schema.field(name) for name in wanted]))
-        return parsed.without(_inexact(chunk, parsed))
+        check_columns(part.path, wanted, with_fields(schema).names)
+        parsed = _parsed(chunk, only(schema, wanted))
+        parsed.table = select(parsed.table, wanted)
+        return parsed.without(_inexact(chunk, parsed, schema))
 
 
 def _loaded(raw: bytes) -> Mapping[str, Any] | None:
@@ -177,7 +181,7 @@ def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
     return Parsed(np.flatnonzero(good), table, reasons=reasons)
 
 
-def _inexact(chunk: Chunk, parsed: Parsed) -> dict[int, str]:
+def _inexact(chunk: Chunk, parsed: Parsed, schema: pa.Schema) -> dict[int, str]:
     """Return the parsed records with an integer that was read as another float, by position."""
     wrong: dict[int, str] = {}
     for name, column in zip(parsed.table.schema.names, parsed.table.columns, strict=True):
@@ -185,7 +189,9 @@ def _inexact(chunk: Chunk, parsed: Parsed) -> dict[int, str]:
             continue
         values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
         for i in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS).tolist():
-            value = (_loaded(chunk.raw(int(parsed.kept[i]))) or {}).get(name)
+            value: Any = _loaded(chunk.raw(int(parsed.kept[i])))
+            for key in path_of(name, list(schema)) or ():
+                value = value.get(key) if isinstance(value, dict) else None
             if isinstance(value, int) and not is_exact(str(value)):
                 wrong.setdefault(i, f"column {name!r} is {value}, which is not exact as a 64-bit float")
     return wrong
@@ -214,7 +220,7 @@ def _reason(raw: bytes, schema: Any, otherwise: str) -> str:
     try:
         row = json.loads(raw)
     except UnicodeDecodeError:
-        return "the line is not valid UTF-8"
+        return f"the line {NOT_UTF8}"
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             return "more than one JSON value on the line"

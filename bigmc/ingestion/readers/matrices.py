@@ -172,6 +172,19 @@ def _chunk_parts(source: Source, index: int, n_bytes: int) -> list[Part]:
     for size in source.data.chunks[0]:
         if size:
             share = n_bytes * size // max(1, n_rows)
-            parts.append(Part(0, source.path, "dask", index, start, start + size, 0, start, size, share))
+            parts.append(
+                Part(
+                    index=0,
+                    path=source.path,
+                    format="dask",
+                    source=index,
+                    start=start,
+                    stop=start + size,
+                    first_row=0,
+                    first_line=start,
+                    n_rows=size,
+                    n_bytes=share,
+                )
+            )
         start += size
     return parts

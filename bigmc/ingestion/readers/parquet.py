@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
+from bigmc.ingestion.files import is_address, open_file, status_of
 from bigmc.ingestion.readers.base import (
     Batch,
     Part,
@@ -25,9 +26,10 @@ from bigmc.ingestion.readers.base import (
     keep_rows,
     number,
     plain_columns,
-    plain_type,
+    plain_schema,
     undecodable_rows,
 )
+from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.rejects import Reject, settle
 
 _PAGE_BUFFER = 1 << 20
@@ -60,8 +62,10 @@ def _refusing(path: str) -> Iterator[None]:
 
 def _open(path: str, buffer_size: int = _PAGE_BUFFER) -> Any:
     with _refusing(path):
+        # Several columns are read in turn, so that what lies behind a piece is not asked for with it.
+        place = pa.PythonFile(open_file(path, 0), "r") if is_address(path) else path
         # Buffered and not pre-fetched: otherwise a row group is read whole.
-        return pq.ParquetFile(path, buffer_size=buffer_size, pre_buffer=False)
+        return pq.ParquetFile(place, buffer_size=buffer_size, pre_buffer=False)
 
 
 def count_rows(path: str) -> int:
@@ -116,7 +120,7 @@ class ParquetFormat:
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the file, dictionaries decoded."""
         with _open(source.path) as file, _refusing(source.path):
-            return pa.schema([(field.name, plain_type(field.type)) for field in file.schema_arrow])
+            return plain_schema(file.schema_arrow)
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Gather row groups until they hold ``part_bytes``, as encoded but not compressed."""
@@ -124,13 +128,14 @@ class ParquetFormat:
         for i, source in enumerate(sources):
             with _open(source.path) as file, _refusing(source.path):
                 columns = _leaves(file.metadata, hints.columns)
-                parts += self._split(file.metadata, columns, Source(source.path, "parquet"), i, part_bytes)
+                parts += self._split(file.metadata, columns, source, i, part_bytes)
         return number(parts)
 
     def _split(
         self, metadata: Any, columns: Sequence[int], source: Source, index: int, part_bytes: int
     ) -> list[Part]:
         parts: list[Part] = []
+        status = status_of(source.path)
         start = row = part_row = n_bytes = 0
         for group in range(metadata.num_row_groups):
             entry = metadata.row_group(group)
@@ -152,8 +157,9 @@ class ParquetFormat:
                         first_line=part_row,
                         n_rows=row - part_row,
                         n_bytes=n_bytes,
-                        file_bytes=os.path.getsize(source.path),
+                        file_bytes=status.n_bytes,
                         longest=resident,
+                        version=status.version,
                     )
                 )
                 start, part_row, n_bytes = group + 1, row, 0
@@ -165,7 +171,7 @@ class ParquetFormat:
         with _open(part.path) as file:
             names = file.schema_arrow.names
             wanted = list(names if request.columns is None else request.columns)
-            check_columns(part.path, wanted, names)
+            check_columns(part.path, wanted, with_fields(file.schema_arrow).names)
             for batch in _batches(file, part, wanted, request):
                 n = batch.num_rows
                 share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
@@ -219,7 +225,7 @@ def _batches(file: Any, part: Part, wanted: list[str], request: ReadRequest) -> 
             batch = next(batches, None)
         if batch is None:
             return
-        yield batch.select(wanted)
+        yield select(batch, wanted)
 
 
 def _by_columns(
@@ -236,7 +242,8 @@ def _by_columns(
         for columns in _column_slices(entry, file.metadata, wanted, request.reader_bytes // DECODED):
             name = os.path.join(folder, f"{len(pieces):05d}.arrow")
             with _refusing(path):
-                table = file.read_row_group(group, columns=columns, use_threads=False).select(columns)
+                table = file.read_row_group(group, columns=columns, use_threads=False).combine_chunks()
+                table = pa.Table.from_batches([select(batch, columns) for batch in table.to_batches()])
                 with pa.ipc.new_file(name, table.schema) as writer:
                     writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
                 del table

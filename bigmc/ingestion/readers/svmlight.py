@@ -16,7 +16,7 @@ from bigmc.ingestion.readers.base import Part, ReadHints, Source
 from bigmc.ingestion.readers.chunks import Chunk, Layout, Span
 from bigmc.ingestion.readers.matrices import bad_entries
 from bigmc.ingestion.readers.streams import skip_mark
-from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, broken, marked
+from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat, broken, marked
 from bigmc.kernels import records as kernels
 from bigmc.store.csr import Rows
 
@@ -91,9 +91,9 @@ class SvmlightFormat(TextFormat):
         """Return no columns: the file has features only."""
         return pa.schema([])
 
-    def begin(self, path: str) -> Span:
+    def begin(self, source: Source) -> Beginning:
         """Return where the lines are: behind a byte order mark."""
-        return Span(skip_mark(path), None, 1)
+        return Beginning(Span(skip_mark(source.text), None, 1), {})
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return what finds the number of features and the base of the indices over all sources."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import (
     Batch,
@@ -16,8 +14,9 @@ from bigmc.ingestion.readers.base import (
     Source,
     check_columns,
     number,
-    plain_type,
+    plain_schema,
 )
+from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.parquet import table_batch
 
 
@@ -59,7 +58,7 @@ class TableFormat:
         """Return the columns of the table, dictionaries decoded."""
         names = source.data.schema.names
         check_columns(source.path, [name for name in names if names.count(name) > 1][:1], names)
-        return pa.schema([(field.name, plain_type(field.type)) for field in source.data.schema])
+        return plain_schema(source.data.schema)
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Cut the rows of each table."""
@@ -73,12 +72,12 @@ class TableFormat:
         """Read the rows of a part."""
         table = in_memory(part, source).data
         wanted = list(table.schema.names if request.columns is None else request.columns)
-        check_columns(part.path, wanted, table.schema.names)
+        check_columns(part.path, wanted, with_fields(table.schema).names)
         step = max(1, part.n_rows * request.batch_bytes // max(1, part.n_bytes))
-        rows = table.select(wanted).slice(part.start, part.n_rows)
+        rows = table.select(only(table.schema, wanted).names).slice(part.start, part.n_rows)
         done = 0
         for batch in rows.to_batches(max_chunksize=step):
             n = batch.num_rows
             share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
-            yield table_batch(batch, part, done, share, request)
+            yield table_batch(select(batch, wanted), part, done, share, request)
             done += n

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bigmc.ingestion.readers.base import (
     MAX_RECORD_BYTES,
     Batch,
+    Dialect,
     Part,
     ReadHints,
     ReadRequest,
@@ -94,6 +95,21 @@ class Survey:
         """See a chunk."""
 
 
+class Beginning(NamedTuple):
+    """What the beginning of a file tells.
+
+    Attributes
+    ----------
+    span : Span
+        Where its records are.
+    options : mapping
+        What the reader of its parts needs to know.
+    """
+
+    span: Span
+    options: Mapping[str, Any]
+
+
 class TextFormat(ABC):
     """A format of records in a text file; what differs between them is where records end and how they parse.
 
@@ -102,18 +118,22 @@ class TextFormat(ABC):
     name : str
         Name of the format.
     layout : Layout
-        How a file is cut into records.
+        How a usual file is cut into records.
     """
 
     name: str
     layout: Layout
+
+    def layout_of(self, dialect: Dialect) -> Layout:
+        """Return how a file is cut into records."""
+        return self.layout
 
     @abstractmethod
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of a file; none for a matrix."""
 
     @abstractmethod
-    def begin(self, path: str) -> Span:
+    def begin(self, source: Source) -> Beginning:
         """Return where the records of a file are."""
 
     @abstractmethod
@@ -135,20 +155,22 @@ class TextFormat(ABC):
             If a record is longer than any may be, or a file cannot be read.
         """
         limit = hints.record_limit
-        spans = [self.begin(source.path) for source in sources]
+        begun = [self.begin(source) for source in sources]
+        layout = self.layout_of(sources[0].dialect)
         survey = self.survey(sources, hints)
         parts: list[Part] = []
         try:
-            for i, (source, span) in enumerate(zip(sources, spans, strict=True)):
+            for i, (source, begin) in enumerate(zip(sources, begun, strict=True)):
                 most = MAX_RECORD_BYTES if limit is None else limit.n_bytes
-                parts += cut(source, i, self.layout, span, part_bytes, most_bytes=most, look=survey.look)
+                cuts = cut(source, i, layout, begin.span, part_bytes, most_bytes=most, look=survey.look)
+                parts += [replace(part, options=begin.options) for part in cuts]
         except RecordTooLong:
-            raise refuse_long_record(sources, spans, self.layout, limit) from None
-        return number([replace(part, options=survey.options) for part in parts])
+            raise refuse_long_record(sources, [begin.span for begin in begun], layout, limit) from None
+        return number([replace(part, options={**part.options, **survey.options}) for part in parts])
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read a part; a record that cannot be parsed, or is not UTF-8, is a bad row."""
-        for first_row, chunk in part_chunks(part, self.layout, request.batch_bytes):
+        for first_row, chunk in part_chunks(part, self.layout_of(part.dialect), request.batch_bytes):
             if len(chunk.starts):
                 parsed = self.parse(part, chunk, request.columns)
                 if parsed.table is not None:

@@ -187,7 +187,17 @@ class BinnedSource:
         n_bins = n_edges + 1 + missing
         columns = np.flatnonzero(n_bins > 1)
         cut = equal_parts(entries[columns] + n_bins[columns], _PARTS)
-        return Bins(starts, edges, n_edges, zero, missing, entries < n_samples, n_bins, columns, cut)
+        return Bins(
+            starts=starts,
+            edges=edges,
+            n_edges=n_edges,
+            zero=zero,
+            missing=missing,
+            has_zeros=entries < n_samples,
+            n_bins=n_bins,
+            columns=columns,
+            parts=cut,
+        )
 
 
 def equal_parts(work: NDArray[np.int64], n_parts: int) -> list[tuple[int, int]]:

@@ -94,9 +94,12 @@ class PassSums:
         """Return the sums of nothing."""
         chosen = len(request.features)
         return cls(
-            np.zeros((3, n_classes, n_classes)), np.zeros(len(request.scales)),
-            np.zeros((chosen, request.width)), np.zeros(chosen), np.zeros(n_features, np.float32),
-        )  # fmt: skip
+            np.zeros((3, n_classes, n_classes)),
+            np.zeros(len(request.scales)),
+            np.zeros((chosen, request.width)),
+            np.zeros(chosen),
+            np.zeros(n_features, np.float32),
+        )
 
     def add(self, other: PassSums) -> None:
         """Add the sums of other shards."""

@@ -102,16 +102,24 @@ class Certifier:
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         moved = balanced(task, spill, point) if task.fit_intercept else None
         request = PassRequest(
-            task.objective, chosen, task.weight_sum, task.width, scales, self._plan.block_bytes,
+            task.objective,
+            chosen,
+            task.weight_sum,
+            task.width,
+            scales,
+            self._plan.block_bytes,
             self._plan.block_columns,
-        )  # fmt: skip
+        )
         row_norms, column_scale = None, task.dataset.column_scale()
         if rough and column_scale is not None:
             row_norms = RowNorms(column_scale, spill.put_scales)
         sums = certifying_pass(
-            task.dataset, request, lambda s: self._shard_problem(spill, point, moved, s), self._engine,
+            task.dataset,
+            request,
+            lambda s: self._shard_problem(spill, point, moved, s),
+            self._engine,
             row_norms,
-        )  # fmt: skip
+        )
         spill.n_bytes += sums.n_bytes
         measured = self._measure(sums, chosen, point.coef)
         if rough or (task.fit_intercept and moved is None):
@@ -166,6 +174,12 @@ class Certifier:
             return float(np.interp(scale, (0.0, *scales), (0.0, *sums.entropies)))
 
         return lower_bound(
-            task.objective, task.alpha, task.weight_sum, task.dtype, sums.totals,
-            np.empty((0, task.n_classes)), measured, entropy,
-        )  # fmt: skip
+            task.objective,
+            task.alpha,
+            task.weight_sum,
+            task.dtype,
+            sums.totals,
+            np.empty((0, task.n_classes)),
+            measured,
+            entropy,
+        )

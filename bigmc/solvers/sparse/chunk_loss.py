@@ -120,10 +120,14 @@ def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArr
         bend += more[1]
     none = np.empty((0, task.width))
     return Evaluated(
-        coef, intercept, task.upper(margins[1], coef),
+        coef,
+        intercept,
+        task.upper(margins[1], coef),
         np.concatenate([none, *gradients]).astype(task.dtype),
-        np.concatenate([none[:, 0], *curvatures]).astype(task.dtype), slope, bend,
-    )  # fmt: skip
+        np.concatenate([none[:, 0], *curvatures]).astype(task.dtype),
+        slope,
+        bend,
+    )
 
 
 def improve(
@@ -163,9 +167,15 @@ def improve(
             improve_intercept(problem, weights.intercept, 1, level)
         for b in sweeper.shuffled(range(len(weights.rows)), sweep):
             sweeper.sweep(
-                chunk.held[b], weights.rows[b], violations[b], active[b], sweep, task.alpha, negligible,
+                chunk.held[b],
+                weights.rows[b],
+                violations[b],
+                active[b],
+                sweep,
+                task.alpha,
+                negligible,
                 terms[b],
-            )  # fmt: skip
+            )
         active = [
             np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(weights.rows, violations, strict=True)
         ]

@@ -109,6 +109,14 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
         least.check("training the sparse learner")
     return ChunkPlan(
-        most_gradients, most_candidates, int(_CHUNK_SHARE * free), int(0.2 * free), size.n_samples * row,
-        entry_bytes, 8 * _CHUNK_PIECES, n_workers, block_bytes, max(1, (4 << 20) // (8 * size.width)),
-    )  # fmt: skip
+        most_gradients=most_gradients,
+        most_candidates=most_candidates,
+        chunk_bytes=int(_CHUNK_SHARE * free),
+        newton_bytes=int(0.2 * free),
+        fixed_bytes=size.n_samples * row,
+        entry_bytes=entry_bytes,
+        feature_bytes=8 * _CHUNK_PIECES,
+        n_workers=n_workers,
+        block_bytes=block_bytes,
+        block_columns=max(1, (4 << 20) // (8 * size.width)),
+    )

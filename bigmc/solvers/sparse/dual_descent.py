@@ -21,7 +21,7 @@ from bigmc.kernels.linear.dual_descent import (
     descend_duals,
     score_rows,
     weigh_entries,
-)  # fmt: skip
+)
 from bigmc.kernels.linear.newton import count_entries, place_entries
 from bigmc.kernels.linear.simd import LANES
 from bigmc.solvers.sparse.state import Start

@@ -122,7 +122,7 @@ def _start_by_duals(run: Run) -> State:
     task, context = run.task, run.context
     duals = DualDescent(
         task.dataset, context.local_engine, run.descent.seed, task.sample_weight, run.descent.fit_intercept
-    )  # fmt: skip
+    )
     duals.descend(task.objective.ridge, max(_DUAL_SHARE * run.limits.tol, _DUAL_TOL), _DUAL_EPOCHS)
     state = State.at(duals.start(), task.width, task.alpha)
     state.lower, state.nnz_read = duals.lower_bound(task.objective.ridge), task.dataset.nnz

@@ -112,9 +112,16 @@ def _corrects(run: Run, chunks: ChunkPlan, sample: Task, state: State) -> bool:
 def _chunk_task(run: Run) -> ChunkTask:
     task, context = run.task, run.context
     return ChunkTask(
-        task.dataset, task.sample_weight, task.objective, task.alpha, run.limits.tol, run.descent,
-        run.score_dtype, context.local_engine, context.scratch,
-    )  # fmt: skip
+        dataset=task.dataset,
+        sample_weight=task.sample_weight,
+        objective=task.objective,
+        alpha=task.alpha,
+        tol=run.limits.tol,
+        descent=run.descent,
+        dtype=run.score_dtype,
+        engine=context.local_engine,
+        scratch=context.scratch,
+    )
 
 
 def _by_chunks(run: Run, plan: ChunkPlan, state: State | None) -> Trained:
@@ -140,9 +147,16 @@ def _correct(run: Run, plan: SamplePlan, sample: Task, state: State) -> Trained:
     source = BlockSource(sample.dataset, everything, keep=True)
     sweeper = run.sweeper(problem, sample.dataset.nnz, plan.newton_bytes)
     rounds = CorrectedRounds(
-        task.dataset, task.sample_weight, problem, source, sweeper, limits.tol,
-        context.engine.at_most(plan.n_workers), plan.block_bytes, plan.block_columns,
-    )  # fmt: skip
+        dataset=task.dataset,
+        sample_weight=task.sample_weight,
+        problem=problem,
+        source=source,
+        sweeper=sweeper,
+        tol=limits.tol,
+        engine=context.engine.at_most(plan.n_workers),
+        block_bytes=plan.block_bytes,
+        block_columns=plan.block_columns,
+    )
     certificate = rounds.run(
         state, limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
     )

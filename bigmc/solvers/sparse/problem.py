@@ -182,9 +182,11 @@ class Problem:
             slots = coef.slots(columns.features)
             used = slots >= 0
             shared = (
-                columns, columns.positions[used], self.scale_of(columns.features[used]),
+                columns,
+                columns.positions[used],
+                self.scale_of(columns.features[used]),
                 coef.rows[slots[used]],
-            )  # fmt: skip
+            )
             for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
                 pass
 

@@ -222,16 +222,27 @@ class Rounds:
         scale, lower = 1.0, state.lower
         if factor is not None:
             bound = lower_bound(
-                objective, problem.alpha, problem.weight_sum, problem.scores.dtype, margins, factor, found,
+                objective,
+                problem.alpha,
+                problem.weight_sum,
+                problem.scores.dtype,
+                margins,
+                factor,
+                found,
                 problem.entropy,
-            )  # fmt: skip
+            )
             state.lower = lower = max(state.lower, bound.value)
             if len(factor):  # the gradients are those of the dual point, not of the weights
                 scale, lower = bound
         self._screening.update(
-            state.coef.features, problem.alpha, objective.penalty.dual_conversion(problem.n_classes), scale,
-            upper, lower, problem.scores.dtype,
-        )  # fmt: skip
+            state.coef.features,
+            problem.alpha,
+            objective.penalty.dual_conversion(problem.n_classes),
+            scale,
+            upper,
+            lower,
+            problem.scores.dtype,
+        )
         return found, Certificate.of(state.lower, upper)
 
     def _figures(self, found: GradientPass, certificate: Certificate) -> Figures:
@@ -270,11 +281,17 @@ class Rounds:
             self._progress(self.message(state.history[-1] | seen))
 
         changes, n_sweeps = self._sweeper.sweep_until(
-            held, state.coef, state.intercept, alpha, target, _INNER_SWEEPS, state.n_iter,
+            held,
+            state.coef,
+            state.intercept,
+            alpha,
+            target,
+            _INNER_SWEEPS,
+            state.n_iter,
             most_steps=most_steps,
             damping=state.damping,
             watch=watch if self._progress is not silent and state.history else None,
-        )  # fmt: skip
+        )
         state.n_iter += n_sweeps
         state.damping = self._sweeper.damping
         self._set_coef(state.coef.updated(changes))

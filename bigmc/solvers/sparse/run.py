@@ -59,10 +59,19 @@ class Task:
         dataset = self.dataset
         n_certain = 0 if self.alpha > 0 else int(np.count_nonzero(dataset.column_nnz()))
         return Size(
-            dataset.n_samples, dataset.n_features, dataset.n_classes, dataset.nnz, dataset.n_shards,
-            self.width, dataset.dtype.itemsize, tol, dataset.most_labels(), self.sample_weight is not None,
-            dataset.weighting.idf, n_certain,
-        )  # fmt: skip
+            n_samples=dataset.n_samples,
+            n_features=dataset.n_features,
+            n_classes=dataset.n_classes,
+            nnz=dataset.nnz,
+            n_shards=dataset.n_shards,
+            width=self.width,
+            itemsize=dataset.dtype.itemsize,
+            tol=tol,
+            most_labels=dataset.most_labels(),
+            weighted=self.sample_weight is not None,
+            column_scaled=dataset.weighting.idf,
+            n_certain=n_certain,
+        )
 
 
 @dataclass(frozen=True)

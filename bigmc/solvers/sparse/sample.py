@@ -63,9 +63,13 @@ class SampleLoss:
         return [Columns.of(n, block, positions[n]) for n, block in self._source.stream(positions)]
 
     def terms(
-        self, at: Evaluated, held: list[Columns], gradients: NDArray[np.float64],
-        curvatures: NDArray[np.float64], damping: float,
-    ) -> tuple[list[Terms], Terms]:  # fmt: skip
+        self,
+        at: Evaluated,
+        held: list[Columns],
+        gradients: NDArray[np.float64],
+        curvatures: NDArray[np.float64],
+        damping: float,
+    ) -> tuple[list[Terms], Terms]:
         """Return what corrects the loss at a point, of which the scores are.
 
         Parameters

@@ -152,10 +152,24 @@ def solve(
         If the data lead to numbers that are not finite.
     """
     run = _run(
-        dataset, alpha, memory_limit, tol=tol, max_passes=max_passes, loss=loss, penalty=penalty,
-        l1_ratio=l1_ratio, ridge=ridge, fit_intercept=fit_intercept, seed=seed, step=step,
-        sample_weight=sample_weight, engine=engine, checkpoint=checkpoint, progress=progress, scratch=scratch,
-    )  # fmt: skip
+        dataset,
+        alpha,
+        memory_limit,
+        tol=tol,
+        max_passes=max_passes,
+        loss=loss,
+        penalty=penalty,
+        l1_ratio=l1_ratio,
+        ridge=ridge,
+        fit_intercept=fit_intercept,
+        seed=seed,
+        step=step,
+        sample_weight=sample_weight,
+        engine=engine,
+        checkpoint=checkpoint,
+        progress=progress,
+        scratch=scratch,
+    )
     plan = _plan(run) if chunk_bytes is None else None
     chunks = None if plan else chunk_plan(run, chunk_bytes)
     saved = load(run.context, run.fingerprint)
@@ -165,11 +179,21 @@ def solve(
         assert chunks is not None
         state, certificate, column_scale = train_out_of_core(run, chunks, start, saved)
     return Solution(
-        state.coef.features, np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]), state.intercept,
-        certificate.upper, certificate, state.n_iter, state.nnz_read / max(dataset.nnz, 1), state.history,
-        state.bytes_read, certificate.gap <= tol, state.norms, column_scale, plan,
-        plan.score_dtype if plan else run.score_dtype,
-    )  # fmt: skip
+        features=state.coef.features,
+        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]),
+        intercept=state.intercept,
+        objective=certificate.upper,
+        certificate=certificate,
+        n_iter=state.n_iter,
+        n_passes=state.nnz_read / max(dataset.nnz, 1),
+        history=state.history,
+        bytes_read=state.bytes_read,
+        converged=certificate.gap <= tol,
+        norms=state.norms,
+        column_scale=column_scale,
+        plan=plan,
+        score_dtype=plan.score_dtype if plan else run.score_dtype,
+    )
 
 
 def largest_alpha(dataset: Dataset, *, memory_limit: int, **options: Any) -> float:
@@ -240,11 +264,21 @@ def _run(
     _check(dataset, alpha, ridge, tol, step)
     task = Task(dataset, sample_weight, minimised, alpha)
     fingerprint = {
-        "alpha": alpha, "loss": loss, "penalty": penalty, "l1_ratio": l1_ratio, "ridge": ridge,
-        "fit_intercept": fit_intercept, "seed": seed, "step": step, "memory_limit": memory_limit,
-        "n_samples": dataset.n_samples, "n_features": dataset.n_features, "n_classes": dataset.n_classes,
-        "nnz": dataset.nnz, "weight_sum": task.weight_sum,
-    }  # fmt: skip
+        "alpha": alpha,
+        "loss": loss,
+        "penalty": penalty,
+        "l1_ratio": l1_ratio,
+        "ridge": ridge,
+        "fit_intercept": fit_intercept,
+        "seed": seed,
+        "step": step,
+        "memory_limit": memory_limit,
+        "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features,
+        "n_classes": dataset.n_classes,
+        "nnz": dataset.nnz,
+        "weight_sum": task.weight_sum,
+    }
     return Run(
         task,
         Limits(tol, max_passes, memory_limit),

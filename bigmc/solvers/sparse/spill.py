@@ -330,9 +330,12 @@ class Spill:
             together[first : first + piece.n_rows, : rows.shape[1]] = rows
             first += piece.n_rows
         samples = Samples(
-            self._dataset, together, np.concatenate(scales), np.concatenate(weights) if weights else None,
+            self._dataset,
+            together,
+            np.concatenate(scales),
+            np.concatenate(weights) if weights else None,
             self._column_scale,
-        )  # fmt: skip
+        )
         return samples, positions
 
     def _columns(

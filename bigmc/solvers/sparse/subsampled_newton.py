@@ -194,9 +194,14 @@ class CorrectedRounds:
             self._record(measured, slope, upper, max_passes, progress)
             dtype = self._problem.scores.dtype
             here = Evaluated(
-                state.coef, state.intercept, upper, found.gradient.astype(dtype),
-                found.curvature.astype(dtype), slope, bend,
-            )  # fmt: skip
+                state.coef,
+                state.intercept,
+                upper,
+                found.gradient.astype(dtype),
+                found.curvature.astype(dtype),
+                slope,
+                bend,
+            )
             best = state.anchor
             if best is None or upper <= best.objective:
                 best = here
@@ -223,9 +228,14 @@ class CorrectedRounds:
     def _pass(self) -> FullPass:
         state = self.state
         job = Job(
-            self._objective, state.coef, state.intercept, self._used, self._problem.scores.dtype,
-            self._block_bytes, self._block_columns,
-        )  # fmt: skip
+            self._objective,
+            state.coef,
+            state.intercept,
+            self._used,
+            self._problem.scores.dtype,
+            self._block_bytes,
+            self._block_columns,
+        )
         found = full_pass(self._dataset, job, self._sample_weight, self._weight_sum, self._engine)
         state.nnz_read += self._dataset.nnz
         state.bytes_read += found.n_bytes
@@ -244,9 +254,14 @@ class CorrectedRounds:
             margins, left = balanced.margins, balanced.left
             measured = self._measured(balanced.gradient, state.coef)
         bound = lower_bound(
-            self._objective, self._problem.alpha, self._weight_sum, self._problem.scores.dtype, margins,
-            np.empty((0, self._problem.n_classes)), measured,
-        )  # fmt: skip
+            self._objective,
+            self._problem.alpha,
+            self._weight_sum,
+            self._problem.scores.dtype,
+            margins,
+            np.empty((0, self._problem.n_classes)),
+            measured,
+        )
         return left + bound.value
 
     def _record(
@@ -296,9 +311,14 @@ class CorrectedRounds:
         used = rows.any(axis=1)
         gradient = before.gradient + before.gradient.dtype.type(part) * (after.gradient - before.gradient)
         return Evaluated(
-            Coefficients(features[used], rows[used]), before.intercept + part * shift, np.nan, gradient,
-            after.curvature, before.slope + part * (after.slope - before.slope), after.bend,
-        )  # fmt: skip
+            Coefficients(features[used], rows[used]),
+            before.intercept + part * shift,
+            np.nan,
+            gradient,
+            after.curvature,
+            before.slope + part * (after.slope - before.slope),
+            after.bend,
+        )
 
     def _slope(
         self, gradient: NDArray[Any], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
@@ -331,7 +351,15 @@ class CorrectedRounds:
             )
             with suppress(DataError):  # the corrected loss of a small sample may have no minimum
                 changes, n_sweeps = sweeper.sweep_until(
-                    held, at.coef, intercept, alpha, target, _MOST_SWEEPS, state.n_iter, terms, level
+                    held=held,
+                    coef=at.coef,
+                    intercept=intercept,
+                    alpha=alpha,
+                    target=target,
+                    most=_MOST_SWEEPS,
+                    n_iter=state.n_iter,
+                    terms=terms,
+                    intercept_terms=level,
                 )
                 if sweeper.fit_intercept:
                     improve_intercept(problem, intercept, _INTERCEPT_STEPS, level)

@@ -1,0 +1,97 @@
+"""Models in other forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigmc.api.inference import evaluate
+from bigmc.api.resolve import Size, input_paths, model_of
+from bigmc.errors import DataError
+from bigmc.options.inference import EvaluateKeywords
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+    from bigmc.estimators import Classifier
+    from bigmc.model import Model
+    from bigmc.store.dataset import Dataset
+
+
+def to_sklearn(model: str | Path | Model | Classifier) -> Pipeline:
+    """Return a linear model as a fitted pipeline of scikit-learn's own classes.
+
+    See :func:`bigmc.export.sklearn_pipeline.to_sklearn` for what the pipeline is, and which models have one.
+
+    Raises
+    ------
+    ModelError
+        If scikit-learn has no equal.
+    """
+    from bigmc.export import to_sklearn as converted
+
+    return converted(model_of(model))
+
+
+def export(
+    model: str | Path | Model | Classifier,
+    to: str | Path,
+    *,
+    dataset: str | Path | Dataset | None = None,
+    split: str = "test",
+    overwrite: bool = False,
+    memory_limit: Size = None,
+) -> dict[str, Any]:
+    """Write a model in another form, which the ending of the name says.
+
+    Parameters
+    ----------
+    model : path, Model or fitted classifier
+        Model.
+    to : path
+        ``.md``: a model card in Markdown, with certificate, data and, given a dataset, the figures of an
+        evaluation. ``.onnx``: the scores and labels of a linear model from its features as an ONNX graph,
+        for what is not hashed; needs ``bigmc[onnx]``.
+    dataset : path or Dataset, optional
+        Where a card shall have figures of.
+    split : str, default="test"
+        Split of the dataset.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused.
+    memory_limit : str or int, optional
+        For the evaluation.
+
+    Returns
+    -------
+    dict
+        ``export`` and ``bytes``.
+
+    Raises
+    ------
+    DataError
+        If the ending is unknown or something else is at `to`.
+    ModelError
+        If the model has no such form.
+    """
+    from bigmc.export import model_card
+    from bigmc.store.outputs import IfExists, Output
+
+    known, ending = model_of(model), Path(to).suffix
+    if ending == ".md":
+        options: EvaluateKeywords = {"split": split}
+        figures = None
+        if dataset is not None:
+            figures = evaluate(known, dataset, memory_limit=memory_limit, **options)
+        name = Path(model).name if isinstance(model, str | Path) else "model"
+        content = model_card(known, name, figures).encode()
+    elif ending == ".onnx":
+        from bigmc.export.onnx_graph import onnx_graph
+
+        content = onnx_graph(known)
+    else:
+        raise DataError(f"{to}: no form of a model ends so", "give a name that ends with .md or .onnx")
+    output = Output.at(to, input_paths(model, dataset))
+    if output.content() != content:
+        output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
+        output.write(content)
+    return {"export": str(to), "bytes": len(content)}

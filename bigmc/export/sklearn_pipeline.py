@@ -1,0 +1,111 @@
+"""A linear model as a pipeline of scikit-learn's own classes, which need no bigmc to predict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from bigmc.errors import ModelError
+from bigmc.ingestion.features import FeatureSpec
+from bigmc.model import LinearModel, Model
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+_CURE = "predict with bigmc itself"
+
+
+def to_sklearn(model: Model) -> Pipeline:
+    """Return a fitted pipeline with the same decisions.
+
+    A model of one text column becomes ``HashingVectorizer``, ``TfidfTransformer`` or ``Normalizer``, and
+    ``LogisticRegression``, and takes a list of texts; a model of arrays or dense columns leaves out the
+    vectoriser. ``predict`` and ``decision_function`` are those of the model, the latter in double precision
+    and, with two classes, the second score less the first; ``predict_proba`` is the model's only where its
+    loss is the log loss and it was not calibrated.
+
+    Raises
+    ------
+    ModelError
+        If scikit-learn has no equal: trees, sets of labels, several or categorical columns, mapped features,
+        binary weighting of columns.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import Pipeline
+
+    linear = linear_model(model)
+    steps = [*_vectorizer(linear), *_weighting(linear)]
+    weights, intercept = scipy.sparse.csr_array(_full(linear)), linear.intercept
+    if linear.n_classes == 2:
+        weights, intercept = weights[[1]] - weights[[0]], intercept[[1]] - intercept[[0]]
+    classifier = LogisticRegression()
+    classifier.classes_ = np.asarray(linear.classes)
+    classifier.coef_ = scipy.sparse.csr_matrix(weights)  # scikit-learn's own sparse form of weights
+    classifier.intercept_ = intercept
+    classifier.n_features_in_ = linear.n_features
+    classifier.n_iter_ = np.array([linear.n_iter])
+    return Pipeline([*steps, ("classifier", classifier)])
+
+
+def linear_model(model: Model) -> LinearModel:
+    """Return a model that is linear and has one label per sample, with features as they were stored.
+
+    Raises
+    ------
+    ModelError
+        If it is another one.
+    """
+    if not isinstance(model, LinearModel):
+        raise ModelError(f"a model of kind {model.kind} is not linear", _CURE)
+    if model.label_threshold is not None:
+        raise ModelError("the labels of this model are sets", _CURE)
+    if "map" in model.feature_spec:
+        raise ModelError("the features of this model are standardised or Fourier features", _CURE)
+    return model
+
+
+def _full(model: LinearModel) -> scipy.sparse.csr_array:
+    """Return the weights of all features, shape (n_classes, n_features)."""
+    rows, classes = np.nonzero(model.coef)
+    places = classes, model.features[rows]
+    values: NDArray[Any] = model.coef[rows, classes].astype(np.float64)
+    return scipy.sparse.csr_array((values, places), (model.n_classes, model.n_features))
+
+
+def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
+    """Return the step that hashes texts, if the model is one of texts."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    if not model.feature_spec:
+        return []
+    spec = FeatureSpec.from_dict(model.feature_spec)
+    if spec.hasher is None:
+        return []
+    if len(spec.text) != 1 or spec.categorical or spec.numeric or spec.dense:
+        raise ModelError("the model needs several columns, or other ones than text", _CURE)
+    hasher = HashingVectorizer(
+        analyzer=spec.hasher.analyzer,
+        ngram_range=spec.hasher.ngrams,
+        n_features=spec.hasher.n_features,
+        lowercase=spec.hasher.lowercase,
+        norm=None,
+    )
+    return [("vectorizer", hasher)]
+
+
+def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
+    """Return the step that weights values, if they do not count as they are."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.preprocessing import Normalizer
+
+    if model.weighting.binary:
+        raise ModelError("binary weighting follows the hashing, which scikit-learn does the other way", _CURE)
+    if model.column_scale is not None:
+        step = TfidfTransformer(norm="l2" if model.weighting.l2 else None)
+        step.n_features_in_ = model.n_features
+        step.idf_ = np.asarray(model.column_scale, np.float64)
+        return [("weighting", step)]
+    return [("weighting", Normalizer())] if model.weighting.l2 else []

@@ -1,0 +1,101 @@
+"""Columns inside columns: ``doc.text`` is the field ``text`` of the column ``doc``, in JSON and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def with_fields(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the fields inside its columns, at any depth, behind these, by their dotted names.
+
+    A column whose own name has the same dots comes first and hides such a field.
+    """
+    known = dict.fromkeys(schema.names)
+    found = [field for field in _inner("", list(schema)) if field.name not in known]
+    return pa.schema([*schema, *found])
+
+
+def _inner(prefix: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
+    found = []
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            below = f"{prefix}{field.name}."
+            inner = [field.type.field(i) for i in range(field.type.num_fields)]
+            found += [pa.field(f"{below}{one.name}", one.type) for one in inner]
+            found += _inner(below, inner)
+    return found
+
+
+def path_of(name: str, fields: Sequence[pa.Field]) -> tuple[str, ...] | None:
+    """Return the names from a column to the field that a dotted name means; None if there is none."""
+    for field in fields:
+        if field.name == name:
+            return (name,)
+    for field in fields:
+        if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
+            inner = [field.type.field(i) for i in range(field.type.num_fields)]
+            below = path_of(name[len(field.name) + 1 :], inner)
+            if below is not None:
+                return (field.name, *below)
+    return None
+
+
+def only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """Return the columns that hold the requested fields, without the other fields."""
+    paths = [path for name in columns if (path := path_of(name, list(schema))) is not None]
+    return pa.schema(_pruned(list(schema), paths))
+
+
+def _pruned(fields: Sequence[pa.Field], paths: Sequence[tuple[str, ...]]) -> list[pa.Field]:
+    kept = []
+    for field in fields:
+        below = [path[1:] for path in paths if path[0] == field.name]
+        if not below:
+            continue
+        if () in below:
+            kept.append(field)
+        else:
+            inner = [field.type.field(i) for i in range(field.type.num_fields)]
+            kept.append(pa.field(field.name, pa.struct(_pruned(inner, below))))
+    return kept
+
+
+def with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return a schema with other types of columns, or of fields inside them; new names become columns."""
+    fields = list(schema)
+    for name, kind in types.items():
+        path = path_of(name, fields)
+        if path is None:
+            fields.append(pa.field(name, kind))
+        else:
+            fields = _retyped(fields, path, kind)
+    return pa.schema(fields)
+
+
+def _retyped(fields: Sequence[pa.Field], path: tuple[str, ...], kind: pa.DataType) -> list[pa.Field]:
+    changed = []
+    for field in fields:
+        if field.name != path[0]:
+            changed.append(field)
+        elif len(path) == 1:
+            changed.append(pa.field(field.name, kind))
+        else:
+            inner = [field.type.field(i) for i in range(field.type.num_fields)]
+            changed.append(pa.field(field.name, pa.struct(_retyped(inner, path[1:], kind))))
+    return changed
+
+
+def select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the requested columns and fields, in that order; a field of a missing value is missing."""
+    if all(name in batch.schema.names for name in columns):
+        return batch.select(list(columns))
+    fields = list(batch.schema)
+    arrays = []
+    for name in columns:
+        root, *below = path_of(name, fields) or (name,)
+        array = batch.column(root)
+        arrays.append(pc.struct_field(array, below) if below else array)
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

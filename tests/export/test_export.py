@@ -1,0 +1,111 @@
+"""Models in other forms: the same decisions by scikit-learn and onnxruntime, and a card."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.feature_extraction.text import HashingVectorizer
+
+import bigmc
+from bigmc import api
+from bigmc.errors import DataError, ModelError
+
+TEXTS = [
+    f"{'good' if i % 3 else 'bad'} thing number w{i % 29} über v{i % 7} x{i % 2}" for i in range(300)
+] + [""]
+
+
+def frame(n_classes):
+    labels = [f"class {i % n_classes}" for i in range(len(TEXTS))]
+    return pd.DataFrame({"t": TEXTS, "y": labels, "a": np.arange(len(TEXTS)) % 5, "b": 1.5})
+
+
+def trained(tmp_path, n_classes=3, alpha=1e-4, **options):
+    frame(n_classes).to_parquet(tmp_path / "rows.parquet")
+    api.ingest(tmp_path / "rows.parquet", tmp_path / "d.bigmc", label="y", **options)
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=alpha)
+    return api.load_model(tmp_path / "m.model")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("weighting", ["counts", "l2", "tfidf"])
+def test_a_pipeline_of_scikit_learn_decides_the_same(tmp_path, n_classes, weighting):
+    model = trained(tmp_path, n_classes, text="t", hash_bits=10, weighting=weighting)
+    pipeline = bigmc.to_sklearn(tmp_path / "m.model")
+    assert all(type(step).__module__.startswith("sklearn.") for _, step in pipeline.steps)
+    assert pipeline.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
+    scores = model.decision_function(TEXTS)
+    expected = scores if n_classes > 2 or scores.ndim == 1 else scores[:, 1] - scores[:, 0]
+    assert np.abs(pipeline.decision_function(TEXTS) - expected).max() < 1e-5
+    assert pipeline.classes_.tolist() == model.classes_.tolist()
+
+
+def test_a_model_of_numbers_takes_numbers(tmp_path):
+    model = trained(tmp_path, dense=["a", "b"])
+    X = frame(3)[["a", "b"]].to_numpy(float)
+    assert bigmc.to_sklearn(model).predict(X).tolist() == model.predict(X).tolist()
+    assert bigmc.to_sklearn(model).predict(scipy.sparse.csr_array(X)).tolist() == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize("weighting", ["counts", "tfidf", "l2"])
+def test_an_onnx_graph_gives_the_same_scores_and_labels(tmp_path, weighting):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    model = trained(tmp_path, text="t", hash_bits=10, weighting=weighting)
+    said = api.export(tmp_path / "m.model", tmp_path / "m.onnx")
+    assert said["bytes"] == (tmp_path / "m.onnx").stat().st_size
+    X = HashingVectorizer(n_features=1024, norm=None, ngram_range=(1, 2)).transform(TEXTS)
+    session = runtime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    labels, scores = session.run(["label", "scores"], {"X": X.toarray().astype(np.float32)})
+    assert labels.tolist() == model.predict(TEXTS).tolist()
+    assert np.abs(scores - model.decision_function(TEXTS)).max() < 1e-4
+
+
+def test_models_without_such_a_form_are_refused(tmp_path):
+    binary = trained(tmp_path, text="t", hash_bits=8, weighting="binary")
+    with pytest.raises(ModelError, match="binary weighting"):
+        bigmc.to_sklearn(binary)
+    api.train("boost", tmp_path / "d.bigmc", tmp_path / "trees.model", n_rounds=2)
+    with pytest.raises(ModelError, match="is not linear"):
+        bigmc.to_sklearn(tmp_path / "trees.model")
+    with pytest.raises(DataError, match=r"ends with \.md or \.onnx"):
+        api.export(binary, tmp_path / "m.pkl")
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(ModelError, match="several columns"):
+        bigmc.to_sklearn(trained(other, text="t", categorical="a", hash_bits=8))
+
+
+def test_a_card_says_what_is_known(tmp_path):
+    model = trained(tmp_path, text="t", hash_bits=10)
+    api.export(tmp_path / "m.model", tmp_path / "card.md", dataset=tmp_path / "d.bigmc")
+    card = (tmp_path / "card.md").read_text()
+    accuracy = api.evaluate(tmp_path / "m.model", tmp_path / "d.bigmc")["accuracy"]
+    assert f"| accuracy | {accuracy:.6g} |" in card
+    assert (
+        f"lies between {model.model_.certificate['lower']:.6g} and {model.model_.certificate['upper']:.6g}"
+        in card
+    )
+    assert "`class 0`, `class 1`, `class 2`" in card
+    assert 'bigmc.load_model("m.model")' in card
+    api.export(
+        tmp_path / "m.model", tmp_path / "card.md", dataset=tmp_path / "d.bigmc"
+    )  # the same: nothing to do
+    with pytest.raises(DataError):
+        api.export(tmp_path / "m.model", tmp_path / "card.md")  # another card
+    api.export(tmp_path / "m.model", tmp_path / "card.md", overwrite=True)
+    assert "Not measured" in (tmp_path / "card.md").read_text()
+
+
+def test_labels_cannot_break_the_card(tmp_path):
+    rows = frame(2)
+    rows["y"] = np.where(rows["y"] == "class 0", "a|b`\n<script>", "[x](http://y)")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    api.ingest(tmp_path / "rows.parquet", tmp_path / "d.bigmc", text="t", label="y", hash_bits=8)
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3)
+    api.export(tmp_path / "m.model", tmp_path / "card.md")
+    card = (tmp_path / "card.md").read_text()
+    assert "<script>" not in card
+    assert "[x](" not in card.replace("\\[x](", "")

@@ -1,0 +1,37 @@
+"""Labels that may not have been meant are told, and stay classes of their own."""
+
+import numpy as np
+from typer.testing import CliRunner
+
+from bigmc.api import open_dataset
+from bigmc.cli.program import app
+from bigmc.ingestion.doubtful_labels import doubts_about_labels
+
+
+def test_usual_labels_are_not_doubted():
+    for classes in ["a", "b", "Straße"], [1, 2, 3], [0.5, -1.0], [True, False], []:
+        assert doubts_about_labels(np.array(classes)) == []
+    assert doubts_about_labels(np.array(["name", "nano", "nullable"])) == []
+
+
+def test_the_command_tells_them_and_keeps_them(tmp_path):
+    labels = ["NA", "null", "a ", "a", "B", "b", "c"]
+    rows = "".join(f'w{i} x,"{label}"\n' for i, label in enumerate(labels * 9))
+    (tmp_path / "a.csv").write_text(f"t,y\n{rows}")
+    arguments = [
+        "ingest",
+        str(tmp_path / "a.csv"),
+        "--to",
+        str(tmp_path / "d.bigmc"),
+        "--text",
+        "t",
+        "--label",
+        "y",
+    ]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "'NA', 'null' counts as a label: leave such rows out if it stands for none" in said
+    assert "differ in case or spaces only" in said
+    assert "the spaces of 'a ' are part of the label" in said
+    assert sorted(open_dataset(tmp_path / "d.bigmc").classes.tolist()) == sorted(labels)
