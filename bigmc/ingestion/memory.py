@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numba.np.arrayobj  # noqa: F401, named by some compiled kernels
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset  # loaded by the first reading of Parquet, as below
+from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
@@ -21,9 +24,10 @@ from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
 
-# Numba imports 116 modules (52 MB) at the first call of a kernel, pyarrow imports pandas (37 MB, where it
-# is installed) at the first conversion. They are imported libraries like the others, so they are loaded
-# with them and not in the middle of a run.
+# Numba makes its runtime (30 MB) at the first call of a kernel, some of which name more of it, and pyarrow
+# imports pandas (37 MB, where it is installed) at the first conversion. They are libraries like the others,
+# so they are loaded with them and not in the middle of a run.
+rtsys.initialize(cpu_target.target_context)
 pa.array([0])
 
 BATCH_COST = 32
