@@ -42,7 +42,7 @@ def opened(given: EngineLike, prepare: Callable[[], None] | None = None) -> Iter
         except ImportError as error:
             raise BigmcError(
                 f"a Dask cluster needs a package that is not installed ({error})",
-                "pip install 'bigmc[cluster]'",
+                "pip install 'dask[distributed]'",
             ) from None
         with DaskEngine(given) as engine:
             yield engine if prepare is None else engine.prepared(prepare)
