@@ -37,6 +37,8 @@ def server():
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    # fsspec keeps its file systems, and does not see that the environment names another server.
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
     yield f"http://{host}:{port}"
     server.stop()
 
