@@ -204,7 +204,24 @@ class MultitaskSquaredHinge(_Hinge):
         return balance_tasks(slopes)
 
 
-class HuberHinge(SquaredHinge):
+class BoundedDual(Loss):
+    """A loss whose dual variables are bounded: they may shrink, but not grow.
+
+    Those of the logistic loss are probabilities, which add up to 1; those of a hinge with straight tails stop
+    at the slope of the tails.
+    """
+
+    def balance(self, slopes: Floats) -> Floats | None:
+        """Return factors of at most 1."""
+        factors = balance_classes(slopes)
+        return None if factors is None else factors / max(1.0, float(factors.max()))
+
+    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+        """Return 1: beyond it a dual variable could be out of bounds."""
+        return 1.0
+
+
+class HuberHinge(BoundedDual, SquaredHinge):
     """``sum over r != y of h(1 - (s_y - s_r))``, the squared hinge with straight tails.
 
     ``h(m) = u (2 m - u)`` with ``u = min(max(m, 0), 1)``. Values beside the diagonal are the sums of
@@ -224,15 +241,6 @@ class HuberHinge(SquaredHinge):
         """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
         Loss.class_sums(self, scores_, labels, weights, *sums)
 
-    def balance(self, slopes: Floats) -> Floats | None:
-        """Return factors of at most 1: the dual variables are bounded."""
-        factors = balance_classes(slopes)
-        return None if factors is None else factors / max(1.0, float(factors.max()))
-
-    def largest_scale(self, slopes: Floats, values: Floats) -> float:
-        """Return 1: beyond it a dual variable of a margin of 1 or more would be out of bounds."""
-        return 1.0
-
     def dual_value(
         self,
         scale: float,
@@ -246,7 +254,7 @@ class HuberHinge(SquaredHinge):
         return super().dual_value(scale, slopes, squares, weight_sum, entropy)
 
 
-class LogLoss(Loss):
+class LogLoss(BoundedDual):
     """``log(1 + sum over r != y of exp(s_r - s_y))``, equation (12)."""
 
     name = "log_loss"
@@ -262,15 +270,6 @@ class LogLoss(Loss):
     def intercept_curvature(self, curvatures: Floats) -> Floats:
         """Return half of ``diag(p) - p p'``, summed over the samples."""
         return np.asarray(0.5 * (np.diag(curvatures.sum(axis=1)) - curvatures))
-
-    def balance(self, slopes: Floats) -> Floats | None:
-        """Return factors of at most 1: what they take goes to the own class."""
-        factors = balance_classes(slopes)
-        return None if factors is None else factors / max(1.0, float(factors.max()))
-
-    def largest_scale(self, slopes: Floats, values: Floats) -> float:
-        """Return 1: probabilities add up to 1."""
-        return 1.0
 
     def dual_value(
         self,
