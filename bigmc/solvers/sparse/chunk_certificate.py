@@ -72,7 +72,6 @@ class Certifier:
 
     def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
         self._task, self._plan = task, plan
-        self._engine = task.engine.at_most(plan.n_workers)
 
     def certify(
         self,
@@ -117,7 +116,7 @@ class Certifier:
             task.dataset,
             request,
             lambda s: self._shard_problem(spill, point, moved, s),
-            self._engine,
+            task.engine.at_most(self._plan.n_workers(spill.held_bytes)),
             row_norms,
         )
         spill.n_bytes += sums.n_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bigmc.budget import Plan
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
@@ -12,6 +12,8 @@ from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Si
 _GRADIENT_SHARE, _CHUNK_SHARE, _CANDIDATE_SHARE = 0.3, 0.4, 0.45
 #: Chunks are drawn, some larger than others; shards that a chunk has samples of.
 _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
+#: Bytes of the vectors of a candidate for every class, and what is left for candidates to come.
+_CANDIDATE_COST, _MORE_CANDIDATES = 56, 1.25
 #: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 #: Most bytes of a shard decoded at once.
@@ -26,32 +28,55 @@ class ChunkPlan:
 
     Attributes
     ----------
-    most_gradients : int
-        Features whose gradients a pass over everything keeps, at most.
+    free_bytes : int
+        What is left for all of the following.
+    width : int
+        Padded number of classes.
     most_candidates : int
-        Features with a place in the scratch file, at most.
+        Features whose columns are kept for rounds, at most.
     chunk_bytes, newton_bytes : int
         Most bytes of a chunk, its scores included; and of Newton steps where there is one only.
     fixed_bytes : int
         Of all samples of a chunk, were there one only, without their entries.
     entry_bytes, feature_bytes : int
         Of an entry, and of a candidate's offsets in a chunk.
-    n_workers : int
-        Most workers of a pass.
+    most_workers, worker_bytes : int
+        Most workers of a pass, and what each of them takes.
     block_bytes, block_columns : int
         Most bytes and columns of a shard a worker decodes at once.
     """
 
-    most_gradients: int
+    free_bytes: int
+    width: int
     most_candidates: int
     chunk_bytes: int
     newton_bytes: int
     fixed_bytes: int
     entry_bytes: int
     feature_bytes: int
-    n_workers: int
+    most_workers: int
+    worker_bytes: int
     block_bytes: int
     block_columns: int
+
+    def n_workers(self, held: int) -> int:
+        """Return the number of workers of a pass beside `held` bytes of columns."""
+        share = int((1.0 - _GRADIENT_SHARE) * (self.free_bytes - held))
+        return max(1, min(self.most_workers, share // self.worker_bytes))
+
+    def most_gradients(self, held: int) -> int:
+        """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns."""
+        n_workers = self.n_workers(held)
+        free = self.free_bytes - held - n_workers * self.worker_bytes
+        return max(free, 0) // (8 * self.width * (n_workers + 2))
+
+    def most_held(self, n_features: int, n_chunks: int) -> int:
+        """Return how many bytes of compressed columns of so many candidates may stay in memory."""
+        n_features = int(_MORE_CANDIDATES * n_features)
+        in_rounds = self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
+        in_rounds += self.newton_bytes if n_chunks == 1 else 0
+        in_passes = self.worker_bytes + 3 * 8 * self.width * n_features
+        return max(0, self.free_bytes - max(in_rounds, in_passes))
 
     def n_chunks(self, nnz: int, n_features: int) -> int:
         """Return the number of chunks for candidates of so many entries."""
@@ -94,29 +119,30 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * size.n_features
     worker += 1 << 18 if small else 2 << 20
     # a pass holds no chunk, and rounds no shard
-    n_workers = max(1, min(n_workers, int((1.0 - _GRADIENT_SHARE) * free) // worker))
-    most_gradients = max(free - n_workers * worker, 0) // (8 * size.width * (n_workers + 2))
-    most_candidates = min(most_gradients, int(_CANDIDATE_SHARE * free) // (56 * size.width))
     wanted = max(size.n_certain, _FEWEST_CANDIDATES)
     samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * row
     chunk_bytes = max(samples, _SMALLEST_CHUNK)
     needed = max(
         worker + wanted * 8 * size.width * 3,
-        int(wanted * 56 * size.width / _CANDIDATE_SHARE),
+        int(wanted * _CANDIDATE_COST * size.width / _CANDIDATE_SHARE),
         int(chunk_bytes / _CHUNK_SHARE),
     )
-    if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
-        least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
-        least.check("training the sparse learner")
-    return ChunkPlan(
-        most_gradients=most_gradients,
-        most_candidates=most_candidates,
+    plan = ChunkPlan(
+        free_bytes=free,
+        width=size.width,
+        most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
         chunk_bytes=int(_CHUNK_SHARE * free),
         newton_bytes=int(0.2 * free),
         fixed_bytes=size.n_samples * row,
         entry_bytes=entry_bytes,
         feature_bytes=8 * _CHUNK_PIECES,
-        n_workers=n_workers,
+        most_workers=n_workers,
+        worker_bytes=worker,
         block_bytes=block_bytes,
         block_columns=max(1, (4 << 20) // (8 * size.width)),
     )
+    most_candidates = min(plan.most_candidates, plan.most_gradients(0))
+    if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
+        least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
+        least.check("training the sparse learner")
+    return replace(plan, most_candidates=most_candidates)

@@ -244,13 +244,17 @@ class ChunkRounds:
         for layer in state.layers if self._keeps_layers else []:
             wanted[layer] = np.inf
         wanted[state.coef.features] = np.inf
-        most = min(self._plan.most_gradients, int(np.count_nonzero(wanted >= 0)))
+        most = min(self._most_gradients, int(np.count_nonzero(wanted >= 0)))
         return np.sort(np.argpartition(-wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
 
     @property
     def _keeps_layers(self) -> bool:
         """Whether what is in the scratch file leaves others a chance of a gradient."""
-        return sum(map(len, self.state.layers)) <= _KEPT * self._plan.most_gradients
+        return sum(map(len, self.state.layers)) <= _KEPT * self._most_gradients
+
+    @property
+    def _most_gradients(self) -> int:
+        return self._plan.most_gradients(self._spill.held_bytes if self._spill is not None else 0)
 
     def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
         state, violation = self.state, measured.violation
@@ -292,17 +296,31 @@ class ChunkRounds:
         n_chunks = self._plan.n_chunks(int(self._column_nnz[features].sum()), len(features))
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
-        if old is None or n_chunks > old.n_chunks or not kept:
+        most_held = self._plan.most_held(len(features), n_chunks)
+        if old is None or n_chunks > old.n_chunks or old.held_bytes > most_held or not kept:
             state.layers = [np.sort(features)] if len(features) else []
-            rows_of = old.rows_of_shard if old is not None else self._rows_of()
-            self._spill = Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, rows_of)
+            state.n_chunks, state.most_held = n_chunks, most_held
+            if old is not None:
+                old.drop_columns()
+            self._spill = self._open(old.rows_of_shard if old is not None else self._rows_of())
             if old is not None:
                 old.close()
         assert self._spill is not None
         for layer in state.layers[len(self._spill.layers) :]:
             self._spill.add(layer)
-        state.n_chunks = self._spill.n_chunks
         self._count_spill()
+
+    def _open(self, rows_of: RowsOf) -> Spill:
+        task, state = self._task, self.state
+        return Spill(
+            task.dataset,
+            task.sample_weight,
+            state.n_chunks,
+            task.seed,
+            task.scratch,
+            rows_of,
+            state.most_held,
+        )
 
     def _rows_of(self) -> RowsOf:
         """Return where labels and scales of the samples come from before there is a scratch file."""
@@ -315,16 +333,8 @@ class ChunkRounds:
 
     def _restore(self) -> None:
         """Write the scratch file of an interrupted run anew, which counts as read once already."""
-        state, task = self.state, self._task
-        self._spill = Spill(
-            task.dataset,
-            task.sample_weight,
-            state.n_chunks,
-            task.seed,
-            task.scratch,
-            exact_rows(task.dataset),
-        )
-        for layer in state.layers:
+        self._spill = self._open(exact_rows(self._task.dataset))
+        for layer in self.state.layers:
             self._spill.add(layer)
         self._spill.n_bytes = 0
 

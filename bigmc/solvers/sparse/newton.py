@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import (
@@ -26,6 +27,7 @@ from bigmc.kernels.linear.newton import (
 )
 from bigmc.objectives.penalties import RestrictedPenalty
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.preconditioner import Preconditioner, preconditioner
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 
@@ -179,10 +181,12 @@ class Support:
         gradient += penalty.gradient + ridges[:, None] * rows + tilt
         damped = ridges + max(damping, _LEAST_DAMPING) * precondition.mean(axis=1)
         damped += damping * alpha * self._penalised / penalty.lengths
-        precondition += (penalty.bend + damped + _SMALLEST_CURVATURE)[:, None]
-        # without it weights that are not free do not move
-        precondition = np.divide(1.0, precondition, out=np.zeros_like(precondition), where=penalty.free)
-        step = self._minimise_model(gradient, precondition, penalty, damped, most)
+        damping_of = penalty.bend + damped + _SMALLEST_CURVATURE
+        precondition += damping_of[:, None]
+        # weights that are not free do not move
+        with threadpool_limits(1, "blas"):  # sums in one order, whatever the machine
+            inverse = preconditioner(problem, self._rows, self._scale, precondition, damping_of, penalty.free)
+            step = self._minimise_model(gradient, inverse, penalty, damped, most)
         turned = penalty.turned(step)
         along = _Line(penalty, gradient, ridges, tilt)
         found = self._search(along, step, 1)
@@ -224,18 +228,20 @@ class Support:
     def _minimise_model(
         self,
         gradient: NDArray[np.float64],
-        precondition: NDArray[np.float64],
+        inverse: Preconditioner,
         penalty: RestrictedPenalty,
         ridges: NDArray[np.float64],
         most: int,
     ) -> NDArray[np.float64]:
-        """Return the step that at most `most` conjugate gradients find, preconditioned by the diagonal."""
+        """Return the step that at most `most` conjugate gradients find."""
         if gradient.size <= _DIRECT and len(self._rows.slots) <= _DIRECT_ENTRIES:
             return self._solve_model(gradient, penalty, ridges)
         unit, bend = penalty.unit, penalty.bend
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient
-        direction = precondition * residual
+        n_classes, block = self._problem.n_classes, inverse.block
+        direction = inverse.diagonal * residual
+        direction[block, :n_classes] = inverse.over_block(residual)
         norm = float(np.einsum("jr,jr->", direction, residual))
         enough = _FORCING**2 * norm
         scaled = self._scaled(direction)
@@ -245,10 +251,14 @@ class Support:
             if not curve > 0:
                 break
             before = norm
-            norm = descend(before / curve, direction, product, precondition, solution, residual)
+            norm = descend(before / curve, direction, product, inverse.diagonal, solution, residual)
+            turned = inverse.over_block(residual)
+            norm += float(np.einsum("jr,jr->", turned, residual[block, :n_classes]))
             if norm <= enough:
                 break
-            turn(norm / before, residual, precondition, self._scale, direction, scaled)
+            turn(norm / before, residual, inverse.diagonal, self._scale, direction, scaled)
+            direction[block, :n_classes] += turned
+            scaled[block] = self._scale[block, None] * direction[block]
         return solution
 
     def _solve_model(

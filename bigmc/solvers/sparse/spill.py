@@ -1,8 +1,9 @@
-"""Columns of chosen features in a scratch file, cut into chunks of randomly drawn samples.
+"""Columns of chosen features, compressed, cut into chunks of randomly drawn samples.
 
 A chunk has the same share of the samples of (nearly) every shard, so that its loss stands for that of all.
-The file is compressed: what is worth training on is mostly a small part of the bytes of the data, and reading
-it again costs accordingly less than another pass over the shards.
+Compressed, what is worth training on is mostly a small part of the bytes of the data. What fits stays in
+memory; the rest goes to a scratch file, and reading that again costs accordingly less than another pass over
+the shards.
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ _PIECES = 16
 
 
 class Stored(NamedTuple):
-    """Where an array lies in the file, and its size in elements."""
+    """Where a compressed array lies, in memory or at an offset in the file, and its size in elements."""
 
-    offset: int
+    where: bytes | int
     n_bytes: int
     size: int
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes in the file."""
+        return 0 if isinstance(self.where, bytes) else self.n_bytes
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class Chunk:
 
 
 class Spill:
-    """The scratch file; without layers it has labels and scales only.
+    """Compressed columns of the candidates; without layers there are labels and scales only.
 
     Parameters
     ----------
@@ -131,10 +137,14 @@ class Spill:
         Of the file, by default the system's for temporary files.
     rows_of : callable
         Gives labels and scales of each shard, see `bigmc.solvers.sparse.row_scales`.
+    most_held : int
+        Bytes of columns that stay in memory, at most.
 
     Attributes
     ----------
     layers : list of Layer
+    held_bytes : int
+        Of columns in memory.
     n_bytes : int
         Decoded bytes read from shards, and bytes read from and written to the file.
     """
@@ -147,8 +157,10 @@ class Spill:
         seed: int,
         folder: Path | None,
         rows_of: RowsOf,
+        most_held: int,
     ) -> None:
         self._dataset, self._seed = dataset, seed
+        self._most_held, self.held_bytes = most_held, 0
         self._column_scale = dataset.column_scale()
         self.n_chunks = n_chunks
         self.layers: list[Layer] = []
@@ -168,6 +180,10 @@ class Spill:
     def close(self) -> None:
         """Give the file back."""
         os.close(self._file)
+
+    def drop_columns(self) -> None:
+        """Forget all layers, and give back the memory they take."""
+        self.layers, self.held_bytes = [], 0
 
     def _place_rows(
         self,
@@ -238,9 +254,9 @@ class Spill:
                 n = select_rows(offsets, rows_read, values, place, into, rows_kept, values_kept)
                 steps = rows_kept[:n].copy()
                 steps[1:] -= rows_kept[: max(n - 1, 0)]
-                layer.entries[s, part].append((self._write(steps), self._write(values_kept[:n])))
+                layer.entries[s, part].append((self._hold(steps), self._hold(values_kept[:n])))
         for part, entries in zip(present, counts, strict=True):
-            layer.counts[s, part] = self._write(entries)
+            layer.counts[s, part] = self._hold(entries)
 
     def _spans(self, shard: Shard, features: NDArray[np.int64]) -> Iterator[tuple[int, int, Any, Any, Any]]:
         """Yield ranges of `features` with the columns between the first and last of each."""
@@ -258,14 +274,22 @@ class Spill:
             yield lo, hi, offsets - start, rows, values
             lo = hi
 
+    def _hold(self, array: NDArray[Any]) -> Stored:
+        """Compress an array of a layer and keep it in memory while that has room, else in the file."""
+        data = _compressed(array)
+        if self.held_bytes + len(data) > self._most_held:
+            return self._put(data, len(array))
+        self.held_bytes += len(data)
+        return Stored(data, len(data), len(array))
+
     def _write(self, array: NDArray[Any]) -> Stored:
-        data = b""
-        if len(array):
-            data = blosc.compress(np.ascontiguousarray(array), b"zstd", 1, blosc.BITSHUFFLE)
+        return self._put(_compressed(array), len(array))
+
+    def _put(self, data: bytes, size: int) -> Stored:
         written = 0
         while written < len(data):
             written += os.pwrite(self._file, data[written:], self._end + written)
-        stored = Stored(self._end, len(data), len(array))
+        stored = Stored(self._end, len(data), size)
         self._end += len(data)
         self.n_bytes += len(data)
         return stored
@@ -274,7 +298,9 @@ class Spill:
         """Decode an array into the front of `out`."""
         wanted = out[: stored.size]
         if stored.size:
-            blosc.decompress(os.pread(self._file, stored.n_bytes, stored.offset), wanted)
+            at = stored.where
+            data = at if isinstance(at, bytes) else os.pread(self._file, stored.n_bytes, at)
+            blosc.decompress(data, wanted)
         return wanted
 
     def chunk(self, number: int) -> Chunk:
@@ -310,7 +336,7 @@ class Spill:
         for layer in self.layers:
             stored += [layer.counts[key] for key in keys]
             stored += [array for key in keys for pair in layer.entries[key] for array in pair]
-        return Chunk(samples, held, positions, sum(array.n_bytes for array in stored))
+        return Chunk(samples, held, positions, sum(array.file_bytes for array in stored))
 
     def _samples(self, pieces: Sequence[Piece]) -> tuple[Samples, list[NDArray[np.uint16]]]:
         """Return labels and scales of some pieces, and the places of each one's samples in its shard."""
@@ -358,6 +384,12 @@ class Spill:
                 self._read(values, data[at:])
                 at += rows.size
         return Columns(number, layer.features, np.arange(n_columns), indptr, indices, data, base, start)
+
+
+def _compressed(array: NDArray[Any]) -> bytes:
+    if not len(array):
+        return b""
+    return bytes(blosc.compress(np.ascontiguousarray(array), b"zstd", 1, blosc.BITSHUFFLE))
 
 
 def _choose(

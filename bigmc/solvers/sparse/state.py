@@ -100,6 +100,8 @@ class State:
         Features in the scratch file, in the order they were written.
     n_chunks : int
         Of that file.
+    most_held : int
+        Bytes of its columns that stay in memory instead, at most.
     rounds : int
         One more than the rounds since the last pass over everything; 0 before such a pass.
     gain : float
@@ -125,6 +127,7 @@ class State:
     chunked: bool = False
     layers: list[NDArray[np.int64]] = field(default_factory=list)
     n_chunks: int = 0
+    most_held: int = 0
     rounds: int = 0
     gain: float = 0.0
     scale: float = 1.0
@@ -161,6 +164,7 @@ class State:
             meta |= {
                 "chunked": True,
                 "n_chunks": self.n_chunks,
+                "most_held": self.most_held,
                 "rounds": self.rounds,
                 "gain": min(self.gain, 1e300),
                 "scale": self.scale,
