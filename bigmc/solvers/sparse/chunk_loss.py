@@ -65,9 +65,11 @@ class Weights:
     intercept: NDArray[np.float64]
 
     @classmethod
-    def of(cls, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Weights:
-        """Return a copy of the weights of a point."""
-        return cls(layers, [point.coef.take(layer) for layer in layers], point.intercept.copy())
+    def of(
+        cls, coef: Coefficients, intercept: NDArray[np.float64], layers: Sequence[NDArray[np.int64]]
+    ) -> Weights:
+        """Return a copy of some weights."""
+        return cls(layers, [coef.take(layer) for layer in layers], intercept.copy())
 
     @property
     def finite(self) -> bool:
@@ -96,38 +98,67 @@ class Balanced:
     left: float
 
 
-def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArray[np.float64]) -> Evaluated:
-    """Return objective and gradient of the candidates at some weights; one reading of the file."""
-    margins = np.zeros((3, task.n_classes, task.n_classes))
-    gradients = [np.zeros((len(layer.features), task.width)) for layer in spill.layers]
-    curvatures = [np.zeros(len(layer.features)) for layer in spill.layers]
-    slope, bend = np.zeros(task.n_classes), 0.0
-    for number in range(spill.n_chunks):
-        chunk = spill.chunk(number)
-        if chunk.samples.weightless:
-            continue
+class Evaluation:
+    """Objective and gradient of the candidates at some weights, added up chunk by chunk.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    layers : sequence of int64 arrays
+        The candidates.
+    coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    def __init__(
+        self,
+        task: ChunkTask,
+        layers: Sequence[NDArray[np.int64]],
+        coef: Coefficients,
+        intercept: NDArray[np.float64],
+    ) -> None:
+        self._task, self._coef, self._intercept = task, coef, intercept
+        self._margins = np.zeros((3, task.n_classes, task.n_classes))
+        self._gradients = [np.zeros((len(layer), task.width)) for layer in layers]
+        self._curvatures = [np.zeros(len(layer)) for layer in layers]
+        self._slope, self._bend = np.zeros(task.n_classes), 0.0
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the samples of a chunk."""
+        task = self._task
         problem = task.problem(chunk)
-        problem.rebuild_scores(coef, intercept, chunk.held)
+        problem.rebuild_scores(self._coef, self._intercept, chunk.held)
         own = problem.margins()
-        margins += own.stacked()
+        self._margins += own.stacked()
         share = problem.weight_sum / task.weight_sum
-        for columns, gradient, curvature in zip(chunk.held, gradients, curvatures, strict=True):
+        for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
             part = _gradients(problem, columns)
             gradient += share * part[0]
             curvature += share * part[1]
         more = slope_and_bend(problem, own, task.weight_sum)
-        slope += more[0]
-        bend += more[1]
-    none = np.empty((0, task.width))
-    return Evaluated(
-        coef,
-        intercept,
-        task.upper(margins[1], coef),
-        np.concatenate([none, *gradients]).astype(task.dtype),
-        np.concatenate([none[:, 0], *curvatures]).astype(task.dtype),
-        slope,
-        bend,
-    )
+        self._slope += more[0]
+        self._bend += more[1]
+
+    def result(self) -> Evaluated:
+        """Return what the chunks come to."""
+        dtype, none = self._task.dtype, np.empty((0, self._task.width))
+        return Evaluated(
+            self._coef,
+            self._intercept,
+            self._task.upper(self._margins[1], self._coef),
+            np.concatenate([none, *self._gradients]).astype(dtype),
+            np.concatenate([none[:, 0], *self._curvatures]).astype(dtype),
+            self._slope,
+            self._bend,
+        )
+
+
+def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArray[np.float64]) -> Evaluated:
+    """Return objective and gradient of the candidates at some weights; one reading of the columns."""
+    evaluation = Evaluation(task, [layer.features for layer in spill.layers], coef, intercept)
+    for _, chunk in spill.chunks(range(spill.n_chunks)):
+        evaluation.add(chunk)
+    return evaluation.result()
 
 
 def improve(
@@ -227,10 +258,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     """
     loss, half = task.objective.loss, task.weight_sum / 2.0
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
-    for number in range(spill.n_chunks):
-        chunk = spill.chunk(number)
-        if chunk.samples.weightless:
-            continue
+    for number, chunk in spill.chunks(range(spill.n_chunks)):
         problem = task.problem(chunk)
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
         own = problem.margins()

@@ -1,11 +1,12 @@
 """Training on data larger than memory: chunks of samples in turn, each corrected by the gradient of all.
 
-The features that may get weights, the candidates, are written once into a compressed scratch file, cut into
-chunks of randomly drawn samples that fit into memory (`bigmc.solvers.sparse.spill`). A round goes through
-the chunks, each of which lowers the corrected loss of its samples (`bigmc.solvers.sparse.chunk_loss`), and
-then evaluates objective and gradient of all. A round that makes the objective larger is undone, and the
-damping of the chunks grows; after others it shrinks. With one chunk a round is a descent to the optimum of
-the candidates.
+The columns of the features that may get weights, the candidates, are kept compressed, in memory or in a
+scratch file, cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.spill`). A round goes through
+the chunks, each of which lowers the corrected loss of its samples (`bigmc.solvers.sparse.chunk_loss`). On the
+way it evaluates objective and gradient of all at the weights that the round before came to, the trial, so
+that a round reads each chunk once; what corrects the chunks is the gradient of the round before that. A trial
+that makes the objective larger is given up, and the damping of the chunks grows; after others it shrinks.
+With one chunk a round is a descent to the optimum of the candidates.
 
 Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little
 (`bigmc.solvers.sparse.chunk_certificate`).
@@ -25,13 +26,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.certifying_pass import PassSums
 from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Measured
-from bigmc.solvers.sparse.chunk_loss import (
-    Weights,
-    descend,
-    distance,
-    evaluate,
-    improve,
-)
+from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -47,7 +42,7 @@ _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.3, 0.02, 3.0, 0.7
 #: Rounds end when the last gained less than this share of the objective: first, every next time by this
 #: factor less, and at last in units of the tolerance.
 _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
-_MOST_ROUNDS = 12
+_MOST_ROUNDS, _CHEAPEST = 24, 0.1
 #: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
 #: candidates is this part of the tolerance, or of this part of the gap.
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 2, 0.5, 0.2
@@ -98,10 +93,9 @@ class ChunkRounds:
                         return certificate
                     self._save(checkpoint, run)
                 while state.rounds <= _MOST_ROUNDS and not self._enough():
-                    self._round(max_passes, progress)
+                    self._round(progress)
                     self._save(checkpoint, run)
-                assert state.anchor is not None
-                state.coef, state.intercept, state.rounds = state.anchor.coef, state.anchor.intercept, 0
+                self._settle(progress)
         finally:
             if self._spill is not None:
                 self._spill.close()
@@ -134,7 +128,9 @@ class ChunkRounds:
         state, tol = self.state, self._task.tol
         n_passes = max(1, len(state.history))
         assert state.anchor is not None
-        if state.gain > max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
+        # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
+        cheap = max(_CHEAPEST, min(1.0, state.round_bytes / max(2 * self._pass_bytes, 1)))
+        if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
             return False
         if n_passes <= _FOR_CANDIDATES or self._passes >= self._max_passes or state.gain <= 0.0:
             return True
@@ -151,6 +147,10 @@ class ChunkRounds:
         # the squares of all violations, over twice the ridge, are the gap
         gap = _VIOLATION * task.tol * anchor.objective
         return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
+
+    @property
+    def _pass_bytes(self) -> int:
+        return self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
 
     @property
     def _passes(self) -> float:
@@ -338,43 +338,85 @@ class ChunkRounds:
             self._spill.add(layer)
         self._spill.n_bytes = 0
 
-    def _round(self, max_passes: float, progress: ProgressCallback) -> None:
-        """Go through the chunks, and keep the weights if the objective has become smaller."""
-        state, spill, task, anchor = self.state, self._spill, self._task, self.state.anchor
+    def _round(self, progress: ProgressCallback) -> None:
+        """Go through the chunks once."""
+        state, spill = self.state, self._spill
         assert spill is not None
-        assert anchor is not None
-        single = spill.n_chunks == 1
+        before = state.bytes_read
         if state.damping == 0.0:
             state.damping = max(1.0, _DAMPING * spill.n_chunks)
-        weights = Weights.of(anchor, state.layers)
-        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
-        for number in generator.permutation(spill.n_chunks):
-            chunk = spill.chunk(int(number))
-            if chunk.samples.weightless:
-                continue
-            if single:
-                target, newton_bytes = self._target(anchor), self._plan.newton_bytes
-                state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
-            else:
-                state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
+        state.rounds += 1
+        if spill.n_chunks == 1:
+            self._descend(progress)
+        else:
+            self._improve(progress)
+        self._count_spill()
+        state.round_bytes = state.bytes_read - before
+
+    def _descend(self, progress: ProgressCallback) -> None:
+        """Move to the optimum of the candidates: the one chunk has all samples."""
+        state, task, anchor = self.state, self._task, self.state.anchor
+        assert self._spill is not None
+        assert anchor is not None
+        weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
+        _, chunk = next(self._spill.chunks([0]))
+        target, newton_bytes = self._target(anchor), self._plan.newton_bytes
+        state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
         reached = None
         if weights.finite:
-            reached = evaluate(task, spill, weights.coef(task.width), weights.intercept)
-        self._count_spill()
-        state.rounds += 1
-        rounding = _ROUNDING * float(np.finfo(task.dtype).eps)
+            evaluation = Evaluation(task, state.layers, weights.coef(task.width), weights.intercept)
+            evaluation.add(chunk)
+            reached = evaluation.result()
+        if not self._accept(reached, progress):
+            state.gain = 0.0
+
+    def _improve(self, progress: ProgressCallback) -> None:
+        """Let every chunk improve the trial, and find out what that was worth."""
+        state, task, anchor = self.state, self._task, self.state.anchor
+        assert self._spill is not None
+        assert anchor is not None
+        evaluation = Evaluation(task, state.layers, state.coef, state.intercept) if state.trial else None
+        start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
+        weights = Weights.of(*start, state.layers)
+        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
+        for _, chunk in self._spill.chunks(generator.permutation(self._spill.n_chunks)):
+            if evaluation:
+                evaluation.add(chunk)
+            state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
+        good = self._accept(evaluation.result(), progress) if evaluation else True
+        state.trial = good and weights.finite
+        if state.trial:
+            state.coef, state.intercept = weights.coef(task.width), weights.intercept
+        elif good:
+            state.damping *= _GROWTH
+
+    def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
+        """Go on from weights whose objective is no larger; else damp the chunks more."""
+        state, anchor = self.state, self.state.anchor
+        assert anchor is not None
+        rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
             state.damping *= _GROWTH
-            if single:
-                state.gain = 0.0
-            return
-        state.gain = 0.0 if single else 1.0 - reached.objective / anchor.objective
+            return False
+        state.gain = 1.0 - reached.objective / anchor.objective
         state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)
         state.anchor = reached
         entry = {"n_iter": float(state.n_iter), "objective": reached.objective}
         entry |= {"n_passes": self._passes, "n_nonzero": float(len(reached.coef.features))}
         entry["gap"] = Certificate.of(state.lower, reached.objective).gap
-        progress(_message((state.history or [{}])[-1] | entry, max_passes))
+        progress(_message((state.history or [{}])[-1] | entry, self._max_passes))
+        return True
+
+    def _settle(self, progress: ProgressCallback) -> None:
+        """Evaluate the last trial, and end with the best weights."""
+        state = self.state
+        assert self._spill is not None
+        if state.trial:
+            self._accept(evaluate(self._task, self._spill, state.coef, state.intercept), progress)
+            self._count_spill()
+        assert state.anchor is not None
+        state.coef, state.intercept, state.trial = state.anchor.coef, state.anchor.intercept, False
+        state.rounds = 0
 
 
 def _extended(

@@ -101,12 +101,10 @@ class ConstantScores:
     def margins(self) -> Margins:
         """Add up the margins of all samples, chunk by chunk."""
         sums = np.zeros((3, self._task.n_classes, self._task.n_classes))
-        for number in range(self._spill.n_chunks):
-            chunk = self._spill.chunk(number)
-            if not chunk.samples.weightless:
-                problem = self._task.problem(chunk)
-                problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
-                sums += problem.margins().stacked()
+        for _, chunk in self._spill.chunks(range(self._spill.n_chunks)):
+            problem = self._task.problem(chunk)
+            problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
+            sums += problem.margins().stacked()
         return Margins(*sums)
 
     def shift(self, step: NDArray[np.float64]) -> None:

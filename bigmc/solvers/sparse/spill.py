@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -308,6 +308,13 @@ class Spill:
         chunk = self._load([piece for piece in self.pieces if piece.chunk == number])
         self.n_bytes += chunk.n_bytes
         return chunk
+
+    def chunks(self, numbers: Iterable[int]) -> Iterator[tuple[int, Chunk]]:
+        """Read chunks in turn, with their numbers, but for those whose samples have no weight."""
+        for number in numbers:
+            chunk = self.chunk(int(number))
+            if not chunk.samples.weightless:
+                yield int(number), chunk
 
     def pieces_of_shard(self, s: int) -> Iterator[tuple[int, Chunk]]:
         """Read the samples of a shard piece by piece, with the number of the chunk that each belongs to.

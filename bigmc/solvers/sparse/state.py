@@ -108,6 +108,10 @@ class State:
         Share of the objective that the last of them gained.
     scale : float
         Of the last dual point.
+    trial : bool
+        The weights are those the last round came to, not evaluated; else those of the anchor are the best.
+    round_bytes : int
+        Read by the last round.
     """
 
     coef: Coefficients
@@ -131,6 +135,8 @@ class State:
     rounds: int = 0
     gain: float = 0.0
     scale: float = 1.0
+    trial: bool = False
+    round_bytes: int = 0
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -168,6 +174,8 @@ class State:
                 "rounds": self.rounds,
                 "gain": min(self.gain, 1e300),
                 "scale": self.scale,
+                "trial": self.trial,
+                "round_bytes": self.round_bytes,
                 "layer_sizes": [len(layer) for layer in self.layers],
             }
             arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])
