@@ -24,10 +24,21 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
 PLAN = ChunkPlan(
-    most_gradients=60, most_candidates=60, chunk_bytes=40_000, newton_bytes=1 << 20, fixed_bytes=100_000,
-    entry_bytes=3, feature_bytes=8, n_workers=2, block_bytes=4000,
+    free_bytes=20_000,
+    width=8,
+    most_candidates=60,
+    chunk_bytes=40_000,
+    newton_bytes=1 << 20,
+    fixed_bytes=100_000,
+    entry_bytes=3,
+    feature_bytes=8,
+    most_workers=2,
+    worker_bytes=2000,
+    block_bytes=4000,
     block_columns=13,
-)  # fmt: skip
+)
+#: A part of the columns stays in memory, the rest is in the file.
+PARTLY_HELD = replace(PLAN, free_bytes=80_000)
 
 
 def made(n=3000, d=60, n_classes=5, weighting=None, sets=False):
@@ -122,9 +133,10 @@ def test_weights_of_samples_and_of_values(weighting):
 def test_features_whose_gradients_are_not_kept_have_bounds():
     _, dataset = made()
     best = solve(dataset, alpha=0.12, tol=1e-6, memory_limit=1 << 30).certificate
-    state, certificate = run(dataset, replace(PLAN, most_gradients=45, most_candidates=45), alpha=0.12)
+    state, certificate = run(dataset, replace(PLAN, free_bytes=15_600, most_candidates=45), alpha=0.12)
     assert certificate.lower <= best.upper
     assert certificate.upper <= best.upper * (1 + 1e-3)
+    assert PLAN.most_gradients(0) == 62
     assert sum(map(len, state.layers)) <= 45
 
 
@@ -151,14 +163,15 @@ class Stopping:
         return self.kept
 
 
+@pytest.mark.parametrize("plan", [PLAN, PARTLY_HELD])
 @pytest.mark.parametrize("saves", [1, 2, 4, 7])
-def test_resumed_runs_and_any_threads_give_the_same_bits(saves):
+def test_resumed_runs_and_any_threads_give_the_same_bits(saves, plan):
     _, dataset = made(weighting=Weighting(l2=True, idf=True))
-    whole, _ = run(dataset, alpha=1e-3)
+    whole, _ = run(dataset, plan, alpha=1e-3)
     checkpoint = Stopping(saves)
     with pytest.raises(KeyboardInterrupt):
-        run(dataset, checkpoint=checkpoint, alpha=1e-3)
-    again, _ = run(dataset, checkpoint=checkpoint, threads=1, alpha=1e-3)
+        run(dataset, plan, checkpoint=checkpoint, alpha=1e-3)
+    again, _ = run(dataset, plan, checkpoint=checkpoint, threads=1, alpha=1e-3)
     assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
     assert again.coef.features.tobytes() == whole.coef.features.tobytes()
     assert again.history == whole.history
@@ -177,9 +190,19 @@ def test_a_limit_below_the_data_goes_through_chunks():
     assert found.objective <= best.upper * 1.01
 
 
-def test_the_file_gives_back_the_columns():
+def test_columns_in_memory_are_not_read():
+    _, dataset = made()
+    in_file, _ = run(dataset, tol=1e-4)
+    partly, _ = run(dataset, PARTLY_HELD, tol=1e-4)
+    held, _ = run(dataset, replace(PLAN, free_bytes=1 << 20), tol=1e-4)
+    assert partly.most_held > 0
+    assert in_file.bytes_read > partly.bytes_read > held.bytes_read
+
+
+@pytest.mark.parametrize("most_held", [0, 2000, 1 << 20])
+def test_what_is_kept_are_the_columns(most_held):
     X, dataset = made()
-    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset), most_held)
     try:
         first, second = np.array([3, 7, 8, 59]), np.array([0, 10, 11, 12, 58])
         spill.add(first)
@@ -192,6 +215,7 @@ def test_the_file_gives_back_the_columns():
                 [dataset.base[p.shard] + at for p, at in zip(pieces, chunk.positions, strict=True)]
             ).astype(int)
             places.append(rows)
+            assert spill.held_bytes <= most_held
             for columns, features in zip(chunk.held, (first, second), strict=True):
                 dense = np.zeros((len(rows), len(features)))
                 for p in range(len(pieces)):

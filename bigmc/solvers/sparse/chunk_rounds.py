@@ -38,7 +38,7 @@ from bigmc.solvers.sparse.state import Evaluated, State
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
-_DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.3, 0.02, 3.0, 0.7
+_DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
 #: Rounds end when the last gained less than this share of the objective: first, every next time by this
 #: factor less, and at last in units of the tolerance.
 _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
@@ -290,8 +290,8 @@ class ChunkRounds:
         return [*state.layers, new] if len(new) else state.layers
 
     def _write(self) -> None:
-        """Bring the scratch file up to the layers of the state."""
-        state, task, old = self.state, self._task, self._spill
+        """Bring the compressed columns up to the layers of the state."""
+        state, old = self.state, self._spill
         features = np.concatenate([np.empty(0, np.int64), *state.layers])
         n_chunks = self._plan.n_chunks(int(self._column_nnz[features].sum()), len(features))
         written = old.layers if old is not None else []

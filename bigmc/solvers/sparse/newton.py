@@ -27,7 +27,7 @@ from bigmc.kernels.linear.newton import (
 )
 from bigmc.objectives.penalties import RestrictedPenalty
 from bigmc.solvers.sparse.columns import Columns
-from bigmc.solvers.sparse.preconditioner import Preconditioner, preconditioner
+from bigmc.solvers.sparse.preconditioner import Preconditioner, block_bytes, preconditioner
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 
@@ -136,7 +136,9 @@ class Support:
         """Return the bytes that `nnz` entries of some features and their Newton steps take."""
         vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
         per_sample = 16 + problem.objective.row_kernels.bytes_per_sample(problem.scores)
-        return nnz * (4 + itemsize) + per_sample * problem.n_samples + vectors * n_features * problem.width
+        block = block_bytes(n_features, problem.n_classes)
+        samples = nnz * (4 + itemsize) + per_sample * problem.n_samples
+        return samples + vectors * n_features * problem.width + block
 
     def newton_step(
         self,

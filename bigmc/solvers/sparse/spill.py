@@ -34,16 +34,17 @@ _PIECES = 16
 
 
 class Stored(NamedTuple):
-    """Where a compressed array lies, in memory or at an offset in the file, and its size in elements."""
+    """Where a compressed array lies in memory or else in the file, and its size in elements."""
 
-    where: bytes | int
+    offset: int
     n_bytes: int
     size: int
+    held: bool = False
 
     @property
     def file_bytes(self) -> int:
         """Bytes in the file."""
-        return 0 if isinstance(self.where, bytes) else self.n_bytes
+        return 0 if self.held else self.n_bytes
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Spill:
         most_held: int,
     ) -> None:
         self._dataset, self._seed = dataset, seed
-        self._most_held, self.held_bytes = most_held, 0
+        self._held, self.held_bytes = np.empty(most_held, np.uint8), 0
         self._column_scale = dataset.column_scale()
         self.n_chunks = n_chunks
         self.layers: list[Layer] = []
@@ -183,7 +184,7 @@ class Spill:
 
     def drop_columns(self) -> None:
         """Forget all layers, and give back the memory they take."""
-        self.layers, self.held_bytes = [], 0
+        self.layers, self._held, self.held_bytes = [], np.empty(0, np.uint8), 0
 
     def _place_rows(
         self,
@@ -277,10 +278,12 @@ class Spill:
     def _hold(self, array: NDArray[Any]) -> Stored:
         """Compress an array of a layer and keep it in memory while that has room, else in the file."""
         data = _compressed(array)
-        if self.held_bytes + len(data) > self._most_held:
+        start, stop = self.held_bytes, self.held_bytes + len(data)
+        if stop > len(self._held):
             return self._put(data, len(array))
-        self.held_bytes += len(data)
-        return Stored(data, len(data), len(array))
+        self._held[start:stop] = np.frombuffer(data, np.uint8)
+        self.held_bytes = stop
+        return Stored(start, len(data), len(array), held=True)
 
     def _write(self, array: NDArray[Any]) -> Stored:
         return self._put(_compressed(array), len(array))
@@ -298,9 +301,9 @@ class Spill:
         """Decode an array into the front of `out`."""
         wanted = out[: stored.size]
         if stored.size:
-            at = stored.where
-            data = at if isinstance(at, bytes) else os.pread(self._file, stored.n_bytes, at)
-            blosc.decompress(data, wanted)
+            start, n_bytes = stored.offset, stored.n_bytes
+            held = self._held[start : start + n_bytes]
+            blosc.decompress(held if stored.held else os.pread(self._file, n_bytes, start), wanted)
         return wanted
 
     def chunk(self, number: int) -> Chunk:
