@@ -313,13 +313,18 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             check_classification_targets(labels)
             classes, numbers = np.unique(labels, return_inverse=True)
             codes = numbers.astype(np.int32)
-        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes))
+        shards = list(chunk_shards(self._training_chunks(X), codes))
         return Dataset(shards, classes, self.n_features_in_, Weighting(), self._columns())
 
-    def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
-        for chunk in row_chunks(X) if is_lazy(X) else [X]:
-            yield validate_data(self, chunk, **self._accepted(), reset=first)
-            first = False
+    def _training_chunks(self, X: Any) -> Iterator[Any]:
+        """Yield checked chunks; the first says how many features there are, and their names."""
+        for number, chunk in enumerate(row_chunks(X)):
+            yield validate_data(self, chunk, **self._accepted(), reset=number == 0)
+
+    def _checked_chunks(self, X: Any) -> Iterator[Any]:
+        """Yield chunks that have the features of the training data."""
+        for chunk in row_chunks(X):
+            yield validate_data(self, chunk, **self._accepted(), reset=False)
 
     def _columns(self) -> Mapping[str, Any]:
         names = getattr(self, "feature_names_in_", None)
