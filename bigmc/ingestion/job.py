@@ -37,6 +37,7 @@ from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
 from bigmc.ingestion.shard_placement import PartShard, Placing
+from bigmc.ingestion.small_files import gather_small_files
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
 from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
@@ -199,7 +200,8 @@ class Job:
             disk.unlink(self.to / name)
         n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
         progress(Progress("scan", 0, n_bytes, "bytes"))
-        parts = scan(self.sources, self._part_bytes(), self.hints)
+        part_bytes = self._part_bytes()
+        parts = gather_small_files(scan(self.sources, part_bytes, self.hints), part_bytes)
         if not parts:
             raise DataError(
                 f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
