@@ -12,12 +12,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 import llvmlite.binding
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 
 import bigmc
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "zarr", "numcodecs", "pyarrow", "scikit-learn", "highspy")
 
-#: Name, source and options of `bigmc.ingest`.
+#: Name, source and options of `bigmc.ingest`. Manifests name the absolute path of a file, and models the
+#: manifest they were trained with: only datasets that no model is trained on are made of files.
 DATASETS: dict[str, tuple[str, dict[str, object]]] = {
     "texts": (
         "texts.csv",
@@ -30,7 +34,10 @@ DATASETS: dict[str, tuple[str, dict[str, object]]] = {
     "numbers": ("numbers.csv", {"dense": [f"x{j}" for j in range(6)]}),
     "waves": ("numbers.csv", {"dense": ["x0", "x1", "x2"], "standardize": True, "fourier": 16}),
     "sets": ("sets.jsonl", {"text": "text", "hash_bits": 12}),
+    "lines": ("sets.jsonl", {"text": "text", "hash_bits": 12}),
 }
+
+OF_FILES = ("letters", "lines")
 
 #: Name, learner, dataset and options of `bigmc.train`.
 MODELS: dict[str, tuple[str, str, dict[str, object]]] = {
@@ -83,14 +90,15 @@ def write_sources(folder: Path) -> None:
             text = " ".join(draw.choice(words[y * 40 : y * 40 + 60]) for y in [*own, 6] for _ in range(4))
             file.write(json.dumps({"text": text, "label": [f"t{y}" for y in own]}) + "\n")
     for path in folder.iterdir():
-        os.utime(path, (1_000_000_000, 1_000_000_000))  # manifests name the time of a source
+        os.utime(path, (1_000_000_000, 1_000_000_000))
 
 
 def make(folder: Path) -> None:
-    """Make everything in the current folder, of which manifests name relative paths."""
+    """Make everything in the current folder."""
     write_sources(folder)
     for name, (source, options) in DATASETS.items():
-        bigmc.ingest(source, f"{name}.bigmc", label="label", memory_limit="1GB", **options)
+        data = source if name in OF_FILES else _table(source)
+        bigmc.ingest(data, f"{name}.bigmc", label="label", memory_limit="1GB", **options)
     options = DATASETS["letters"][1]
     bigmc.ingest("more.csv", "letters.bigmc", append=True, label="label", memory_limit="1GB", **options)
     for name, (learner, data, options) in MODELS.items():
@@ -99,7 +107,17 @@ def make(folder: Path) -> None:
         bigmc.predict(f"{name}.model", DATASETS[data][0], f"{name}.csv", memory_limit="1GB")
 
 
+def _table(source: str) -> pa.Table:
+    """Read a source; a dataset of a table names no path."""
+    return pa_json.read_json(source) if source.endswith(".jsonl") else pa_csv.read_csv(source)
+
+
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file that was made."""
-    made = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in made}
+    """Return the SHA-256 of every file in a folder but those that name its path."""
+    made = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    path_of = str(folder.absolute()).encode()
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(data).hexdigest()
+        for path, data in made.items()
+        if path_of not in data
+    }
