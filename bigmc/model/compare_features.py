@@ -37,4 +37,5 @@ def _short(value: Any) -> str:
 
 
 def weighting_name(weighting: Weighting) -> str:
+    """Return what a weighting does in a few words, such as ``idf+l2``."""
     return "+".join(name for name, on in weighting.to_dict().items() if on) or "counts"
