@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
@@ -105,7 +106,7 @@ class Job:
     def _run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         if not self._is_done():
             self._refuse_foreign_folder()
-            self._divide(engine)  # refuses before the scan, if it can
+            self._refuse_small_limit(engine)
             with exclusive(self._lock), prompt_release(self.limit):
                 if not self._is_done():  # by the process that held the lock before
                     self._refuse_others()
@@ -116,6 +117,21 @@ class Job:
                     job.finish(parts, progress)
         disk.try_clear(self.to / WIP)
         return Dataset.open(self.to)
+
+    def _refuse_small_limit(self, engine: Engine) -> None:
+        """Refuse a limit that is too small for any source, with one that is enough for these.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the limit does not allow one worker.
+        """
+        try:
+            self._divide(engine)
+        except MemoryLimitError:
+            parts = scan(self.sources, LARGEST_PART, self.hints)
+            self._divide(engine, parts)
+            raise
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
@@ -159,7 +175,7 @@ class Job:
         """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
         parts = self.init(progress)
         n_workers, shares = self._divide(engine, parts)
-        refuse_large_chunks(parts, self.limit // n_workers)
+        refuse_large_chunks(parts, self.limit // n_workers, engine.n_threads)
         workers = engine.at_most(n_workers)
         recipe = fit_map(self.recipe, parts, self.sources, shares, workers, self.to / WIP)
         return replace(self, recipe=recipe), parts

@@ -78,18 +78,17 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         label_separator=options.label_separator,
         weight=options.weight,
     )
-    types = {name: pa.string() for name in features.text}
-    if not is_matrix:
-        found = schema(sources, recipe.columns, ReadHints(types=types))
-        features.check_types(found)
-        check_weight_type(found, options.weight)
     hints = ReadHints(
-        types=types,
+        types={name: pa.string() for name in features.text},
         n_features=options.n_features,
         missing=features.missing,
         columns=recipe.columns or None,
         record_limit=record_limit(limit, features.n_features),
     )
+    if not is_matrix:
+        found = schema(sources, recipe.columns, hints)
+        features.check_types(found)
+        check_weight_type(found, options.weight)
     return Job(to, sources, recipe, limit, hints)
 
 

@@ -56,5 +56,6 @@ def _joined(index: int, group: Sequence[Part]) -> Part:
         n_rows=sum(part.n_rows for part in group),
         n_bytes=sum(part.n_bytes for part in group),
         longest=max(part.longest for part in group),
+        footer_bytes=max(part.footer_bytes for part in group),
         files=tuple(group),
     )

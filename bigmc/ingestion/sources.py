@@ -153,7 +153,7 @@ def schema(
         Names and types; empty for svmlight and arrays.
     """
     if sources[0].format == "parquet":
-        check_footers([source.path for source in sources])
+        check_footers([source.path for source in sources], hints.record_limit)
     own = FORMATS[sources[0].format].schema(sources[0], hints)
     found = _with_derived(own, sources[0])
     wanted = list(own.names if columns is None else columns)

@@ -24,6 +24,9 @@ BATCH_BYTES = 8 << 20
 SHORT_RECORD = 1 << 16
 """Records up to this length are part of what a batch costs."""
 
+UNTOLD_BYTES = 1 << 20
+"""Bytes of an open file of Parquet up to which no message speaks of them."""
+
 MAX_RECORD_BYTES = 256 << 20
 """Longest record of a text file, whatever memory there is."""
 
@@ -123,6 +126,8 @@ class Part:
         What the reader of this format found for all parts, such as ``n_features``.
     longest : int
         Bytes of the longest record of a text file; of the largest pages of Parquet's columns together.
+    footer_bytes : int
+        Bytes in memory of what a Parquet file says of its columns, while the file is open.
     dialect : Dialect
         How a text file is written.
     files : tuple of Part
@@ -144,6 +149,7 @@ class Part:
     longest: int = 0
     dialect: Dialect = USUAL
     version: str = ""
+    footer_bytes: int = 0
     files: tuple[Part, ...] = ()
 
     @property
@@ -204,7 +210,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class RecordLimit:
-    """How long a record of a text file may be within a memory limit.
+    """How long a record of a text file, or the footer of a Parquet file, may be within a memory limit.
 
     Attributes
     ----------
@@ -234,6 +240,21 @@ class RecordLimit:
             f"give --memory {-(-needed // 10**6)}MB or more, or cut the record into several",
         )
 
+    def check_held(self, path: str, n_bytes: int) -> None:
+        """Refuse a Parquet file that takes too many bytes while it is open: its footer, its largest columns.
+
+        Raises
+        ------
+        MemoryLimitError
+            With the limit that it needs.
+        """
+        if n_bytes > UNTOLD_BYTES and self.base + n_bytes > self.memory:
+            raise MemoryLimitError(
+                f"{path}: a file of so many columns and row groups takes {format_bytes(n_bytes)} to read, "
+                f"too much for a memory limit of {format_bytes(self.memory)}",
+                f"give --memory {-(-(self.base + n_bytes) // 10**6)}MB or more, or write fewer row groups",
+            )
+
 
 @dataclass(frozen=True)
 class ReadHints:
@@ -252,7 +273,7 @@ class ReadHints:
     columns : sequence of str or None
         Columns that will be read; None for all.
     record_limit : RecordLimit or None
-        How long a record of a text file may be; None for up to `MAX_RECORD_BYTES`.
+        How long a record of a text file may be; None for up to `MAX_RECORD_BYTES`, and footers of any size.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
