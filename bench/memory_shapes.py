@@ -15,6 +15,7 @@ import csv
 import json
 import random
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +156,8 @@ def main() -> None:
         folder = given.to / f"{name}-{given.memory}"
         folder.mkdir(parents=True, exist_ok=True)
         ingest = SHAPES[name](folder)
+        for made in ("d.bigmc", "m.model", "p.parquet"):
+            subprocess.run(["rm", "-rf", str(folder / made)], check=True)
         dataset, model = str(folder / "d.bigmc"), str(folder / "m.model")
         loss = ["--loss", "multitask_squared_hinge"]
         steps = {

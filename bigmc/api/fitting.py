@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -123,7 +122,7 @@ def _raw_data(
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
     from bigmc.store import disk
-    from bigmc.store.atomic import write_atomic
+    from bigmc.store.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
@@ -133,8 +132,8 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
         columns, files = columns_of(options["text"]), IngestOptions().but(options)
         pilot = choose_hashing(source, columns, options["label"], files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
-        write_atomic(file, json.dumps(_advice(pilot)).encode())
-    advised = json.loads(file.read_text())
+        write_work_file(file, _advice(pilot))
+    advised = read_work_file(file, folder)
     if "ngrams" in advised:
         advised["ngrams"] = tuple(advised["ngrams"])
     return cast(IngestKeywords, {**advised, **options})

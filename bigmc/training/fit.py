@@ -6,7 +6,6 @@ there; killed at any moment, the same call goes through the same steps to the sa
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -28,11 +27,11 @@ from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import DualDescent
 from bigmc.store import disk
-from bigmc.store.atomic import exclusive, write_atomic
+from bigmc.store.atomic import exclusive
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-from bigmc.store.work_file import read_json
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
@@ -153,7 +152,7 @@ class Fit:
             self._claim()
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
-                found: FitResult = read_json(done)
+                found: FitResult = read_work_file(done, self._folder)
                 return found
             course = Search(self._train, self._engine, self._limits, self._folder, self._progress).run()
             winner, rivals = self._choose(course)
@@ -163,7 +162,7 @@ class Fit:
                 winner = self._recalibrated(winner)
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
-            write_atomic(done, json.dumps(result, indent=1).encode())
+            write_work_file(done, result)
             for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
                 disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
         return result
@@ -187,12 +186,12 @@ class Fit:
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
         asked = {"dataset": identity(self._data), **self._splits._asdict(), **limits}
         file = self._folder / ASKED
-        if file.exists() and read_json(file) != asked:
+        if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
                 f"{self._folder} belongs to a fit of other data, or with another limit of memory or features",
                 f"delete {self._folder}, or give another --to",
             )
-        write_atomic(file, json.dumps(asked).encode())
+        write_work_file(file, asked)
 
     def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
         """Return the linear model of the search, or boosting if the data is dense and that is better."""
@@ -213,11 +212,11 @@ class Fit:
         """Return what boosting reaches on the rows that validate the linear models too."""
         file = self._folder / f"boosting-{C:g}.json"
         if file.exists():
-            return Trial.from_dict(read_json(file))
+            return Trial.from_dict(read_work_file(file, self._folder))
         search = Search(self._train, self._engine, self._limits)
         learner = MultiBoostClassifier(C, memory_limit=self._limits.memory, engine=self._engine)
         trial = search.judge(learner, Candidate(None, "boosting", 1.0 / C))
-        write_atomic(file, json.dumps(asdict(trial)).encode())
+        write_work_file(file, asdict(trial))
         return trial
 
     def _measured(self, winner: Winner, course: Course) -> Measured:

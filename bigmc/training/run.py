@@ -25,13 +25,13 @@ from bigmc.learners import learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.atomic import PARTIAL, exclusive, replacing
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
-from bigmc.store.untrusted import check_types, parse_json
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 
@@ -249,14 +249,10 @@ def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
     file = work / "training.json"
     if file.exists() and FileCheckpoint(work).path.exists():
         cure = f"delete {work}, or give another --to"
-        try:
-            stored = parse_json(file.read_bytes())
-            check_types({"params": stored}, {"params": dict})
-        except ValueError as error:
-            raise ModelError(f"{file} is damaged ({error})", cure) from None
+        stored = read_work_file(file, work)
         _refuse_other(stored, params, f"an unfinished training of {target}", cure)
     else:
-        write_atomic(file, json.dumps(params).encode())
+        write_work_file(file, params)
 
 
 def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: str, cure: str) -> None:

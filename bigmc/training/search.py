@@ -8,7 +8,6 @@ search goes through the same trials again without training them.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
@@ -26,10 +25,9 @@ from bigmc.estimators import SparseClassifier
 from bigmc.estimators.weights import WeightedClassifier
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers import DualDescent
-from bigmc.store.atomic import write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-from bigmc.store.work_file import read_json
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.sizes import HeldOutRows, size_curve
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
@@ -139,13 +137,13 @@ class Search:
             return ()
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
-            return tuple(Size.from_dict(fields) for fields in read_json(file))
+            return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
         self._duals = None  # before memory is taken for others
         samples = self._weighted(self._sample, candidate)
         rows = HeldOutRows(samples, self._weights, self._places, self._truth)
         found = size_curve(rows, candidate, self._limits.max_features, self._engine)
         if file is not None:
-            write_atomic(file, json.dumps([asdict(size) for size in found]).encode())
+            write_work_file(file, [asdict(size) for size in found])
         return found
 
     @staticmethod
@@ -213,7 +211,7 @@ class Search:
                 return trial
         file = None if self._folder is None else self._folder / f"trial-{len(self._trials):03d}.json"
         if file is not None and file.exists():
-            trial = Trial.from_dict(read_json(file))
+            trial = Trial.from_dict(read_work_file(file, self._folder))
             if trial.candidate == candidate:
                 self._trials.append(trial)
                 return trial
@@ -221,7 +219,7 @@ class Search:
             raise _TimeIsOver
         trial = self.attempt(candidate)
         if file is not None:
-            write_atomic(file, json.dumps(asdict(trial)).encode())
+            write_work_file(file, asdict(trial))
         self._trials.append(trial)
         facts = {"quality": trial.quality, "log loss": trial.log_loss}
         self._progress(Progress("search", len(self._trials), 0, "trials", facts))

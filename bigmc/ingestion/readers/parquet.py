@@ -25,11 +25,11 @@ from bigmc.ingestion.readers.base import (
     check_count,
     keep_rows,
     number,
-    plain_columns,
-    plain_schema,
-    undecodable_rows,
 )
+from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
+from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
+from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import Reject, settle
 
 _PAGE_BUFFER = 1 << 20
@@ -135,7 +135,7 @@ class ParquetFormat:
         self, metadata: Any, columns: Sequence[int], source: Source, index: int, part_bytes: int
     ) -> list[Part]:
         parts: list[Part] = []
-        status = status_of(source.path)
+        status, footer = status_of(source.path), bytes_in_memory(metadata)
         start = row = part_row = n_bytes = 0
         for group in range(metadata.num_row_groups):
             entry = metadata.row_group(group)
@@ -159,6 +159,7 @@ class ParquetFormat:
                         n_bytes=n_bytes,
                         file_bytes=status.n_bytes,
                         longest=resident,
+                        footer_bytes=footer,
                         version=status.version,
                     )
                 )
