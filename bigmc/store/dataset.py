@@ -15,6 +15,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.csc import add_row_squares
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
+from bigmc.store.classes import ClassLabels, StoredLabels
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
 from bigmc.store.label_sets import column_of_indicator, fill_rows, is_sets, longest
@@ -64,7 +65,7 @@ class Dataset:
     def __init__(
         self,
         shards: Sequence[Shard],
-        classes: NDArray[Any],
+        classes: ClassLabels,
         n_features: int,
         weighting: Weighting,
         features: Mapping[str, Any],
@@ -73,7 +74,7 @@ class Dataset:
         sample_weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.shards = list(shards)
-        self.classes = classes
+        self.class_labels = classes
         self.n_features = n_features
         self.weighting = weighting
         self.features = dict(features)
@@ -90,6 +91,12 @@ class Dataset:
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
         self._has_sets: bool | None = None
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels; of a dataset on disk they are read when they are first asked for."""
+        labels = self.class_labels
+        return labels.values if isinstance(labels, StoredLabels) else np.asarray(labels)
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -110,7 +117,7 @@ class Dataset:
         manifest = stored.ingests[0].manifest
         weighting = Weighting.from_dict(manifest.weighting)
         shards = stored.shards()
-        return cls(shards, stored.classes(), manifest.n_features, weighting, manifest.features, stored)
+        return cls(shards, stored.class_labels(), manifest.n_features, weighting, manifest.features, stored)
 
     @classmethod
     def from_arrays(
@@ -205,7 +212,7 @@ class Dataset:
             weights = np.concatenate([weights[self.base[s] : self.base[s + 1]] for s in shards])
         return Dataset(
             [self.shards[s] for s in shards],
-            self.classes,
+            self.class_labels,
             self.n_features,
             self.weighting,
             self.features,
@@ -218,7 +225,7 @@ class Dataset:
         """Return the same samples, whose stored values are weighted otherwise when they are read."""
         return Dataset(
             self.shards,
-            self.classes,
+            self.class_labels,
             self.n_features,
             weighting,
             self.features,
