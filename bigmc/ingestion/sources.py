@@ -247,6 +247,10 @@ def read(
         raise DataError(f"on_bad_row is {request.on_bad_row!r}", "choose fail or quarantine")
     if columns is not None and (not columns or len(set(columns)) < len(columns)):
         raise DataError(f"{part.path}: the requested columns are {list(columns)}", "name each column once")
+    if part.files:
+        for file in part.files:
+            yield from read(file, request, sources=sources, base=base)
+        return
     source = sources[part.source] if sources is not None else None
     here = part
     if part.format in FILE_FORMATS:

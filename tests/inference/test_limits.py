@@ -1,4 +1,4 @@
-"""A memory limit that is too small is refused with one that works at the first try, and is nearly the least."""
+"""A memory limit that is too small is refused with one that works, and is nearly the least that does."""
 
 import re
 

@@ -25,12 +25,11 @@ from bigmc.ingestion.readers.base import (
     check_count,
     keep_rows,
     number,
-    plain_columns,
-    plain_schema,
-    undecodable_rows,
 )
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
+from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
+from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import Reject, settle
 
 _PAGE_BUFFER = 1 << 20
