@@ -200,6 +200,19 @@ class Dataset:
         own = self.class_labels, self.n_features, weighting, self.features, self._stored
         return Dataset(shards, *own, column_scale, weights)
 
+    def with_column_scale(self, column_scale: NDArray[np.float32]) -> Dataset:
+        """Return the same samples with other factors of the features in place of their idf."""
+        return Dataset(
+            self.shards,
+            self.classes,
+            self.n_features,
+            self.weighting,
+            self.features,
+            self._stored,
+            column_scale,
+            self._sample_weights,
+        )
+
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""
         if self._stored is None:
