@@ -4,7 +4,7 @@
 
 Each step is one ``bigmc`` command in a process of its own, which the kernel kills when it takes more than
 the bare imports and 1.2 times ``--memory``. A step may be done within its limit, or refuse with a limit that
-would do: then that limit is tried at once, and must work. One JSON line per step; the exit status is 1 if a
+would do: then that limit is tried at once, and must work, unless the machine has less. One JSON line per step; the exit status is 1 if a
 process was killed, took more than its limit, or refused the limit that it had named.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
 import re
 import subprocess
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 from memory_cap import bare_bytes, run
 
 SHARE = 1.2
+TOO_LARGE = "more than this machine has"
 TEXT = ["--text", "text", "--label", "label"]
 
 
@@ -180,10 +182,15 @@ def main() -> None:
             outcome, figures = attempt(step, command, limit, folder / "log")
             if outcome == "refused":
                 needed = named_limit((folder / "log").read_text())
-                second, more = attempt(step, command, needed, folder / "log") if needed else ("unnamed", {})
+                if needed and needed > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+                    second, more = TOO_LARGE, {}
+                else:
+                    second, more = (
+                        attempt(step, command, needed, folder / "log") if needed else ("unnamed", {})
+                    )
                 figures["named_limit"], figures["with_it"] = needed, second
-                held &= second == "done"
-                outcome = "refused" if second == "done" else f"refused, then {second}"
+                held &= second in ("done", TOO_LARGE)
+                outcome = "refused" if second in ("done", TOO_LARGE) else f"refused, then {second}"
                 figures |= {"then": more.get("said", [])}
             held &= outcome in ("done", "refused")
             keys = (
@@ -202,7 +209,7 @@ def main() -> None:
                 ),
                 flush=True,
             )
-            if outcome not in ("done", "refused"):
+            if outcome not in ("done", "refused") or figures.get("with_it") == TOO_LARGE:
                 break
     sys.exit(not held)
 
