@@ -143,6 +143,7 @@ def test_any_number_of_workers_gives_the_same_bits():
     assert (outcomes[0] == outcomes[1]).all()
 
 
+@pytest.mark.slow
 def test_sweeps_with_and_without_newton_steps_meet_at_the_optimum():
     data = load_digits()
     dataset = Dataset.from_arrays(data.data / 16, data.target)
@@ -364,6 +365,7 @@ def test_any_number_of_workers_gives_the_same_bits_of_the_log_loss(penalty):
     assert all((a == b).all() for a, b in zip(*outcomes, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "penalty"),
     [("log_loss", "l1/l2"), ("log_loss", "l1"), ("squared_hinge", "l1")],

@@ -252,6 +252,7 @@ def test_constant_steps():
     assert abs(found.objective - OPTIMA["arith", 0.02, 0.0, False]["multilabel_ranking"][1]) <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
     dataset = dataset_of("arith", shard_rows=20)
@@ -269,6 +270,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
         assert bits(again) == bits(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
