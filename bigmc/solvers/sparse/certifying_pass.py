@@ -18,7 +18,8 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import Entries, GradientSums
 from bigmc.objectives import Curvature, Objective
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.store.dataset import Dataset
 from bigmc.store.shard import Shard
@@ -69,8 +70,8 @@ class PassSums:
 
     Attributes
     ----------
-    margins : float64 array of shape (3, n_classes, n_classes)
-        The fields of `Margins`.
+    margins : float64 array
+        See `Margins.empty`.
     entropies : float64 array of shape (n_scales,)
     gradient : float64 array of shape (n_chosen, width)
         Of the mean loss.
@@ -94,7 +95,7 @@ class PassSums:
         """Return the sums of nothing."""
         chosen = len(request.features)
         return cls(
-            np.zeros((3, n_classes, n_classes)),
+            Margins.empty(n_classes),
             np.zeros(len(request.scales)),
             np.zeros((chosen, request.width)),
             np.zeros(chosen),
@@ -109,11 +110,6 @@ class PassSums:
         self.curvature += other.curvature
         self.norms += other.norms
         self.n_bytes += other.n_bytes
-
-    @property
-    def totals(self) -> Margins:
-        """Sums of the margins."""
-        return Margins(*self.margins)
 
 
 def certifying_pass(
@@ -168,8 +164,7 @@ def _add_up(
         sums.n_bytes += n_bytes
         if problem is None:
             continue
-        margins = problem.margins()
-        sums.margins += np.stack([margins.sums, margins.squares, margins.active])
+        sums.margins += problem.margins().stacked
         nothing = np.empty((0, problem.n_classes))
         for k, scale in enumerate(request.scales):
             sums.entropies[k] += problem.entropy(nothing, scale)

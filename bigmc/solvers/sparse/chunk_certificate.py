@@ -20,6 +20,7 @@ from bigmc.solvers.sparse.chunk_loss import Balanced, balanced
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.solvers.sparse.spill import Spill
@@ -178,7 +179,7 @@ class Certifier:
             task.alpha,
             task.weight_sum,
             task.dtype,
-            sums.totals,
+            Margins.of(task.objective.loss, sums.margins),
             np.empty((0, task.n_classes)),
             measured,
             entropy,

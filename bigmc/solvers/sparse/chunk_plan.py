@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bigmc.budget import Plan
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
 
 #: Shares of what is left: for gradients at least, beside more than one worker of a pass; for a chunk, and for
@@ -84,7 +85,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     items = [
         ("workspace", 1 << 20 if small else WORKSPACE),
         ("share of the allocator", 0 if small else int(_FRAGMENTS * limit)),
-        ("sums per class", 6 * 8 * size.n_classes * size.width),
+        ("sums per class", Margins.memory(size.n_classes, size.width)),
         ("entries and norms per feature", 20 * size.n_features),
         ("column scale", 4 * size.n_features if size.column_scaled else 0),
         ("sample weights", 8 * size.n_samples if size.weighted else 0),
