@@ -136,7 +136,8 @@ def _newton_direction(
     if isinstance(margins, PairMargins):
         hessian = problem.two_over_n * margins.intercept_hessian()
         hessian += np.eye(len(slopes)) * (ridge + _RIDGE * max(float(hessian.max()), 1e-300))
-        return np.negative(np.linalg.solve(hessian, slopes), dtype=np.float64)
+        step: NDArray[np.float64] = np.negative(np.linalg.solve(hessian, slopes), dtype=np.float64)
+        return step
     diagonal = problem.two_over_n * margins.intercept_bends
     ridge += _RIDGE * max(float(diagonal.max()), 1e-300)
     diagonal += ridge

@@ -99,7 +99,8 @@ class PairMargins(Margins):
     @property
     def slopes(self) -> NDArray[np.float64]:
         """Sums of the slopes, of shape (n_classes, n_classes)."""
-        return self.stacked[0]
+        slopes: NDArray[np.float64] = self.stacked[0]
+        return slopes
 
     @property
     def total_loss(self) -> float:

@@ -208,14 +208,17 @@ class Problem:
         wide[0, : self.n_classes] = direction
         none, most = np.empty(0, np.float32), min(_PRODUCT_ROWS, self.n_samples)
         rows = Rows(np.zeros(most + 1, np.int64), np.empty(0, np.uint32), none, constant=True)
-        samples = self.samples
+
+        def samples_of(some: slice) -> Samples:
+            scores, labels, weights, row_scale, gain = self.samples
+            return Samples(scores[some], labels[some], weights[some], row_scale[some], gain[some])
 
         def add_up(part: tuple[int, int]) -> NDArray[np.float64]:
             total, kept = np.zeros(self.width), kernels.room(self.scores[:most])
             for lo in range(*part, most):
                 some = slice(lo, min(lo + most, part[1]))
                 span = (0, some.stop - lo)
-                here = Samples(*(each[some] for each in samples))
+                here = samples_of(some)
                 unused = np.zeros((2, 1, self.width), self.dtype)
                 kernels.gradient(span, rows, here, kept, *unused)
                 product = np.zeros((1, self.width), self.dtype)
