@@ -31,6 +31,7 @@ def fit(
     *,
     dataset: str | Path | None = None,
     time_limit: float | None = None,
+    max_features: int | None = None,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -60,6 +61,9 @@ def fit(
         default 0.9 and 0.1, and in the end all rows.
     time_limit : float, optional
         Seconds after which no other settings are tried.
+    max_features : int, optional
+        Features that the model may have; it is then linear, and trained with rows in memory. By default texts
+        keep as few as lose no accuracy.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
@@ -68,7 +72,8 @@ def fit(
     Returns
     -------
     dict
-        ``learner`` and ``settings`` that won, ``trials``, ``test`` with the figures of :func:`evaluate` and
+        ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
+        rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
     """
@@ -88,7 +93,7 @@ def fit(
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         splits = Splits("train", "test", refit and "test" in data.splits)
-        result = Fit(data, Path(to), splits, Limits(limit, seconds), workers, progress).run()
+        result = Fit(data, Path(to), splits, Limits(limit, seconds, max_features), workers, progress).run()
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
 

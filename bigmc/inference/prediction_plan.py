@@ -17,7 +17,8 @@ from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.prepare import MATRICES
-from bigmc.ingestion.readers.base import RecordLimit
+from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, Source, bytes_per_row, scan, schema
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
@@ -167,8 +168,17 @@ def _held_by(parts: Sequence[Part], hints: ReadHints) -> int:
     """
     held = [bytes_held(part, RECORD_COST) + part.footer_bytes for part in parts]
     largest = int(np.argmax(held)) if held else 0
-    if held and hints.record_limit is not None:
-        hints.record_limit.check_held(parts[largest].path, held[largest])
+    limit = hints.record_limit
+    if held and limit is not None:
+        try:
+            limit.check_held(parts[largest].path, held[largest])
+        except MemoryLimitError:
+            # Footers tell the size of columns only: reading would refuse a longer text in them later.
+            if parts[largest].format == "parquet" and hints.columns:
+                row, n_bytes = longest_text(parts[largest].path, hints.columns)
+                if limit.cost * (n_bytes - SHORT_RECORD) > held[largest]:
+                    raise limit.refusal(parts[largest].path, row, n_bytes) from None
+            raise
     return held[largest] if held else 0
 
 

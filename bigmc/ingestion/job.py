@@ -23,10 +23,12 @@ from bigmc.ingestion.label_census import bytes_of_labels
 from bigmc.ingestion.labels import (
     TooManyLabels,
 )
-from bigmc.ingestion.memory import Load, Shares, divide, prompt_release, refuse_large_chunks
+from bigmc.ingestion.memory import RECORD_COST, Load, Shares, divide, prompt_release, refuse_large_chunks
 from bigmc.ingestion.part import NAMES, REJECTS
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
+from bigmc.ingestion.readers.base import SHORT_RECORD
+from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.small_files import gather_small_files
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
@@ -287,7 +289,17 @@ class Job:
             dense=features.hasher is None and bool(features.dense),
             label_bytes=self.label_bytes,
         )
-        return divide(self.limit, engine.n_threads, load.of(parts))
+        load = load.of(parts)
+        try:
+            return divide(self.limit, engine.n_threads, load)
+        except MemoryLimitError:
+            if load.record_bytes and parts[0].format == "parquet":
+                # Footers tell the size of columns only: reading would refuse the texts in them one day.
+                columns = self.recipe.columns
+                longest = max(longest_text(source.path, columns)[1] for source in self.sources)
+                held = max(load.record_bytes, RECORD_COST * (longest - SHORT_RECORD))
+                divide(self.limit, engine.n_threads, replace(load, record_bytes=held))
+            raise
 
     @property
     def _parts_folder(self) -> Path:

@@ -242,6 +242,11 @@ class Model(ABC):
         return rows, columns
 
     @property
+    def format_version(self) -> int:
+        """Version of the file format it is saved in."""
+        return FORMAT_VERSION
+
+    @property
     def has_probabilities(self) -> bool:
         """Whether scores can be turned into probabilities."""
         return self.calibration is not None
@@ -305,7 +310,7 @@ class Model(ABC):
         """Return what there is to know at a glance, ready for JSON."""
         return {
             "kind": self.kind,
-            "version": FORMAT_VERSION,
+            "version": self.format_version,
             "n_classes": self.n_classes,
             "n_features": self.n_features,
             "n_nonzero_features": len(self.used_features),
@@ -352,7 +357,7 @@ class Model(ABC):
             arrays["column_scale"] = self.column_scale
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
-        write_archive(Path(path), header, arrays)
+        write_archive(Path(path), header, arrays, self.format_version)
 
 
 def _label_array(classes: NDArray[Any]) -> NDArray[Any]:

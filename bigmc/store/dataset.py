@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
+from bigmc.store.classes import ClassLabels, StoredLabels
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
 from bigmc.store.label_sets import is_sets
@@ -49,7 +50,7 @@ class Dataset:
     def __init__(
         self,
         shards: Sequence[Shard],
-        classes: NDArray[Any],
+        classes: ClassLabels,
         n_features: int,
         weighting: Weighting,
         features: Mapping[str, Any],
@@ -58,7 +59,7 @@ class Dataset:
         sample_weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.shards = list(shards)
-        self.classes = classes
+        self.class_labels = classes
         self.n_features = n_features
         self.weighting = weighting
         self.features = dict(features)
@@ -74,6 +75,12 @@ class Dataset:
         self._sample_weights = sample_weights
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels; of a dataset on disk they are read when they are first asked for."""
+        labels = self.class_labels
+        return labels.values if isinstance(labels, StoredLabels) else np.asarray(labels)
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -94,7 +101,7 @@ class Dataset:
         manifest = stored.ingests[0].manifest
         weighting = Weighting.from_dict(manifest.weighting)
         shards = stored.shards()
-        return cls(shards, stored.classes(), manifest.n_features, weighting, manifest.features, stored)
+        return cls(shards, stored.class_labels(), manifest.n_features, weighting, manifest.features, stored)
 
     @classmethod
     def from_arrays(
@@ -190,8 +197,21 @@ class Dataset:
         column_scale: NDArray[np.float32] | None,
         weights: NDArray[np.float64] | None,
     ) -> Dataset:
-        own = self.classes, self.n_features, weighting, self.features, self._stored
+        own = self.class_labels, self.n_features, weighting, self.features, self._stored
         return Dataset(shards, *own, column_scale, weights)
+
+    def with_column_scale(self, column_scale: NDArray[np.float32]) -> Dataset:
+        """Return the same samples with other factors of the features in place of their idf."""
+        return Dataset(
+            self.shards,
+            self.classes,
+            self.n_features,
+            self.weighting,
+            self.features,
+            self._stored,
+            column_scale,
+            self._sample_weights,
+        )
 
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""

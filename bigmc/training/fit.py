@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
@@ -24,6 +25,7 @@ from bigmc.model import Model, load_model
 from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
+from bigmc.solvers import DualDescent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive
 from bigmc.store.checkpoint import FileCheckpoint
@@ -33,7 +35,8 @@ from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
+from bigmc.training.sizes import smallest_good, train_with_size
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
 ASKED, RESULT = "asked.json", "result.json"
 BOOSTING_C = (1e5, 1e7)
@@ -73,6 +76,8 @@ class Winner:
         Where labels are sets: the score above which a class is a label.
     C : float or None
         Of boosting.
+    size : Size or None
+        Which share of the features is kept; None where a penalty decides, or the learner.
     """
 
     kind: str
@@ -80,11 +85,13 @@ class Winner:
     calibration: Calibration
     threshold: float | None = None
     C: float | None = None
+    size: Size | None = None
 
     @classmethod
-    def of(cls, trial: Trial) -> Winner:
-        """Return the linear learner of a trial."""
-        return cls("sparse", trial.candidate, trial.calibration, trial.threshold)
+    def of(cls, trial: Trial, size: Size | None = None) -> Winner:
+        """Return the linear learner of a trial, with all features or of a size."""
+        said = trial if size is None else size
+        return cls("sparse", trial.candidate, said.calibration, said.threshold, size=size)
 
     def completed(self, model: Model) -> Model:
         """Return a model with what held-out rows say about its scores."""
@@ -140,6 +147,7 @@ class Fit:
         if not self._target.parent.is_dir():
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
         disk.make_folder(self._folder)
+        self._check_max_features()
         with exclusive(self._folder / "lock"):
             self._claim()
             done = self._folder / RESULT
@@ -159,21 +167,39 @@ class Fit:
                 disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
         return result
 
+    def _check_max_features(self) -> None:
+        """Refuse 0 features, and a choice of features from rows that do not fit into memory."""
+        most = self._limits.max_features
+        if most is None:
+            return
+        if most < 1:
+            raise DataError(f"a model of at most {most} features", "give 1 or more")
+        needed = DualDescent.memory(self._data)
+        if needed > self._limits.memory:
+            raise MemoryLimitError(
+                f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
+                f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
+            )
+
     def _claim(self) -> None:
         """Write down what is being made; refuse to go on with something else."""
-        asked = {"dataset": identity(self._data), **self._splits._asdict(), "memory": self._limits.memory}
+        limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
+        asked = {"dataset": identity(self._data), **self._splits._asdict(), **limits}
         file = self._folder / ASKED
         if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
-                f"{self._folder} belongs to a fit of other data or with another memory limit",
+                f"{self._folder} belongs to a fit of other data, or with another limit of memory or features",
                 f"delete {self._folder}, or give another --to",
             )
         write_work_file(file, asked)
 
     def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
         """Return the linear model of the search, or boosting if the data is dense and that is better."""
-        linear = Winner.of(course.best)
-        if not _is_dense(self._data):
+        most = self._limits.max_features
+        fits = DualDescent.memory(self._data) <= self._limits.memory
+        size = smallest_good(course.sizes, most) if course.sizes and fits else None
+        linear = Winner.of(course.best, size)
+        if most is not None or not _is_dense(self._data):
             return linear, {}
         trials = [self._boosted_trial(C) for C in BOOSTING_C]
         C, boosted = max(zip(BOOSTING_C, trials, strict=True), key=lambda entry: entry[1].quality)
@@ -199,7 +225,7 @@ class Fit:
             return {"test": None}
         figures = self._figures(self._trained("measured", winner, self._train), winner)
         plain = Winner.of(course.trials[0])
-        same = plain.candidate == winner.candidate
+        same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = "micro_f1" if self._data.has_sets else "accuracy"
         ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
         shares = {"plain_ridge": ridge[by]}
@@ -243,7 +269,11 @@ class Fit:
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, or go on training, or find the model in the folder."""
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
-        if not file.exists():
+        if not file.exists() and winner.size is not None:
+            assert winner.candidate is not None
+            most, rows = self._limits.max_features, winner.samples(samples)
+            train_with_size(rows, winner.candidate, winner.size, most, self._engine).save(file)
+        elif not file.exists():
             learner = winner.learner(samples.n_samples, self._limits.memory, self._engine)
             disk.make_folder(work)
             with warnings.catch_warnings():
@@ -267,6 +297,7 @@ class Fit:
             "dataset": identity(self._data),
             "split": "all" if self._splits.refit else self._splits.train,
             "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
+            "sizes": [asdict(size) for size in course.sizes],
         }
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
@@ -289,6 +320,10 @@ class Fit:
                     "seconds": trial.seconds,
                 }
                 for trial in course.trials
+            ],
+            "sizes": [
+                {"n_features": size.n_features, "quality": size.quality, "log_loss": size.log_loss}
+                for size in course.sizes
             ],
             "ended": course.ended,
             "n_search_rows": course.n_rows,

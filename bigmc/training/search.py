@@ -28,7 +28,8 @@ from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
+from bigmc.training.sizes import HeldOutRows, size_curve
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -71,10 +72,13 @@ class Limits(NamedTuple):
         Bytes.
     seconds : float
         No trial begins later; infinite: until validation has turned.
+    max_features : int or None
+        Features that the model may have.
     """
 
     memory: int
     seconds: float = math.inf
+    max_features: int | None = None
 
 
 class Search:
@@ -124,7 +128,28 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        return Course(tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended)
+        n_rows, n_held_out = self._sample.n_samples, self._valid.n_samples
+        return Course(tuple(self._trials), best, n_rows, n_held_out, ended, self._sizes(best.candidate))
+
+    def _sizes(self, candidate: Candidate) -> tuple[Size, ...]:
+        """Return what fewer features reach, of a ridge alone that dual coordinates solve."""
+        if not (candidate.is_ridge_hinge and self._descends_duals()):
+            return ()
+        file = None if self._folder is None else self._folder / "sizes.json"
+        if file is not None and file.exists():
+            return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
+        self._duals = None  # before memory is taken for others
+        samples = self._weighted(self._sample, candidate)
+        rows = HeldOutRows(samples, self._weights, self._places, self._truth)
+        found = size_curve(rows, candidate, self._limits.max_features, self._engine)
+        if file is not None:
+            write_work_file(file, [asdict(size) for size in found])
+        return found
+
+    @staticmethod
+    def _weighted(samples: Dataset, candidate: Candidate) -> Dataset:
+        weighting = candidate.weighting
+        return samples if weighting is None else samples.with_weighting(WEIGHTINGS[weighting])
 
     def _weighting(self, best: Trial) -> Trial:
         if not self._texts:
@@ -203,10 +228,7 @@ class Search:
     def attempt(self, candidate: Candidate) -> Trial:
         """Train on the rows of the sample that are not held out, and judge on the others."""
         started = time.monotonic()
-        samples, valid = self._sample, self._valid
-        if candidate.weighting is not None:
-            weighting = WEIGHTINGS[candidate.weighting]
-            samples, valid = samples.with_weighting(weighting), valid.with_weighting(weighting)
+        samples, valid = self._weighted(self._sample, candidate), self._weighted(self._valid, candidate)
         if candidate.is_ridge_hinge and self._descends_duals():
             return self._ridge_trial(candidate, samples, started)
         options = candidate.options(float(self._weights.sum()))
@@ -214,6 +236,8 @@ class Search:
         return self._judged(learner, candidate, samples, valid, started)
 
     def _descends_duals(self) -> bool:
+        if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
+            return True
         many = int(np.count_nonzero(self._sample.column_nnz())) >= _MANY_FEATURES
         return many and DualDescent.memory(self._sample) <= self._limits.memory
 

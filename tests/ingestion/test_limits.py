@@ -118,6 +118,26 @@ def test_the_longest_record_is_measured_without_holding_it(tmp_path):
     )
 
 
+def test_the_longest_text_of_a_parquet_file_is_named_not_the_first_long_one(tmp_path):
+    texts = ["short", "a word " * 250_000, "short", "a word " * 700_000, "short", "a word " * 300_000]
+    table = pa.table({"text": texts, "label": list("ab") * 3})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=2)
+
+    def run(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(1), "split": {"train": 1.0}}
+        options = {"text": "text", "label": "label", "hash_bits": 10}
+        return api.ingest(tmp_path / "t.parquet", tmp_path / "d.bigmc", **options, **limits)
+
+    assert works_at_once(run, 56).n_samples == 6
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, max_passes=1)
+
+    def predict(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(1)}
+        return api.predict(tmp_path / "m.model", tmp_path / "t.parquet", tmp_path / "p.parquet", **limits)
+
+    assert works_at_once(predict, 44)["n_samples"] == 6
+
+
 @pytest.mark.parametrize("megabytes", [40, 64])
 def test_a_parquet_file_of_so_many_columns_that_its_footer_is_too_large(megabytes, tmp_path):
     """Refused before it is read, whether the limit is too small for any source or for this one."""

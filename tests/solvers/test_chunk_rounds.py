@@ -164,6 +164,7 @@ def test_resumed_runs_and_any_threads_give_the_same_bits(saves):
     assert again.history == whole.history
 
 
+@pytest.mark.slow
 def test_a_limit_below_the_data_goes_through_chunks():
     generator = np.random.default_rng(0)
     X = scipy.sparse.random(20_000, 500, 0.1, format="csr", rng=generator)

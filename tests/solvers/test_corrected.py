@@ -238,6 +238,7 @@ class Kept:
         return self.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("last", "intercept"), [(1, False), (2, False), (4, False), (1, True), (3, True)])
 def test_stop_and_resume_equals_uninterrupted(last, intercept):
     _, _, dataset = made()
@@ -267,6 +268,7 @@ def large():
     return Dataset.from_arrays(X, y, shard_rows=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
     dataset = large()
@@ -301,6 +303,7 @@ def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
     assert plan_sample(20 * 10**6, 2, 55_000, 65_536, size) is None
 
 
+@pytest.mark.slow
 def test_large_data_in_memory_starts_on_a_sample_of_its_own():
     generator = np.random.default_rng(0)
     n = 60_000
