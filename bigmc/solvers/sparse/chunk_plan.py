@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bigmc.budget import Plan
-from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.margins import MOST_PAIRED_CLASSES, Margins
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
 
 #: Shares of what is left: for gradients at least, beside more than one worker of a pass; for a chunk, and for
@@ -19,6 +20,9 @@ _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 _LARGEST_BLOCK = 8 << 20
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
 _FRAGMENTS = 0.08
+#: Parts that shards of many classes are cut into, so that a worker of a pass takes this share of what is left
+#: and more gradients are kept.
+_SHARD_PARTS, _PART_SHARE = (2, 4, 8, 16, 32, 64), 1 / 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class ChunkPlan:
         Most workers of a pass.
     block_bytes, block_columns : int
         Most bytes and columns of a shard a worker decodes at once.
+    shard_parts : int
+        Parts that a pass cuts each shard into, because the scores of all its rows are too many.
     """
 
     most_gradients: int
@@ -53,6 +59,7 @@ class ChunkPlan:
     n_workers: int
     block_bytes: int
     block_columns: int
+    shard_parts: int = 1
 
     def n_chunks(self, nnz: int, n_features: int) -> int:
         """Return the number of chunks for candidates of so many entries."""
@@ -92,17 +99,26 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     ]
     free = Plan.of(limit, items).free
     block_bytes = max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // 16))
-    worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * size.n_features
-    worker += 1 << 18 if small else 2 << 20
+    wanted = max(size.n_certain, _FEWEST_CANDIDATES)
+
+    def worker_bytes(parts: int) -> int:
+        scores = int(1.3 * shard_rows * row) if parts == 1 else int(1.5 * (shard_rows // parts + 1) * row)
+        # a shard that is cut is held decoded, with the offsets of its columns, and chosen from block by block
+        held = 0 if parts == 1 else size.largest_shard * entry_bytes + 8 * size.n_features + block_bytes
+        return 2 * block_bytes + scores + held + 4 * size.n_features + (1 << 18 if small else 2 << 20)
+
+    vectors = wanted * 8 * size.width * 3
+    most = int(_PART_SHARE * free) if size.n_classes > MOST_PAIRED_CLASSES else free - vectors
+    shard_parts = _fewest_parts(worker_bytes, most)
+    worker = worker_bytes(shard_parts)
     # a pass holds no chunk, and rounds no shard
     n_workers = max(1, min(n_workers, int((1.0 - _GRADIENT_SHARE) * free) // worker))
     most_gradients = max(free - n_workers * worker, 0) // (8 * size.width * (n_workers + 2))
     most_candidates = min(most_gradients, int(_CANDIDATE_SHARE * free) // (56 * size.width))
-    wanted = max(size.n_certain, _FEWEST_CANDIDATES)
     samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * row
     chunk_bytes = max(samples, _SMALLEST_CHUNK)
     needed = max(
-        worker + wanted * 8 * size.width * 3,
+        worker + vectors,
         int(wanted * 56 * size.width / _CANDIDATE_SHARE),
         int(chunk_bytes / _CHUNK_SHARE),
     )
@@ -116,8 +132,18 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         newton_bytes=int(0.2 * free),
         fixed_bytes=size.n_samples * row,
         entry_bytes=entry_bytes,
-        feature_bytes=8 * _CHUNK_PIECES,
+        feature_bytes=8 * _CHUNK_PIECES * shard_parts,
         n_workers=n_workers,
         block_bytes=block_bytes,
         block_columns=max(1, (4 << 20) // (8 * size.width)),
+        shard_parts=shard_parts,
     )
+
+
+def _fewest_parts(worker_bytes: Callable[[int], int], most: int) -> int:
+    """Return into how many parts shards are cut so that a worker takes at most so many bytes.
+
+    If no number of them comes to that, it is the one that takes the least.
+    """
+    numbers = (1, *_SHARD_PARTS)
+    return next((n for n in numbers if worker_bytes(n) <= most), min(numbers, key=worker_bytes))
