@@ -129,15 +129,15 @@ def test_features_whose_gradients_are_not_kept_have_bounds():
 
 
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
-@pytest.mark.parametrize(("parts", "chunk_bytes"), [(2, 40_000), (8, 40_000), (3, 1 << 20)])
-def test_passes_over_parts_of_shards_have_the_sums_of_whole_ones(parts, chunk_bytes, weighting):
+@pytest.mark.parametrize(("parts", "held"), [(2, 0), (8, 1 << 20), (3, 8000)])
+def test_passes_over_parts_of_shards_prove_what_those_of_whole_ones_do(parts, held, weighting):
     _, dataset = made(weighting=weighting)
     weights = np.random.default_rng(2).integers(0, 3, dataset.n_samples).astype(float)
     options = {"weights": weights, "fit_intercept": True, "alpha": 2e-3}
     best = solve(
         dataset, alpha=2e-3, tol=1e-6, memory_limit=1 << 30, sample_weight=weights, fit_intercept=True
     ).certificate
-    plan = replace(PLAN, shard_parts=parts, chunk_bytes=chunk_bytes)
+    plan = replace(PLAN, shard_parts=parts, held_shard_bytes=held)
     state, certificate = run(dataset, plan, **options)
     assert certificate.gap <= 1e-3
     assert certificate.lower <= best.upper * (1 + 1e-9)

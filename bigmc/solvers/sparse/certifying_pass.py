@@ -24,6 +24,7 @@ from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.store.dataset import Dataset
+from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.shard import Shard
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
@@ -84,8 +85,10 @@ class PassRequest:
     block_bytes, block_columns : int
         Most bytes and columns decoded at once.
     shard_parts : int
-        Parts that a shard is cut into, so that the scores of one fit into memory. The decoded columns of a
-        shard that is cut are held in memory for all its parts.
+        Parts that a shard is cut into, so that the scores of one fit into memory.
+    held_bytes : int
+        Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
+        else each part reads them again.
     """
 
     objective: Objective
@@ -96,6 +99,7 @@ class PassRequest:
     block_bytes: int
     block_columns: int
     shard_parts: int = 1
+    held_bytes: int = 0
 
 
 @dataclass
@@ -194,29 +198,42 @@ def _add_up(
 ) -> PassSums:
     sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for s in part.tolist():
-        blocks = _decoded(dataset, s, request, sums, row_norms)
-        _add_shard(dataset.shards[s].n_rows, partial(problem_of, s), blocks, request, sums)
+        blocks = partial(_decoded, dataset, s, request, sums)
+        part_of = partial(problem_of, s)
+        if request.shard_parts == 1:
+            _add_part(part_of(0), blocks(row_norms), request, sums)
+        else:
+            _add_parts(part_of, blocks, row_norms, request, sums)
     return sums
 
 
-def _add_shard(
-    n_rows: int,
+def _add_parts(
     part_of: Callable[[int], ShardPart | None],
-    blocks: Iterable[Block],
+    blocks: Callable[[RowNorms | None], Iterable[Block]],
+    row_norms: RowNorms | None,
     request: PassRequest,
     sums: PassSums,
 ) -> None:
-    """Add losses and gradients of a shard of so many rows, part by part."""
-    if request.shard_parts > 1:
-        blocks = [b._replace(indices=b.indices.copy(), data=b.data.copy()) for b in blocks]
+    """Add losses and gradients of a shard part by part."""
+    held = _held(blocks(row_norms), request.held_bytes)
     for number in range(request.shard_parts):
-        _add_part(part_of(number), n_rows, blocks, request, sums)
+        _add_part(part_of(number), blocks(None) if held is None else held, request, sums)
 
 
-def _add_part(
-    part: ShardPart | None, n_rows: int, blocks: Iterable[Block], request: PassRequest, sums: PassSums
-) -> None:
-    """Add losses and gradients of a part of a shard of so many rows."""
+def _held(blocks: Iterable[Block], most: int) -> list[Block] | None:
+    """Return copies of the blocks of a shard, all of which it goes through, or None if they take too much."""
+    held, n_bytes = [], 0
+    for block in blocks:
+        n_bytes += block.indices.nbytes + block.data.nbytes
+        if n_bytes > most:
+            held.clear()
+        else:
+            held.append(block._replace(indices=block.indices.copy(), data=block.data.copy()))
+    return held if n_bytes <= most else None
+
+
+def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> None:
+    """Add losses and gradients of a part of a shard."""
     if part is None:
         return
     problem = part.problem
@@ -225,11 +242,11 @@ def _add_part(
     nothing = np.empty((0, problem.n_classes))
     for k, scale in enumerate(request.scales):
         sums.entropies[k] += problem.entropy(nothing, scale)
-    if len(part.rows) == n_rows:
+    if request.shard_parts == 1:
         for block in blocks:
             _add_gradients(block, problem, request, sums)
         return
-    place = np.full(n_rows, -1, np.int32)
+    place = np.full(MAX_ROWS, -1, np.int32)
     place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
     for block in blocks:
         _add_gradients(_of_rows(block, place), problem, request, sums)

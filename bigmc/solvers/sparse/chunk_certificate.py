@@ -111,6 +111,7 @@ class Certifier:
             self._plan.block_bytes,
             self._plan.block_columns,
             self._plan.shard_parts,
+            self._plan.held_shard_bytes,
         )
         row_norms, column_scale = None, task.dataset.column_scale()
         if rough and column_scale is not None:
