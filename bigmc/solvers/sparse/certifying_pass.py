@@ -222,7 +222,8 @@ def _add_parts(
 
 def _held(blocks: Iterable[Block], most: int) -> list[Block] | None:
     """Return copies of the blocks of a shard, all of which it goes through, or None if they take too much."""
-    held, n_bytes = [], 0
+    held: list[Block] = []
+    n_bytes = 0
     for block in blocks:
         n_bytes += block.indices.nbytes + block.data.nbytes
         if n_bytes > most:
