@@ -8,8 +8,10 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import LOSSES, objective
 from bigmc.solvers import solve
 from bigmc.solvers.sparse import margins
+from bigmc.solvers.sparse.chunk_plan import plan_chunks
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
+from bigmc.solvers.sparse.memory_plan import Size
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.dataset import Dataset
 
@@ -95,3 +97,26 @@ def test_five_thousand_classes_train_within_512_megabytes():
     found = solve(dataset, memory_limit=512 * 10**6, max_passes=3, **options)
     assert found.plan is None
     assert found.certificate.upper >= found.certificate.lower
+
+
+@pytest.mark.parametrize(
+    ("limit", "n_features", "n_classes"),
+    [(64, 1 << 20, 2), (64, 1 << 20, 24), (64, 1 << 20, 200), (128, 1 << 20, 2186), (512, 1 << 20, 5000)],
+)
+def test_chunks_of_large_shards_of_many_classes_need_little_memory(limit, n_features, n_classes):
+    size = Size(
+        n_samples=10**6,
+        n_features=n_features,
+        n_classes=n_classes,
+        nnz=60 * 10**6,
+        n_shards=16,
+        width=-(-n_classes // 8) * 8,
+        itemsize=1,
+        tol=1e-2,
+        column_scaled=True,
+        largest_shard=60 * 65_536,
+    )
+    plan = plan_chunks(limit * 10**6, 2, 65_536, size)
+    scores = 4 * size.width * 65_536 // plan.shard_parts
+    gradients = 8 * size.width * plan.most_gradients
+    assert scores + plan.held_shard_bytes + gradients + 20 * n_features < limit * 10**6
