@@ -7,7 +7,7 @@ Every method gets the same rows (``bench/first_choice_sets.py``) and is processe
 Parquet table to the predictions of the rows held out; those are judged by the same code. Peers have one
 thread. bigmc runs with its defaults: ``bigmc fit``, which searches, and ``bigmc ingest``, ``train`` and
 ``predict``, one fit. The defaults were chosen on packages, glosses and questions; the other sets judge them.
-One JSON line a run, kept in ``results/first_choice.jsonl``.
+One JSON line a run, kept in ``results/first_choice.jsonl``; runs that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def sides(name: str, folder: Path, public: Path | None) -> tuple[Path, Path]:
     return paths[0], paths[1]
 
 
-def timed(command: Sequence[str], timeout: float) -> tuple[dict[str, float], str]:
-    """Run a command; its seconds, CPU seconds of all its processes, largest peak, and output."""
+def timed(command: Sequence[str], limit: int) -> tuple[dict[str, float], str]:
+    """Run a command with so many CPU seconds; return the figures of all its processes, and its output."""
     started = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        ["timeout", str(timeout), *command], stdout=subprocess.PIPE, text=True, env=environment
+        ["prlimit", f"--cpu={limit}", *command], stdout=subprocess.PIPE, text=True, env=environment
     )
     assert process.stdout is not None
     said = process.stdout.read()
@@ -74,14 +74,14 @@ def timed(command: Sequence[str], timeout: float) -> tuple[dict[str, float], str
     return figures, said
 
 
-def run_peer(method: str, name: str, train: Path, test: Path, timeout: float) -> dict[str, Any]:
+def run_peer(method: str, name: str, train: Path, test: Path, limit: int) -> dict[str, Any]:
     script = str(HERE / "first_choice_peers.py")
     kind = KINDS.get(name, "word")
-    spent, said = timed([sys.executable, script, str(train), str(test), method, kind], timeout)
+    spent, said = timed([sys.executable, script, str(train), str(test), method, kind], limit)
     return spent | (json.loads(said) if spent["status"] == 0 else {})
 
 
-def run_ours(method: str, name: str, train: Path, test: Path, timeout: float) -> dict[str, Any]:
+def run_ours(method: str, name: str, train: Path, test: Path, limit: int) -> dict[str, Any]:
     """Run the commands of bigmc and judge the predictions that they wrote."""
     columns = ["--label", "label"]
     if name in TABLES:
@@ -105,7 +105,7 @@ def run_ours(method: str, name: str, train: Path, test: Path, timeout: float) ->
         }[method]
         total = {"status": 0, "seconds": 0.0, "cpu_seconds": 0.0, "peak_bytes": 0}
         for command in commands:
-            spent, _ = timed([sys.executable, "-m", "bigmc", *command], timeout)
+            spent, _ = timed([sys.executable, "-m", "bigmc", *command], limit)
             total = {
                 "status": spent["status"],
                 "peak_bytes": max(total["peak_bytes"], spent["peak_bytes"]),
@@ -128,19 +128,22 @@ def judged_table(said: pa.Table, truth: list[Any]) -> dict[str, float]:
     return judged(truth, said.column(predicted).to_pylist(), probability, classes)
 
 
+def runs_in(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the latest run of each method on each set."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    return {(run["set"], run["method"]): run for run in map(json.loads, lines)}
+
+
 def shown(results: Path) -> None:
     """Print the latest run of each method on each set."""
-    latest: dict[tuple[str, str], dict[str, Any]] = {}
-    for line in results.read_text().splitlines():
-        run = json.loads(line)
-        latest[run["set"], run["method"]] = run
+    latest = runs_in(results)
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     order = [*TEXTS, *PUBLIC, *TABLES]
     methods = [*PEERS, *OURS]
     for key in sorted(latest, key=lambda key: (order.index(key[0]), methods.index(key[1]))):
         run = latest[key]
         if run["status"]:
-            print(f"| {' | '.join(key)} | ended with {run['status']} after {run['seconds']:.0f} s |")
+            print(f"| {' | '.join(key)} | not done after {run['cpu_seconds']:.0f} CPU s |")
             continue
         known = {name: f"{run[name]:.4f}" for name in ("log_loss", "ece") if name in run}
         cells = (
@@ -162,7 +165,8 @@ def main() -> None:
     known = (*TEXTS, *PUBLIC, *TABLES)
     parser.add_argument("sets", nargs="*", metavar=f"{{{','.join(known)}}}")
     parser.add_argument("--methods", nargs="+", choices=[*PEERS, *OURS], help="by default all that apply")
-    parser.add_argument("--timeout", type=float, default=3600, help="seconds for each command")
+    parser.add_argument("--limit", type=int, default=900, help="CPU seconds of each command")
+    parser.add_argument("--again", action="store_true", help="repeat runs that are in the results")
     parser.add_argument("--public", type=Path, help="folder of the research sets")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     parser.add_argument("--table", action="store_true", help="print the table of the runs there are")
@@ -171,13 +175,16 @@ def main() -> None:
         parser.error(f"no such set: {', '.join(sorted(unknown))}")
     results = HERE / "results" / "first_choice.jsonl"
     results.parent.mkdir(exist_ok=True)
+    done = runs_in(results)
     for name in given.sets:
         train, test = sides(name, given.folder.resolve(), given.public)
         for method in given.methods or [*PEERS, *OURS]:
             if method != "bigmc fit" and (method == "LightGBM") != (name in TABLES):
                 continue  # one fit without a search is for texts
+            if (name, method) in done and not given.again:
+                continue
             function = run_ours if method in OURS else run_peer
-            figures = function(method, name, train, test, given.timeout)
+            figures = function(method, name, train, test, given.limit)
             line = json.dumps({"set": name, "method": method, **figures})
             print(line, flush=True)
             with results.open("a") as file:

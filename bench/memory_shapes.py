@@ -4,8 +4,9 @@
 
 Each step is one ``bigmc`` command in a process of its own, which the kernel kills when it takes more than
 the bare imports and 1.2 times ``--memory``. A step may be done within its limit, or refuse with a limit that
-would do: then that limit is tried at once, and must work. One JSON line per step; the exit status is 1 if a
-process was killed, took more than its limit, or refused the limit that it had named.
+would do: then that limit is tried at once, and must work, unless the machine has less memory. One JSON line
+per step; the exit status is 1 if a process was killed, took more than its limit, or refused the limit that it
+had named.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +28,7 @@ import pyarrow.parquet as pq
 from memory_cap import bare_bytes, run
 
 SHARE = 1.2
+TOO_LARGE = "more than this machine has"
 TEXT = ["--text", "text", "--label", "label"]
 
 
@@ -133,6 +137,16 @@ def attempt(step: str, command: list[str], limit: int, log: Path) -> tuple[str, 
     return "killed" if figures["status"] < 0 else "failed", figures
 
 
+def with_named_limit(step: str, command: list[str], log: Path) -> tuple[int | None, str, dict[str, object]]:
+    """Try a step again with the limit that its refusal named; return that limit, the outcome and figures."""
+    needed = named_limit(log.read_text())
+    if needed is None:
+        return None, "unnamed", {}
+    if needed > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        return needed, TOO_LARGE, {}
+    return needed, *attempt(step, command, needed, log)
+
+
 def named_limit(said: str) -> int | None:
     """Return the limit that a refusal says would do, in bytes."""
     found = re.search(r"--memory (\d+(?:\.\d+)?)\s*([KMG]B)", said)
@@ -155,6 +169,8 @@ def main() -> None:
         folder = given.to / f"{name}-{given.memory}"
         folder.mkdir(parents=True, exist_ok=True)
         ingest = SHAPES[name](folder)
+        for made in ("d.bigmc", "m.model", "p.parquet"):
+            subprocess.run(["rm", "-rf", str(folder / made)], check=True)
         dataset, model = str(folder / "d.bigmc"), str(folder / "m.model")
         loss = ["--loss", "multitask_squared_hinge"]
         steps = {
@@ -176,11 +192,10 @@ def main() -> None:
         for step, command in steps.items():
             outcome, figures = attempt(step, command, limit, folder / "log")
             if outcome == "refused":
-                needed = named_limit((folder / "log").read_text())
-                second, more = attempt(step, command, needed, folder / "log") if needed else ("unnamed", {})
+                needed, second, more = with_named_limit(step, command, folder / "log")
                 figures["named_limit"], figures["with_it"] = needed, second
-                held &= second == "done"
-                outcome = "refused" if second == "done" else f"refused, then {second}"
+                held &= second in ("done", TOO_LARGE)
+                outcome = "refused" if second in ("done", TOO_LARGE) else f"refused, then {second}"
                 figures |= {"then": more.get("said", [])}
             held &= outcome in ("done", "refused")
             keys = (
@@ -199,7 +214,7 @@ def main() -> None:
                 ),
                 flush=True,
             )
-            if outcome not in ("done", "refused"):
+            if outcome not in ("done", "refused") or figures.get("with_it") == TOO_LARGE:
                 break
     sys.exit(not held)
 

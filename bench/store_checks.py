@@ -39,6 +39,11 @@ WRITING = [
     for name in ("read_work_file", "read_work_table", "write_work_file")
     if hasattr(module, name)
 ]
+LEARNERS: dict[str, dict[str, Any]] = {
+    "sparse": {"alpha": 1e-3, "max_passes": 10},
+    "boost": {"n_rounds": 5, "max_depth": 1},
+    "mrc": {"tol": 0.05, "k_max": 5},
+}
 OPTIONS: dict[str, Any] = {"memory_limit": "256MB", "engine": ThreadEngine(1)}
 
 
@@ -99,6 +104,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--columns", type=int, default=400)
+    parser.add_argument("--learners", nargs="+", default=[*LEARNERS], choices=[*LEARNERS])
     given = parser.parse_args()
     rng = np.random.default_rng(0)
     X = rng.standard_normal((given.rows, given.columns)).astype(np.float32)
@@ -108,8 +114,8 @@ def main() -> None:
         to = folder / "d.bigmc"
         share("ingest", WRITING, lambda: api.ingest(X, to, label=y, **OPTIONS))
         opening(to)
-        learners = {"sparse": {"alpha": 1e-3, "max_passes": 10}, "boost": {"n_rounds": 5, "max_depth": 1}}
-        for learner, asked in learners.items():
+        for learner in given.learners:
+            asked = LEARNERS[learner]
             train = partial(api.train, learner, to, folder / f"{learner}.model", **asked, **OPTIONS)
             share(f"train {learner}", READING, train)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 SMALLEST_LIMIT, LARGEST_LIMIT = 32 * _MEGABYTE, 10**15
 """Below the first of these many bytes no step of the package can work; none should need the second."""
+
+_CLOSE = 0.05
+"""Two figures that differ by this share say the same to a reader."""
 
 BARE_WORKER, WORKER_PART = 370 * 10**6, 0.8
 """A Dask worker with the package imported, measured, and the part of its limit at which it pauses."""
@@ -226,14 +229,41 @@ class Plan:
         """
         if self.free >= 0:
             return self
-        listed = sorted(self.items, key=lambda item: -item.n_bytes)
-        parts = ", ".join(f"{item.name} {format_bytes(item.n_bytes)}" for item in listed if item.n_bytes)
-        needed = max(self.total, SMALLEST_LIMIT)
-        raise MemoryLimitError(
-            f"{step} needs {format_bytes(self.total)} ({parts}), more than the limit of "
-            f"{format_bytes(self.limit)}",
-            f"give --memory {-(-needed // 10**6)}MB or more",
+        raise PlanTooLargeError(step, self.total, self.items, self.limit)
+
+
+class PlanTooLargeError(MemoryLimitError):
+    """A plan whose items are more than the limit.
+
+    Parameters
+    ----------
+    step : str
+        What cannot be done.
+    needed : int
+        Bytes that it needs.
+    items : tuple of Item
+        What it is needed for. Where they add up to another figure, as those of a plan that was not the best
+        one, the message names the largest two without theirs.
+    limit : int
+        Bytes allowed.
+    """
+
+    def __init__(self, step: str, needed: int, items: tuple[Item, ...], limit: int) -> None:
+        self.step, self.needed, self.items, self.limit = step, needed, items, limit
+        listed = sorted((item for item in items if item.n_bytes), key=lambda item: -item.n_bytes)
+        total = sum(item.n_bytes for item in listed)
+        if abs(total - needed) <= _CLOSE * needed:
+            parts = ", ".join(f"{item.name} {format_bytes(item.n_bytes)}" for item in listed)
+        else:
+            parts = "above all for " + " and ".join(item.name for item in listed[:2])
+        super().__init__(
+            f"{step} needs {format_bytes(needed)} ({parts}), more than the limit of {format_bytes(limit)}",
+            f"give --memory {-(-max(needed, SMALLEST_LIMIT) // _MEGABYTE)}MB or more",
         )
+
+    def __reduce__(self) -> Any:
+        """Send the figures, as from a worker's process."""
+        return type(self), (self.step, self.needed, self.items, self.limit)
 
 
 def plan_within(limit: int, plan: Callable[[int], T]) -> T:
@@ -258,9 +288,12 @@ def plan_within(limit: int, plan: Callable[[int], T]) -> T:
     try:
         return plan(limit)
     except MemoryLimitError as error:
-        message = error.message
-    least = least_limit(lambda n_bytes: _fits(plan, n_bytes), limit)
-    raise MemoryLimitError(message, f"give --memory {least // _MEGABYTE}MB or more")
+        refusal = error
+    least = least_limit(lambda n_bytes: _refusal(plan, n_bytes) is None, limit)
+    last = _refusal(plan, least - _MEGABYTE)
+    if isinstance(last, PlanTooLargeError):
+        raise PlanTooLargeError(last.step, least, last.items, limit)
+    raise MemoryLimitError(refusal.message, f"give --memory {least // _MEGABYTE}MB or more")
 
 
 def least_limit(fits: Callable[[int], bool], refused: int) -> int:
@@ -293,12 +326,12 @@ def least_limit(fits: Callable[[int], bool], refused: int) -> int:
     return high * _MEGABYTE
 
 
-def _fits(plan: Callable[[int], object], limit: int) -> bool:
+def _refusal(plan: Callable[[int], object], limit: int) -> MemoryLimitError | None:
     try:
         plan(limit)
-    except MemoryLimitError:
-        return False
-    return True
+    except MemoryLimitError as error:
+        return error
+    return None
 
 
 def _status(field: str) -> int:

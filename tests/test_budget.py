@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,22 @@ def test_the_limit_that_a_refusal_names_works_at_once_and_is_the_least(base, sha
         named = budget.parse_bytes(error.value.cure.removeprefix("give --memory ").removesuffix(" or more"))
         assert plan(named).free >= 0
         assert named == max(budget.SMALLEST_LIMIT, -(-int(needed) // 10**6) * 10**6)
+
+
+def test_a_refusal_says_one_figure_and_travels_between_processes():
+    """Of two ways to do a step, the figures of the one that needs more are not said."""
+
+    def plan(limit):
+        if limit < 145 * 10**6:
+            budget.Plan.of(limit, [("scores", 400 * 10**6), ("blocks", 18 * 10**6)]).check("training")
+
+    with pytest.raises(budget.MemoryLimitError) as error:
+        budget.plan_within(64 * 10**6, plan)
+    assert str(error.value) == (
+        "training needs 145 MB (above all for scores and blocks), more than the limit of 64 MB; "
+        "give --memory 145MB or more"
+    )
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
 
 
 def test_a_plan_that_fits_is_returned_as_it_is():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ def fit(
     *,
     dataset: str | Path | None = None,
     time_limit: float | None = None,
+    max_features: int | None = None,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -61,6 +61,9 @@ def fit(
         default 0.9 and 0.1, and in the end all rows.
     time_limit : float, optional
         Seconds after which no other settings are tried.
+    max_features : int, optional
+        Features that the model may have; it is then linear, and trained with rows in memory. By default texts
+        keep as few as lose no accuracy.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
@@ -69,7 +72,8 @@ def fit(
     Returns
     -------
     dict
-        ``learner`` and ``settings`` that won, ``trials``, ``test`` with the figures of :func:`evaluate` and
+        ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
+        rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
     """
@@ -89,7 +93,7 @@ def fit(
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         splits = Splits("train", "test", refit and "test" in data.splits)
-        result = Fit(data, Path(to), splits, Limits(limit, seconds), workers, progress).run()
+        result = Fit(data, Path(to), splits, Limits(limit, seconds, max_features), workers, progress).run()
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
 
@@ -118,7 +122,7 @@ def _raw_data(
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
     from bigmc.store import disk
-    from bigmc.store.atomic import write_atomic
+    from bigmc.store.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
@@ -128,8 +132,8 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
         columns, files = columns_of(options["text"]), IngestOptions().but(options)
         pilot = choose_hashing(source, columns, options["label"], files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
-        write_atomic(file, json.dumps(_advice(pilot)).encode())
-    advised = json.loads(file.read_text())
+        write_work_file(file, _advice(pilot))
+    advised = read_work_file(file, folder)
     if "ngrams" in advised:
         advised["ngrams"] = tuple(advised["ngrams"])
     return cast(IngestKeywords, {**advised, **options})

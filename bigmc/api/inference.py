@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from bigmc import budget
 from bigmc.api.resolve import (
     Size,
     dataset_of,
-    identified_model,
     input_paths,
-    measured_model,
     model_of,
     source_of,
+    stored_model,
 )
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.inference.predict import PredictionCounts
     from bigmc.inference.results import Evaluation, Inspection
+    from bigmc.inference.unfinished import SavedSums
     from bigmc.model import Model
     from bigmc.store.dataset import Dataset
 
@@ -56,9 +57,9 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model on a split; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
 
-    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. If that
-    file has the figures of the same evaluation, nothing is measured; any other file is refused, unless
-    ``overwrite`` is given.
+    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. Killed at
+    any moment, the same call continues. If that file has the figures of the same evaluation, nothing is
+    measured; any other file is refused, unless ``overwrite`` is given.
 
     Parameters
     ----------
@@ -80,44 +81,62 @@ def evaluate(
         As for :func:`ingest`.
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
+    from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
     from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
     from bigmc.training.run import identity
 
     asked = EvaluateOptions(**options)
-    data, (known, digest) = dataset_of(dataset), identified_model(model)
+    data, (known, digest, _) = dataset_of(dataset), stored_model(model)
+    limits = Limits(memory_limit, engine, progress)
     if to is None:
-        return _measured(known, data, asked, memory_limit, engine, progress)
+        return _measured(known, data, asked, limits, NOT_SAVED)
     if digest is None or not isinstance(model, str | Path):
         raise DataError("the model is in memory only", "save it first, or leave out to")
     output = Output.at(to, input_paths(model, data))
     place = str(model if is_remote(model) else Path(model).resolve())
     subject = Subject(place, digest, identity(data), asked.split, len(known.used_features))
-    figures = stored_figures(output, subject, asked, [*known.classes.tolist(), *data.classes.tolist()])
-    if figures is None:
+    labels = [*known.classes.tolist(), *data.classes.tolist()]
+    figures = stored_figures(output, subject, asked, labels)
+    if figures is not None:
+        clear_beside(output)
+    else:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
-        figures = _measured(known, data, asked, memory_limit, engine, progress)
-        write_figures(output, subject, figures)
+        with saved_beside(output, {"command": "evaluate", **asdict(subject)}) as saved:
+            figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
+            if figures is None:
+                figures = _measured(known, data, asked, limits, saved)
+                write_figures(output, subject, figures)
     return figures
 
 
+class Limits(NamedTuple):
+    """What a measurement may use, and whom it tells how far it is.
+
+    Attributes
+    ----------
+    memory : int, str or None
+    engine : EngineLike
+    progress : ProgressCallback
+    """
+
+    memory: Size
+    engine: EngineLike
+    progress: ProgressCallback
+
+
 def _measured(
-    model: Model,
-    dataset: Dataset,
-    options: EvaluateOptions,
-    memory_limit: Size,
-    engine: EngineLike,
-    progress: ProgressCallback,
+    model: Model, dataset: Dataset, options: EvaluateOptions, limits: Limits, saved: SavedSums
 ) -> Evaluation:
     """Return the figures of a model on a split of a dataset."""
     from bigmc.inference import evaluate as evaluation
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
 
-    with opened(engine, prepare_process) as workers, prompt_release():
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        resources = Resources(workers, limit, progress)
-        return evaluation.evaluate(model, dataset[options.split], options, resources)
+    with opened(limits.engine, prepare_process) as workers, prompt_release():
+        limit = budget.resolve_limit(limits.memory, workers.process_memory)
+        resources = Resources(workers, limit, limits.progress)
+        return evaluation.evaluate(model, dataset[options.split], options, resources, saved)
 
 
 def predict(
@@ -190,7 +209,8 @@ def predict(
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        job = PredictionJob(*identified_model(model), output, asked, Resources(workers, limit, progress))
+        known, digest, _ = stored_model(model)
+        job = PredictionJob(known, digest, output, asked, Resources(workers, limit, progress))
         counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return _predicted(to, counts, started)
 
@@ -256,24 +276,29 @@ def report(
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
     from bigmc.inference import evaluate as evaluation
+    from bigmc.inference.unfinished import saved_beside
     from bigmc.reporting import page
     from bigmc.store.outputs import IfExists, Output
 
     asked = ReportOptions(**options)
     output = Output.at(to, input_paths(model, asked.dataset))
-    loaded, file_bytes = measured_model(model)
+    stored = stored_model(model)
+    loaded = stored.model
     result: ReportResult = {"report": str(to), "bytes": 0}
     evaluated: Mapping[str, Any] | None = None
     if asked.dataset is not None:
         data, split = dataset_of(asked.dataset), asked.split or "test"
         few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
         measured = EvaluateOptions(split=split, per_class=True, confusion=few)
-        figures = _measured(loaded, data, measured, memory_limit, engine, progress)
+        made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
+        with saved_beside(output, made if stored.sha256 and data.identity else None) as saved:
+            limits = Limits(memory_limit, engine, progress)
+            figures = _measured(loaded, data, measured, limits, saved)
         result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
         result["n_samples"] = figures["n_samples"]
         evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
-    content = page(loaded, strongest, evaluated, file_bytes).encode()
+    content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
     if output.content() != content:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
         output.write(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigmc.errors import DataError
 
@@ -37,15 +37,30 @@ def model_of(model: str | Path | Model | Classifier) -> Model:
         return load(file)
 
 
-def identified_model(model: str | Path | Model | Classifier) -> tuple[Model, str | None]:
-    """Return a model and the SHA-256 of its file, if it comes from one."""
+class StoredModel(NamedTuple):
+    """A model and what is known of its file; None of a model that is in memory only.
+
+    Attributes
+    ----------
+    model : Model
+    sha256 : str or None
+    n_bytes : int or None
+    """
+
+    model: Model
+    sha256: str | None = None
+    n_bytes: int | None = None
+
+
+def stored_model(model: str | Path | Model | Classifier) -> StoredModel:
+    """Return a model with the SHA-256 and size of its file, if it comes from one."""
     from bigmc.store.atomic import sha256
     from bigmc.store.object_store import local_file
 
     if not isinstance(model, str | Path):
-        return model_of(model), None
+        return StoredModel(model_of(model))
     with local_file(model) as file:
-        return model_of(file), sha256(file)
+        return StoredModel(model_of(file), sha256(file), file.stat().st_size)
 
 
 def source_of(source: Any, files: FileOptions) -> Dataset | list[Source]:
@@ -62,16 +77,6 @@ def input_paths(*given: Any) -> Iterator[Any]:
             yield from input_paths(*item)
         else:
             yield getattr(item, "path", item)
-
-
-def measured_model(model: str | Path | Model | Classifier) -> tuple[Model, int | None]:
-    """Return a model and the size of its file, if it comes from one."""
-    from bigmc.store.object_store import local_file
-
-    if not isinstance(model, str | Path):
-        return model_of(model), None
-    with local_file(model) as file:
-        return model_of(file), file.stat().st_size
 
 
 def is_dataset(source: Any) -> bool:

@@ -162,7 +162,7 @@ def collect(to: Path) -> dict[str, int]:
     DataError
         If fewer than 8 packages or 100,000 lines are found.
     """
-    packages = _packages()
+    packages = installed_packages()
     sizes = {name: sum(file.stat().st_size for file in files) for name, (_, files) in packages.items()}
     largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:N_PACKAGES]
     counts: dict[str, int] = {}
@@ -193,7 +193,7 @@ def collect(to: Path) -> dict[str, int]:
     return counts
 
 
-def _packages() -> dict[str, tuple[Path, list[Path]]]:
+def installed_packages() -> dict[str, tuple[Path, list[Path]]]:
     """Return the folder and source files of every installed package; the standard library is ``python``."""
     installed, standard = Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("stdlib"))
     skip = ("site-packages", "dist-packages", "test", "idlelib")

@@ -42,6 +42,9 @@ class Fit(Working, FileOptions):
     )
     hash_bits: int | None = option(None, "Hash to 2^BITS buckets; by default 18 or 20.")
     time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
+    max_features: int | None = option(
+        None, "Features that the model may have; by default texts keep as few as lose no accuracy."
+    )
     report: str | None = option(None, "HTML page on the model and the search.")
 
 
@@ -70,6 +73,7 @@ def fit(asked: Fit) -> None:
             asked.to,
             dataset=asked.dataset,
             time_limit=None if asked.time is None else parse_time(asked.time),
+            max_features=asked.max_features,
             **work.means,
             **given_options(contents),
         )

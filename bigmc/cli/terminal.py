@@ -86,6 +86,9 @@ def show_fit(result: Mapping[str, Any]) -> None:
     print(
         f"quality on {result['n_held_out']:,} held-out of {result['n_search_rows']:,} rows; {result['ended']}"
     )
+    if result["sizes"]:
+        curve = ", ".join(f"{size['n_features']:,}: {size['quality']:.4f}" for size in result["sizes"])
+        print(f"quality by number of features: {curve}")
     for learner, quality in result.get("rivals", {}).items():
         print(f"  {quality:>8.4f}  {learner}{' *' if learner == result['learner'] else ''}")
     test = result["test"]

@@ -24,13 +24,16 @@ def is_lazy(X: Any) -> bool:
 
 
 def row_chunks(X: Any) -> Iterator[Any]:
-    """Compute a dask array chunk by chunk of its rows.
+    """Compute a dask array chunk by chunk of its rows; what is in memory already is one chunk.
 
     Raises
     ------
     DataError
         If `X` is another dask collection or has not two dimensions.
     """
+    if not is_lazy(X):
+        yield X
+        return
     if getattr(X, "ndim", 0) != 2 or not hasattr(X, "blocks"):
         raise DataError(
             f"a dask {type(X).__name__} cannot be used here", "give a dask array with a row for every sample"

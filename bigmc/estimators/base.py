@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -31,7 +31,7 @@ from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import SETS, column_of_indicator, pairs_of
+from bigmc.store.label_sets import SETS, column_of_indicator, pairs_of, right_sets
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
@@ -243,7 +243,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if self.model_.label_threshold is None:
             right = (own[X.labels()] == self._codes(X)).astype(np.float64)
         else:
-            right = _right_sets(X.label_sets(), own, self._indicator(X)).astype(np.float64)
+            right = right_sets(X.label_sets(), own, self._indicator(X)).astype(np.float64)
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         return float(np.average(right, weights=weights))
 
@@ -313,13 +313,18 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             check_classification_targets(labels)
             classes, numbers = np.unique(labels, return_inverse=True)
             codes = numbers.astype(np.int32)
-        shards = list(chunk_shards(self._checked_chunks(X, first=True), codes))
+        shards = list(chunk_shards(self._training_chunks(X), codes))
         return Dataset(shards, classes, self.n_features_in_, Weighting(), self._columns())
 
-    def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
-        for chunk in row_chunks(X) if is_lazy(X) else [X]:
-            yield validate_data(self, chunk, **self._accepted(), reset=first)
-            first = False
+    def _training_chunks(self, X: Any) -> Iterator[Any]:
+        """Yield checked chunks; the first says how many features there are, and their names."""
+        for number, chunk in enumerate(row_chunks(X)):
+            yield validate_data(self, chunk, **self._accepted(), reset=number == 0)
+
+    def _checked_chunks(self, X: Any) -> Iterator[Any]:
+        """Yield chunks that have the features of the training data."""
+        for chunk in row_chunks(X):
+            yield validate_data(self, chunk, **self._accepted(), reset=False)
 
     def _columns(self) -> Mapping[str, Any]:
         names = getattr(self, "feature_names_in_", None)
@@ -350,26 +355,22 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         if not isinstance(X, Dataset):
             return np.concatenate(list(self._score_batches(X)))
-        self.model_.check_features(X)
-        with opened(self.engine) as engine:
-            found = [scores for _, scores in engine.map(_shard_scores, range(X.n_shards), self.model_, X)]
-        return np.concatenate([np.empty((0, len(self.classes_))), *found])
+        return np.concatenate([self._no_scores(), *self._each_shard(_shard_scores, X)])
 
     def _codes(self, dataset: Dataset) -> NDArray[np.integer[Any]]:
+        return np.concatenate([np.empty(0, np.int32), *self._each_shard(_shard_codes, dataset)])
+
+    def _each_shard(self, answer: Callable[[int, Model, Dataset], Any], dataset: Dataset) -> list[Any]:
         self.model_.check_features(dataset)
-        parts = range(dataset.n_shards)
         with opened(self.engine) as engine:
-            found = [codes for _, codes in engine.map(_shard_codes, parts, self.model_, dataset)]
-        return np.concatenate([np.empty(0, np.int32), *found])
+            return [found for _, found in engine.map(answer, range(dataset.n_shards), self.model_, dataset)]
 
     def _indicator(self, X: Any) -> NDArray[np.int64]:
         """Return 1 for every label in the predicted sets, shape (n_samples, n_classes)."""
-        if not isinstance(X, Dataset):
-            found = [self.model_.sets(scores) for scores in self._score_batches(X)]
+        if isinstance(X, Dataset):
+            found = self._each_shard(_shard_sets, X)
         else:
-            self.model_.check_features(X)
-            with opened(self.engine) as engine:
-                found = [sets for _, sets in engine.map(_shard_sets, range(X.n_shards), self.model_, X)]
+            found = [self.model_.sets(scores) for scores in self._score_batches(X)]
         rows, codes = pairs_of(pa.chunked_array(found, SETS))
         indicator = np.zeros((sum(map(len, found)), len(self.classes_)), np.int64)
         indicator[rows, codes] = 1
@@ -384,19 +385,6 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if isinstance(state, Integral):
             return int(state)
         return int(check_random_state(state).randint(2**31 - 1))
-
-
-def _right_sets(
-    labels: NDArray[np.int32], own: NDArray[np.int64], predicted: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Return which samples are predicted exactly their labels, whose classes are numbered by `own`."""
-    rows, places = np.nonzero(labels >= 0)
-    codes = own[labels[rows, places]]
-    missed = predicted.copy()
-    missed[rows[codes >= 0], codes[codes >= 0]] ^= 1
-    right: NDArray[np.bool_] = ~np.any(missed, axis=1)
-    right[rows[codes < 0]] = False
-    return right
 
 
 def _shard_sets(shard: int, model: Model, dataset: Dataset) -> pa.ListArray:

@@ -189,11 +189,14 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
             )
         return super()._labelled(X, y)
 
-    def _checked_chunks(self, X: Any, first: bool = False) -> Iterator[Any]:
+    def _training_chunks(self, X: Any) -> Iterator[Any]:
         self._check_dense(X)
-        map = None if first else self._map
-        for chunk in super()._checked_chunks(X, first):
-            yield chunk if map is None else map.transform(chunk)
+        return super()._training_chunks(X)
+
+    def _checked_chunks(self, X: Any) -> Iterator[Any]:
+        self._check_dense(X)
+        for chunk in super()._checked_chunks(X):
+            yield chunk if self._map is None else self._map.transform(chunk)
 
     @property
     def _maps_features(self) -> bool:

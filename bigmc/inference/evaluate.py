@@ -23,6 +23,7 @@ from bigmc.inference.results import (
     Inspection,
     WeightedFeature,
 )
+from bigmc.inference.unfinished import NOT_SAVED, SavedSums
 from bigmc.model import Model, divide
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import Progress
@@ -40,6 +41,7 @@ def evaluate(
     dataset: Dataset,
     options: EvaluateOptions,
     resources: Resources,
+    saved: SavedSums = NOT_SAVED,
 ) -> Evaluation:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
@@ -54,6 +56,8 @@ def evaluate(
     options : EvaluateOptions
         What to add to the figures; its split is of the caller.
     resources : Resources
+    saved : SavedSums, optional
+        Where the sums over the shards survive a kill; by default nowhere.
 
     Returns
     -------
@@ -105,19 +109,20 @@ def evaluate(
     engine = engine.at_most(n_threads)
     if sets:
         places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
-        for shard, here in engine.map(count_shard, range(dataset.n_shards), model, dataset, places, room):
-            total.add(here)
+        shards = range(saved.begin("sets", total), dataset.n_shards)
+        for shard, here in engine.map(count_shard, shards, model, dataset, places, room):
+            saved.add("sets", shard, total, here)
             progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
         by_label = LabelCounts(total.right, total.support, total.predicted).figures(labels, of_model, options)
         figures = {**total.figures(dataset.n_samples), "n_samples": dataset.n_samples, **by_label}
         return cast(Evaluation, figures)
-    matrix = scipy.sparse.csr_array((len(labels), len(labels)), dtype=np.int64)
-    for shard, found in engine.map(_shard_confusion, range(dataset.n_shards), model, dataset, room):
-        truth, predicted, counts = found
-        shape = matrix.shape
-        matrix = matrix + scipy.sparse.coo_array((counts, (of_truth[truth], of_model[predicted])), shape)
+    confusion = ConfusionSums(Places(of_truth, of_model, len(labels)))
+    shards = range(saved.begin("labels", confusion), dataset.n_shards)
+    for shard, found in engine.map(_shard_confusion, shards, model, dataset, room):
+        saved.add("labels", shard, confusion, found)
         progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
-
+    saved.finish("labels", dataset.n_shards, confusion)
+    matrix = confusion.matrix
     right = matrix.diagonal()
     counted = LabelCounts(right, matrix.sum(axis=1), matrix.sum(axis=0))
     by_label = counted.figures(labels, of_model, options)
@@ -126,7 +131,7 @@ def evaluate(
     if model.has_probabilities:
         known = np.full(len(labels), -1)
         known[of_model] = np.arange(model.n_classes)
-        result |= cast(Evaluation, _probability_figures(model, dataset, known[of_truth], resources))
+        result |= cast(Evaluation, _probability_figures(model, dataset, known[of_truth], resources, saved))
     if options.confusion:
         occurring = counted.occurring
         result["confusion"] = {
@@ -137,7 +142,7 @@ def evaluate(
 
 
 def _probability_figures(
-    model: Model, dataset: Dataset, of_truth: NDArray[np.int64], resources: Resources
+    model: Model, dataset: Dataset, of_truth: NDArray[np.int64], resources: Resources, saved: SavedSums
 ) -> Mapping[str, object]:
     """Return the figures of the probabilities; a log loss of None where memory does not allow them."""
     engine = resources.engine
@@ -149,10 +154,41 @@ def _probability_figures(
     except MemoryLimitError:
         return {"log_loss": None}
     total = ProbabilitySums()
-    arguments = model, dataset, of_truth, room
-    for _, found in engine.at_most(n_threads).map(shard_probabilities, range(dataset.n_shards), *arguments):
-        total.add(found)
+    shards = range(saved.begin("probabilities", total), dataset.n_shards)
+    engine = engine.at_most(n_threads)
+    for shard, found in engine.map(shard_probabilities, shards, model, dataset, of_truth, room):
+        saved.add("probabilities", shard, total, found)
     return total.figures(model.n_classes)
+
+
+class ConfusionSums:
+    """How often each label is predicted as each; counts of parts add up.
+
+    Parameters
+    ----------
+    places : Places
+        Of the classes of dataset and model among all labels.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._places, self._shape = places, (places.n_labels, places.n_labels)
+        self.matrix = scipy.sparse.csr_array(self._shape, dtype=np.int64)
+
+    def add(self, other: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]) -> None:
+        """Add pairs of true and predicted code, and how often they occur."""
+        truth, predicted, counts = other
+        at = self._places.of_truth[truth], self._places.of_model[predicted]
+        self.matrix = self.matrix + scipy.sparse.coo_array((counts, at), self._shape)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the counts that are not zero, and where they stand."""
+        found = self.matrix.tocoo()
+        return {"truth": found.row, "predicted": found.col, "counts": found.data}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        at = arrays["truth"], arrays["predicted"]
+        self.matrix = scipy.sparse.csr_array((arrays["counts"], at), self._shape)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +33,7 @@ class ProbabilitySums:
     bin_counts, bin_confidence, bin_right : float64 arrays of shape (N_BINS,)
         Samples, and sums of their largest probability and of whether that was right, by that probability.
     second : list of float64 arrays
-        Of two classes, the probability of the second.
+        Of two classes, the probability of the second; else empty arrays.
     is_second : list of bool arrays
     """
 
@@ -42,8 +44,8 @@ class ProbabilitySums:
     bin_counts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(N_BINS))
     bin_confidence: NDArray[np.float64] = field(default_factory=lambda: np.zeros(N_BINS))
     bin_right: NDArray[np.float64] = field(default_factory=lambda: np.zeros(N_BINS))
-    second: list[NDArray[np.float64]] = field(default_factory=list)
-    is_second: list[NDArray[np.bool_]] = field(default_factory=list)
+    second: list[NDArray[np.float64]] = field(default_factory=lambda: [np.empty(0)])
+    is_second: list[NDArray[np.bool_]] = field(default_factory=lambda: [np.empty(0, bool)])
 
     @classmethod
     def of(cls, chances: NDArray[np.float64], codes: NDArray[np.int64]) -> ProbabilitySums:
@@ -72,14 +74,29 @@ class ProbabilitySums:
             bin_counts=counts,
             bin_confidence=confidence,
             bin_right=hits,
-            second=[chances[:, 1].copy()] if n_classes == 2 else [],
-            is_second=[codes == 1] if n_classes == 2 else [],
+            second=[chances[:, 1].copy() if n_classes == 2 else np.empty(0)],
+            is_second=[codes == 1 if n_classes == 2 else np.empty(0, bool)],
         )
 
     def add(self, other: ProbabilitySums) -> None:
         """Add the sums of another part."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, single numbers as arrays of one."""
+        pairs = {"second": np.concatenate(self.second), "is_second": np.concatenate(self.is_second)}
+        return {name: np.atleast_1d(value) for name, value in {**vars(self), **pairs}.items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        self.n = int(arrays["n"][0])
+        self.log_loss, self.brier, self.in_top_k = (
+            float(arrays[name][0]) for name in ("log_loss", "brier", "in_top_k")
+        )
+        self.bin_counts, self.bin_confidence = arrays["bin_counts"], arrays["bin_confidence"]
+        self.bin_right = arrays["bin_right"]
+        self.second, self.is_second = [arrays["second"]], [arrays["is_second"]]
 
     def figures(self, n_classes: int) -> dict[str, object]:
         """Return the figures, those of scikit-learn by its names.

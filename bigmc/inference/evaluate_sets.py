@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,16 @@ class SetCounts:
         """Add the counts of another part."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the counts as arrays, single numbers as arrays of one."""
+        return {name: np.atleast_1d(value) for name, value in vars(self).items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        self.right, self.support, self.predicted = (arrays[k] for k in ("right", "support", "predicted"))
+        self.exact, self.top = int(arrays["exact"][0]), arrays["top"]
+        self.ranking_loss, self.precision = (float(arrays[k][0]) for k in ("ranking_loss", "precision"))
 
     def figures(self, n_samples: int) -> dict[str, float]:
         """Return the figures that scikit-learn has by these names, over all labels.

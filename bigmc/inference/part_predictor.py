@@ -10,10 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.inference.samples import feature_spec_of, rows_of
-from bigmc.ingestion.memory import BATCH_COST
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.sources import Part, ReadRequest, Source, read
+from bigmc.ingestion.sources import EVERYTHING, Part, ReadRequest, Source, read
 from bigmc.model import Model
 from bigmc.options.inference import PredictOptions
 from bigmc.store.csr import Rows
@@ -35,12 +34,15 @@ class PartPredictor:
         Bytes it may take beside the model.
     kept : pyarrow.Schema
         The columns of the source that are copied, with their types.
+    reading : ReadRequest
+        How raw sources are read.
     """
 
     model: Model
     options: PredictOptions
     scratch_bytes: int
     kept: pa.Schema
+    reading: ReadRequest = EVERYTHING
 
     def shard(self, shard: int, dataset: Dataset) -> pa.Table:
         """Return the predictions of a shard of a dataset."""
@@ -65,10 +67,7 @@ class PartPredictor:
         rejects: list[Reject] = []
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
-        columns = tuple(dict.fromkeys((*spec.columns, *self.kept.names)))
-        size = int(np.clip(self.scratch_bytes // (4 * BATCH_COST), 1 << 15, 4 << 20))
-        request = ReadRequest(columns=columns or None, batch_bytes=size, on_bad_row=on_bad_row)
-        for batch in read(part, request, sources=sources, base=base):
+        for batch in read(part, self.reading, sources=sources, base=base):
             bad = {} if batch.table is None else spec.find_bad(batch.table)
             good, found = set_aside(batch, bad, part, on_bad_row)
             rejects += [*batch.rejects, *found]

@@ -20,6 +20,7 @@ from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
 from bigmc.inference.prediction_plan import PredictionPlan, plan_dataset, plan_sources
+from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
 from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
@@ -28,13 +29,13 @@ from bigmc.model import Model
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, sha256, write_atomic
+from bigmc.store.atomic import sha256
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output, OutputKind
 from bigmc.store.receipt import Receipt
-from bigmc.store.work_file import read_json
+from bigmc.store.work_file import read_work_file, write_work_file
 
-LOCK, JOB, RESULT, REJECTS = "lock", "job.json", "result", "rejects.parquet"
+JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
 
 
 @dataclass(frozen=True)
@@ -92,15 +93,18 @@ class PredictionJob:
             self.output.refuse_existing(if_exists)
             if quarantine:
                 self.output.refuse_existing_rejects(if_exists)
-            self._refuse_foreign_work()
-            with exclusive(self._work / LOCK):
+            with self._folder.locked():
                 done = self._done(made) or self._write(source, made)
-        disk.try_clear(self._work)
+        self._folder.clear()
         return done
 
     @property
+    def _folder(self) -> WorkFolder:
+        return WorkFolder.of(self.output, frozenset([JOB, RESULT, REJECTS, PARTS, POSITION]))
+
+    @property
     def _work(self) -> Path:
-        return self.output.path.with_name(f"{self.output.path.name}.wip")
+        return self._folder.path
 
     def _plan(self, source: Dataset | list[Source], part_bytes: int | None) -> PredictionPlan:
         if isinstance(source, Dataset):
@@ -123,8 +127,6 @@ class PredictionJob:
 
     def _write(self, source: Dataset | list[Source], made: Mapping[str, Any] | None) -> PredictionCounts:
         """Predict what is missing and put the result at its place."""
-        for leftover in self._work.glob(f"*{PARTIAL}"):
-            disk.unlink(leftover)
         result, rejects = self._work / RESULT, self._work / REJECTS
         with Journal(self._work) as journal:
             part_bytes = self._claim(journal, made)
@@ -132,7 +134,7 @@ class PredictionJob:
             if plan.part_bytes != part_bytes:
                 journal.clear()
                 job = {"made": made, "part_bytes": plan.part_bytes}
-                write_atomic(self._work / JOB, json.dumps(job).encode())
+                write_work_file(self._work / JOB, job)
             with disk.output(result) as file:
                 counts = self._write_tables(plan, _tables(plan, journal), file, rejects)
             disk.sync(result)
@@ -176,7 +178,7 @@ class PredictionJob:
         """
         job = self._work / JOB
         if journal.n_parts and job.exists():
-            stored = read_json(job)
+            stored = read_work_file(job, self._work)
             if made is not None and stored["made"] == json.loads(json.dumps(made)):
                 return int(stored["part_bytes"])
             if made is not None and stored["made"] is not None:
@@ -186,17 +188,6 @@ class PredictionJob:
                 )
         journal.clear()
         return None
-
-    def _refuse_foreign_work(self) -> None:
-        """Refuse a folder for unfinished work that holds something else."""
-        own = {LOCK, JOB, RESULT, REJECTS, PARTS, POSITION}
-        if self.output.kind is OutputKind.OBJECT:
-            disk.make_folder(self._work.parent)
-        if not self._work.exists():
-            return
-        names = {entry.name for entry in self._work.iterdir()} if self._work.is_dir() else {""}
-        if not {name for name in names if not name.endswith(PARTIAL)} <= own:
-            raise DataError(f"{self._work} is not of unfinished predictions", "give another --to")
 
 
 def _tables(plan: PredictionPlan, journal: Journal) -> Iterator[Tables]:

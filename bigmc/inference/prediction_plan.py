@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from bigmc.budget import plan_within
+from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
-from bigmc.ingestion.memory import bytes_held
+from bigmc.ingestion.memory import BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.prepare import MATRICES
-from bigmc.ingestion.readers.base import RecordLimit
-from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan, schema
+from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.readers.parquet import longest_text
+from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, Source, bytes_per_row, scan, schema
 from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, divide
 from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
@@ -116,32 +117,73 @@ def plan_sources(
     MemoryLimitError
         If the memory limit does not allow one worker.
     """
-    spec = feature_spec_of(model)
-    types = {name: pa.string() for name in spec.text}
-    kept = _check_sources(model, sources, options, types)
     resources = replace(resources, engine=at_the_data(resources.engine, sources))
-    engine, scratch = _divide(model, resources, 0)
+    hints = _hints(model, sources, options, resources)
+    kept = _check_sources(model, sources, options, hints)
+    try:
+        engine, scratch = _divide(model, resources, 0)
+    except MemoryLimitError:
+        _held_by(scan(sources, LARGEST_PART, hints), hints)  # names a larger limit if long records need it
+        raise
     row_bytes = bytes_per_row(sources[0])
     cost = row_cost(model, options) + (3 * row_bytes if options.keep else 0)
     most = int(np.clip(scratch / 8 / cost * row_bytes, SMALLEST_PART, LARGEST_PART))
     part_bytes = most if part_bytes is None or part_bytes > most else part_bytes
-    hints = ReadHints(
-        types=types,
+    parts = scan(sources, part_bytes, hints)
+    engine, scratch = _hold_records(engine, scratch, _held_by(parts, hints))
+    reading = ReadRequest(
+        columns=hints.columns,
+        batch_bytes=int(np.clip(scratch // (4 * BATCH_COST), 1 << 15, 4 << 20)),
+        on_bad_row=options.on_bad_row,
+        reader_bytes=READER_BYTES + max((bytes_held(part) for part in parts), default=0),
+        record_limit=hints.record_limit,
+    )
+    task = PartPredictor(model, options, scratch, kept, reading)
+    return PredictionPlan(engine, task, sources, parts, sum(part.n_rows for part in parts), part_bytes)
+
+
+def _hints(
+    model: Model, sources: Sequence[Source], options: PredictOptions, resources: Resources
+) -> ReadHints:
+    """Return what the model tells about the sources it can predict."""
+    spec = feature_spec_of(model)
+    least = smallest_limit(model) + _own_copy(model, resources.engine)
+    return ReadHints(
+        types={name: pa.string() for name in spec.text},
         zero_based=None if spec.first_index is None else spec.first_index == 0,
         n_features=model.n_features if sources[0].format == "svmlight" else None,
         missing=spec.missing,
         columns=_columns(model, options) or None,
-        record_limit=RecordLimit(resources.memory_limit, smallest_limit(model), RECORD_COST),
+        record_limit=RecordLimit(resources.memory_limit, least, RECORD_COST),
     )
-    parts = scan(sources, part_bytes, hints)
-    engine, scratch = _hold_records(engine, scratch, parts)
-    task = PartPredictor(model, options, scratch, kept)
-    return PredictionPlan(engine, task, sources, parts, sum(part.n_rows for part in parts), part_bytes)
 
 
-def _hold_records(engine: Engine, scratch: int, parts: Sequence[Part]) -> tuple[Engine, int]:
+def _held_by(parts: Sequence[Part], hints: ReadHints) -> int:
+    """Return the most bytes that reading a part holds: its longest record, the footer of its file.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the memory limit does not allow them.
+    """
+    held = [bytes_held(part, RECORD_COST) + part.footer_bytes for part in parts]
+    largest = int(np.argmax(held)) if held else 0
+    limit = hints.record_limit
+    if held and limit is not None:
+        try:
+            limit.check_held(parts[largest].path, held[largest])
+        except MemoryLimitError:
+            # Footers tell the size of columns only: reading would refuse a longer text in them later.
+            if parts[largest].format == "parquet" and hints.columns:
+                row, n_bytes = longest_text(parts[largest].path, hints.columns)
+                if limit.cost * (n_bytes - SHORT_RECORD) > held[largest]:
+                    raise limit.refusal(parts[largest].path, row, n_bytes) from None
+            raise
+    return held[largest] if held else 0
+
+
+def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]:
     """Return fewer workers with more memory where records are long, and the bytes beside such a record."""
-    held = max((bytes_held(part, RECORD_COST) for part in parts), default=0)
     whole = scratch * engine.n_threads
     n_workers = max(1, min(engine.n_threads, whole // (SMALLEST_SCRATCH + held)))
     return engine.at_most(n_workers), whole // n_workers - held if held else scratch
@@ -156,7 +198,7 @@ def row_cost(model: Model, options: PredictOptions) -> int:
 
 
 def _check_sources(
-    model: Model, sources: Sequence[Source], options: PredictOptions, types: Mapping[str, Any]
+    model: Model, sources: Sequence[Source], options: PredictOptions, hints: ReadHints
 ) -> pa.Schema:
     """Return the columns to copy; refuse sources that lack columns, before anything is read."""
     spec = feature_spec_of(model)
@@ -175,7 +217,7 @@ def _check_sources(
             f"not on columns of {format} files",
             "give svmlight files or arrays",
         )
-    found = schema(sources, _columns(model, options), ReadHints(types=types))
+    found = schema(sources, _columns(model, options), hints)
     spec.check_types(found)
     return pa.schema([found.field(name).remove_metadata() for name in options.keep])
 
@@ -187,14 +229,17 @@ def _columns(model: Model, options: PredictOptions) -> tuple[str, ...]:
 
 def _divide(model: Model, resources: Resources, result: int) -> tuple[Engine, int]:
     """Return the engine the limit allows, if one result has so many bytes, and the bytes for each part."""
-    engine = resources.engine
-    # A process of its own keeps the model as it came beside the model.
-    own = 0 if engine.shares_memory else model.nbytes
+    engine, own = resources.engine, _own_copy(model, resources.engine)
     n_threads, scratch = plan_within(
         resources.memory_limit,
         lambda limit: divide(model, limit - own, engine.n_threads, result, "prediction"),
     )
     return engine.at_most(n_threads), scratch
+
+
+def _own_copy(model: Model, engine: Engine) -> int:
+    """Return the bytes of the model as it came, which a process of its own keeps beside the model."""
+    return 0 if engine.shares_memory else model.nbytes
 
 
 def _predict_shard(shard: int, task: PartPredictor, dataset: Dataset) -> Predicted:

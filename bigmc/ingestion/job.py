@@ -8,41 +8,35 @@ publishes the manifest. Killed at any moment, the same job continues with the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
-from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.label_census import bytes_of_labels
 from bigmc.ingestion.labels import (
-    LabelTypes,
     TooManyLabels,
-    agree_on_sets,
-    extend_classes,
-    merge_classes,
-    recode,
 )
-from bigmc.ingestion.memory import FIXED_COST, Load, Shares, divide, prompt_release, refuse_large_chunks, trim
-from bigmc.ingestion.part import NAMES, REJECTS, Receipt
+from bigmc.ingestion.memory import RECORD_COST, Load, Shares, divide, prompt_release, refuse_large_chunks
+from bigmc.ingestion.part import NAMES, REJECTS
 from bigmc.ingestion.progress import Meter
-from bigmc.ingestion.readers import TEXT_FORMATS
+from bigmc.ingestion.publication import Publication
+from bigmc.ingestion.readers.base import SHORT_RECORD
+from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.rejects import REJECT_SCHEMA
-from bigmc.ingestion.shard_placement import PartShard, Placing
+from bigmc.ingestion.small_files import gather_small_files
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
 from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, at_the_data, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, IfBusy, exclusive, replacing
+from bigmc.store.atomic import PARTIAL, IfBusy, exclusive
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import (
     CLASSES,
@@ -51,21 +45,15 @@ from bigmc.store.layout import (
     SHARDS,
     STATISTICS,
     WIP,
-    ShardEntry,
     read_manifest,
 )
-from bigmc.store.publish import finish_dataset
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.version import __version__
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
 
 SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
 """Bounds on the source bytes of a part."""
-
-NAMES_BYTES = 50_000_000
-"""Largest table of feature names of a dataset."""
 
 _OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
 
@@ -120,7 +108,7 @@ class Job:
     def _run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         if not self._is_done():
             self._refuse_foreign_folder()
-            self._divide(engine)  # refuses before the scan, if it can
+            self._refuse_small_limit(engine)
             with exclusive(self._lock), prompt_release(self.limit):
                 if not self._is_done():  # by the process that held the lock before
                     self._refuse_others()
@@ -131,6 +119,21 @@ class Job:
                     job.finish(parts, progress)
         disk.try_clear(self.to / WIP)
         return Dataset.open(self.to)
+
+    def _refuse_small_limit(self, engine: Engine) -> None:
+        """Refuse a limit that is too small for any source, with one that is enough for these.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the limit does not allow one worker.
+        """
+        try:
+            self._divide(engine)
+        except MemoryLimitError:
+            parts = scan(self.sources, LARGEST_PART, self.hints)
+            self._divide(engine, parts)
+            raise
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
@@ -174,7 +177,7 @@ class Job:
         """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
         parts = self.init(progress)
         n_workers, shares = self._divide(engine, parts)
-        refuse_large_chunks(parts, self.limit // n_workers)
+        refuse_large_chunks(parts, self.limit // n_workers, engine.n_threads)
         workers = engine.at_most(n_workers)
         recipe = fit_map(self.recipe, parts, self.sources, shares, workers, self.to / WIP)
         return replace(self, recipe=recipe), parts
@@ -199,7 +202,8 @@ class Job:
             disk.unlink(self.to / name)
         n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
         progress(Progress("scan", 0, n_bytes, "bytes"))
-        parts = scan(self.sources, self._part_bytes(), self.hints)
+        part_bytes = self._part_bytes()
+        parts = gather_small_files(scan(self.sources, part_bytes, self.hints), part_bytes)
         if not parts:
             raise DataError(
                 f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
@@ -244,7 +248,7 @@ class Job:
                 meter.finish(part, *done)
 
     def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
-        """Publish the dataset: number the shards, give labels their final codes, write the manifest.
+        """Publish the dataset.
 
         Raises
         ------
@@ -258,47 +262,8 @@ class Job:
             raise StoreError(
                 f"{self.to}: {len(missing)} of {len(parts)} parts are missing", "rerun the ingest"
             )
-        trim()
-        # Without their labels, which are read again where they are needed: every part may have all of them.
-        receipts = [replace(Receipt.read(self.part_folder(part)), labels=[]) for part in parts]
-        guessed = parts[0].format in TEXT_FORMATS - {"jsonl"}
-        types = LabelTypes.GUESSED if guessed else LabelTypes.GIVEN
-        labels = (self._labels(part) for part in parts)
-        sets = agree_on_sets([receipt.sets for receipt in receipts])
-        if self.before is not None and self.before.has_sets != sets:
-            has = "a set of labels" if self.before.has_sets else "one label"
-            raise DataError(f"a row of the dataset has {has}", "append rows that have the same")
-        if self.before is None:
-            classes = merge_classes(labels, types)
-        else:
-            classes = extend_classes(self.before.classes.tolist(), labels, types)
-        trim()
-        n_features = self._n_features(parts)
-        entries = self._place_shards(parts, receipts, classes, n_features, progress)
-        if not sum(entry.nnz for entry in entries):
-            raise DataError(
-                f"{self.sources[0].path}: the rows have no features", "name columns that hold some"
-            )
-        map = self.recipe.features.map
-        own = (len(map.mean) if map else n_features) if not self.recipe.features.columns else 0
-        first_index = parts[0].options.get("first_index")
-        features = replace(self.recipe.features, n_own=own, first_index=first_index)
-        finish_dataset(
-            self.to,
-            entries,
-            classes=np.array(classes),
-            n_features=n_features,
-            weighting=self.recipe.weighting,
-            features=features.to_dict(),
-            provenance={"recipe": self.recipe.to_dict(), "bigmc": __version__},
-            rows_in=sum(receipt.rows_in for receipt in receipts),
-            rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
-            signature=self.recipe.signature,
-            beside=0 if self.before is None else self.before.nnz,
-            extra_files=[*self._write_names(receipts), *self._write_rejects(receipts)],
-            memory_limit=(self.limit - FIXED_COST) // 3,
-            progress=progress,
-        )
+        finished = Publication(self.to, parts, self._parts_folder, self.recipe, self.limit, self.before)
+        finished.publish(self._n_features(parts), progress)
 
     def part_folder(self, part: Part) -> Path:
         """Return the folder that a finished part has."""
@@ -324,7 +289,17 @@ class Job:
             dense=features.hasher is None and bool(features.dense),
             label_bytes=self.label_bytes,
         )
-        return divide(self.limit, engine.n_threads, load.of(parts))
+        load = load.of(parts)
+        try:
+            return divide(self.limit, engine.n_threads, load)
+        except MemoryLimitError:
+            if load.record_bytes and parts[0].format == "parquet":
+                # Footers tell the size of columns only: reading would refuse the texts in them one day.
+                columns = self.recipe.columns
+                longest = max(longest_text(source.path, columns)[1] for source in self.sources)
+                held = max(load.record_bytes, RECORD_COST * (longest - SHORT_RECORD))
+                divide(self.limit, engine.n_threads, replace(load, record_bytes=held))
+            raise
 
     @property
     def _parts_folder(self) -> Path:
@@ -359,52 +334,3 @@ class Job:
         elif not self.to.exists():
             return
         raise DataError(f"{self.to} exists and is not a bigmc dataset", "give another --to")
-
-    def _place_shards(
-        self,
-        parts: Sequence[Part],
-        receipts: Sequence[Receipt],
-        classes: list[object],
-        n_features: int,
-        progress: ProgressCallback,
-    ) -> list[ShardEntry]:
-        """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
-        shards = [
-            PartShard(self.part_folder(part) / local.name, local, codes)
-            for part, receipt, codes in zip(
-                parts, receipts, recode((self._labels(part) for part in parts), classes), strict=True
-            )
-            for local in receipt.shards
-        ]
-        placing = Placing(self.to, self._parts_folder, n_features, (self.limit - FIXED_COST) // 3)
-        return placing.place(shards, progress)
-
-    def _labels(self, part: Part) -> list[object]:
-        return Receipt.read(self.part_folder(part)).labels
-
-    def _tables(self, receipts: Sequence[Receipt], name: str) -> Iterator[pa.Table]:
-        for receipt in receipts:
-            yield from receipt.read_tables(self._parts_folder, name)
-
-    def _write_names(self, receipts: Sequence[Receipt]) -> list[str]:
-        if not any(file.path == NAMES for receipt in receipts for file in receipt.tables):
-            return []
-        limit = min(NAMES_BYTES, self.limit // 16)
-        names = merge_names(self._tables(receipts, NAMES), max_bytes=limit)
-        columns = self.recipe.features.column_names(names.schema)
-        with replacing(self.to / NAMES) as file:
-            pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
-        del names
-        trim()
-        return [NAMES]
-
-    def _write_rejects(self, receipts: Sequence[Receipt]) -> list[str]:
-        if not any(file.path == REJECTS for receipt in receipts for file in receipt.tables):
-            return []
-        with (
-            replacing(self.to / REJECTS) as file,
-            pq.ParquetWriter(file, REJECT_SCHEMA, compression="zstd") as writer,
-        ):
-            for table in self._tables(receipts, REJECTS):
-                writer.write_table(table)
-        return [REJECTS]

@@ -19,7 +19,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 from bigmc.budget import MemoryLimitError, format_bytes
-from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.readers.base import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
 from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
@@ -90,6 +90,8 @@ class Load:
         Whether every feature is a column of numbers, so that batches grow less than texts do.
     record_bytes : int
         Bytes for the longest record, or for reading the largest columns of Parquet, in each worker.
+    footer_bytes : int
+        Bytes of the largest footer of a Parquet file, in each worker.
     label_bytes : int
         Bytes for the distinct labels, in each worker and then once for all; 0 while they are not counted.
     """
@@ -98,29 +100,36 @@ class Load:
     names: bool = False
     dense: bool = False
     record_bytes: int = 0
+    footer_bytes: int = 0
     label_bytes: int = 0
 
     def of(self, parts: Sequence[Part]) -> Load:
         """Return the load with what the scan found about records."""
-        return replace(self, record_bytes=max((bytes_held(part) for part in parts), default=0))
+        return replace(
+            self,
+            record_bytes=max((bytes_held(part) for part in parts), default=0),
+            footer_bytes=max((part.footer_bytes for part in parts), default=0),
+        )
 
     def __str__(self) -> str:
         labels = f", {format_bytes(self.label_bytes)} of labels" if self.label_bytes else ""
         records = f", {format_bytes(self.record_bytes)} for the longest record" if self.record_bytes else ""
-        return f"{self.n_features:,} features{labels}{records}"
+        large = self.footer_bytes > UNTOLD_BYTES
+        footers = f", {format_bytes(self.footer_bytes)} for a footer of Parquet" if large else ""
+        return f"{self.n_features:,} features{labels}{records}{footers}"
 
     @property
     def other_cure(self) -> str:
         """What else would help."""
         if self.label_bytes > max(self.record_bytes, FEATURE_COST * self.n_features):
             return ", or check that --label names the right column"
-        if self.record_bytes > FEATURE_COST * self.n_features:
+        if self.record_bytes + self.footer_bytes > FEATURE_COST * self.n_features:
             return ", or write shorter records or smaller row groups"
         return ", or fewer --hash-bits" if FEATURE_COST * self.n_features > SMALLEST_WORKER else ""
 
 
 def bytes_held(part: Part, record_cost: int = RECORD_COST) -> int:
-    """Return the bytes a worker holds at once because records are long, or columns many."""
+    """Return the bytes a worker holds at once because records, or columns of Parquet, are long."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
     return record_cost * max(0, part.longest - SHORT_RECORD)
@@ -176,14 +185,14 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     """
     features = FEATURE_COST * load.n_features
     longer = load.record_bytes + max(0, load.label_bytes - LABELS_BYTES)
-    smallest = SMALLEST_WORKER + features + longer
+    smallest = SMALLEST_WORKER + features + longer + load.footer_bytes
     if limit < FIXED_COST + smallest:
         raise MemoryLimitError(
             f"ingest of {load} with a memory limit of {format_bytes(limit)} cannot work",
             f"give --memory {-(-(FIXED_COST + smallest) // 10**6)}MB or more{load.other_cure}",
         )
     n_workers = min(n_workers, (limit - FIXED_COST) // smallest)
-    mine = (limit - FIXED_COST) // n_workers - features - longer
+    mine = (limit - FIXED_COST) // n_workers - features - longer - load.footer_bytes
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
     batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
@@ -204,8 +213,8 @@ def record_limit(limit: int, n_features: int) -> RecordLimit:
     return RecordLimit(limit, base, RECORD_COST)
 
 
-def refuse_large_chunks(parts: Sequence[Part], share: int) -> None:
-    """Refuse chunks of dask arrays, which are computed whole, if a worker cannot hold them.
+def refuse_large_chunks(parts: Sequence[Part], share: int, n_workers: int) -> None:
+    """Refuse chunks of dask arrays, which are computed whole, if a worker of `n_workers` cannot hold them.
 
     Raises
     ------
@@ -216,7 +225,8 @@ def refuse_large_chunks(parts: Sequence[Part], share: int) -> None:
     if 2 * largest > share:
         raise MemoryLimitError(
             f"a chunk of the dask array has {format_bytes(largest)}, a worker may use {format_bytes(share)}",
-            "rechunk the array to fewer rows per chunk, or give more memory or fewer threads",
+            f"rechunk the array to fewer rows per chunk, or give --memory "
+            f"{-(-2 * largest * n_workers // 10**6)}MB or more",
         )
 
 

@@ -65,9 +65,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     recipe = Recipe(
         sources=tuple(identify(s) for s in sources),
         features=features,
-        weighting=_weighting(
-            options.weighting or _default_weighting(features), _has_dense(features, sources)
-        ),
+        weighting=_weighting(options.weighting, features, sources),
         label=None if is_matrix else str(options.label),
         splits=_splits(options),
         group=options.group,
@@ -80,18 +78,17 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         label_separator=options.label_separator,
         weight=options.weight,
     )
-    types = {name: pa.string() for name in features.text}
-    if not is_matrix:
-        found = schema(sources, recipe.columns, ReadHints(types=types))
-        features.check_types(found)
-        check_weight_type(found, options.weight)
     hints = ReadHints(
-        types=types,
+        types={name: pa.string() for name in features.text},
         n_features=options.n_features,
         missing=features.missing,
         columns=recipe.columns or None,
         record_limit=record_limit(limit, features.n_features),
     )
+    if not is_matrix:
+        found = schema(sources, recipe.columns, hints)
+        features.check_types(found)
+        check_weight_type(found, options.weight)
     return Job(to, sources, recipe, limit, hints)
 
 
@@ -252,9 +249,10 @@ def _default_weighting(features: FeatureSpec) -> str:
     return "tfidf" if features.text and not (features.numeric or features.dense) else "l2"
 
 
-def _weighting(name: str, has_dense: bool) -> Weighting:
+def _weighting(asked: str | None, features: FeatureSpec, sources: Sequence[Source]) -> Weighting:
+    name = asked or _default_weighting(features)
     weighting = Weighting.named(name)
-    if has_dense and (weighting.binary or weighting.idf):
+    if (weighting.binary or weighting.idf) and _has_dense(features, sources):
         raise DataError(
             f"{name} weighting counts the stored entries, and dense columns store them all",
             "use --weighting counts or l2",

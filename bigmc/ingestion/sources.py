@@ -153,7 +153,7 @@ def schema(
         Names and types; empty for svmlight and arrays.
     """
     if sources[0].format == "parquet":
-        check_footers([source.path for source in sources])
+        check_footers([source.path for source in sources], hints.record_limit)
     own = FORMATS[sources[0].format].schema(sources[0], hints)
     found = _with_derived(own, sources[0])
     wanted = list(own.names if columns is None else columns)
@@ -247,6 +247,10 @@ def read(
         raise DataError(f"on_bad_row is {request.on_bad_row!r}", "choose fail or quarantine")
     if columns is not None and (not columns or len(set(columns)) < len(columns)):
         raise DataError(f"{part.path}: the requested columns are {list(columns)}", "name each column once")
+    if part.files:
+        for file in part.files:
+            yield from read(file, request, sources=sources, base=base)
+        return
     source = sources[part.source] if sources is not None else None
     here = part
     if part.format in FILE_FORMATS:

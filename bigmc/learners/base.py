@@ -170,7 +170,8 @@ class Learner(ABC):
             raise _missing_values(dataset)
         class_weight = getattr(self.options, "class_weight", None)
         sample_weight = self._with_own_weights(sample_weight, dataset)
-        weights = combined_weights(sample_weight, class_weight, labels, dataset.classes, dataset.label_kind)
+        kind = dataset.label_kind
+        weights = combined_weights(sample_weight, class_weight, labels, dataset.class_labels, kind)
         del labels
         seed = int(self.options.random_state)
         trained = self._solve(
@@ -184,7 +185,6 @@ class Learner(ABC):
                 start,
                 {
                     "kind": self.kind,
-                    "classes": dataset.classes,
                     "n_features": dataset.n_features,
                     "weighting": dataset.weighting,
                     "feature_spec": dataset.features,

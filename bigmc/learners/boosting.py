@@ -115,6 +115,7 @@ class BoostingLearner(Learner):
         learners = stages.learners
         model = BoostedModel(
             **run.record,
+            classes=dataset.classes,
             trees=Trees.of(
                 learners.feature,
                 solution.thresholds,

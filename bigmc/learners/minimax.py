@@ -59,9 +59,9 @@ class MinimaxLearner(Learner):
         context = RunContext(run.resources.engine, run.checkpoint, run.resources.progress)
         solution = solve_minimax(dataset, parameters, run.resources.memory_limit, context)
         bounds, weights = solution.certificate, solution.weights
-        record = run.record | {"classes": dataset.classes[solution.classes]}
         model = MinimaxModel(
-            **record,
+            **run.record,
+            classes=dataset.classes[solution.classes],
             features=weights.features,
             coef=weights.coef,
             intercept=weights.intercept,

@@ -17,10 +17,13 @@ from bigmc.store.weighting import Weighting
 
 
 class Record(TypedDict):
-    """The fields of a model that do not depend on the learner."""
+    """The fields of a model that do not depend on the learner, but for its classes.
+
+    Those are read from the dataset when the solver has ended: their labels may take more than its plan, which
+    refuses too many classes by their number.
+    """
 
     kind: str
-    classes: NDArray[Any]
     n_features: int
     weighting: Weighting
     feature_spec: dict[str, Any]

@@ -121,6 +121,7 @@ class SparseLearner(Learner):
         bounds = solution.certificate
         model = LinearModel(
             **run.record,
+            classes=dataset.classes,
             features=solution.features,
             # Weights are known no better than the scores they were computed with.
             coef=solution.coef.astype(solution.score_dtype, copy=False),

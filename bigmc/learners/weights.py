@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
+from bigmc.store.classes import ClassLabels
 
 
 def combined_weights(
     sample_weight: ArrayLike | None,
     class_weight: Mapping[Any, float] | str | None,
     labels: NDArray[np.int32],
-    classes: NDArray[Any],
+    classes: ClassLabels,
     kind: LabelKind,
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample times that of its class, None if all are 1.
@@ -28,7 +29,7 @@ def combined_weights(
         Balanced is the sum of weights over the number of classes and the class's own sum.
     labels : int32 array of shape (n_samples, most labels)
         Class codes, -1 after the last of a sample.
-    classes : array of shape (n_classes,)
+    classes : labels of the classes
     kind : LabelKind
 
     Raises
@@ -73,7 +74,7 @@ def combined_weights(
 
 
 def _class_weights(
-    class_weight: Mapping[Any, float] | str, sums: NDArray[np.float64], classes: NDArray[Any]
+    class_weight: Mapping[Any, float] | str, sums: NDArray[np.float64], classes: ClassLabels
 ) -> NDArray[np.float64]:
     if isinstance(class_weight, str):
         if class_weight != "balanced":

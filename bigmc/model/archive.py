@@ -1,4 +1,8 @@
-"""One file of named arrays and a JSON header: an uncompressed zip whose bytes depend on its content only."""
+"""One file of named arrays and a JSON header: a zip whose bytes depend on its content only.
+
+The zip itself compresses nothing. In files of version 2 the arrays are deflated before they are put in: their
+checksums are of the bytes in the file, so that checking a file does not depend on the version of zlib.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +25,8 @@ from bigmc.store.untrusted import parse_json
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"
-#: Version of the file format this package reads and writes.
-FORMAT_VERSION = 1
+#: Versions of the file format this package reads and writes: as they are, and deflated.
+FORMAT_VERSION, DEFLATED_VERSION = 1, 2
 
 _HEADER = "model.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -37,12 +42,17 @@ _ZIP_ERRORS = (
     ValueError,
 )
 _RETRAIN = "copy it anew or train again"
+#: Bytes of an array for each byte of its file, at most, and those that any file may have: a stranger's file
+#: must not fill the memory.
+_MOST_INFLATED, _ALWAYS_INFLATED = 256, 64 << 20
 
 
-def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_archive(
+    path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int = FORMAT_VERSION
+) -> None:
     """Write header and arrays into one file, aside and renamed when complete.
 
-    Equal content gives equal bytes: nothing is compressed and no time is recorded.
+    Equal content gives equal bytes (deflated: with the same zlib), and no time is recorded.
 
     Raises
     ------
@@ -50,11 +60,13 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, ND
         If an array holds Python objects or the file cannot be written.
     """
     members = {f"{name}.npy": _npy_bytes(name, array) for name, array in sorted(arrays.items())}
+    if version == DEFLATED_VERSION:
+        members = {name: zlib.compress(content) for name, content in members.items()}
     if not path.parent.is_dir():
         raise ModelError(f"{path}: the folder {path.parent} does not exist", "create it first")
     if path.is_dir():
         raise ModelError(f"{path} is a folder", "give the name of a file")
-    write_atomic(path, _pack(header, members))
+    write_atomic(path, _pack({**header, "version": version}, members))
 
 
 def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]]:
@@ -65,14 +77,27 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
     ModelError
         If the file is absent, no bigmc model, of another version or damaged (naming the member).
     """
-    header, members = _unpack(path, _read(path))
+    raw = _read(path)
+    header, members = _unpack(path, raw)
+    most = _MOST_INFLATED * len(raw) + _ALWAYS_INFLATED
     arrays = {}
     for name, content in members.items():
         try:
+            if header["version"] == DEFLATED_VERSION:
+                content = _inflated(content, most)
             arrays[name.removesuffix(".npy")] = read_npy(content)
-        except (ValueError, EOFError) as error:
+        except (ValueError, EOFError, zlib.error) as error:
             raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
-    return header, arrays
+    return {name: value for name, value in header.items() if name != "version"}, arrays
+
+
+def _inflated(content: bytes, most: int) -> bytes:
+    """Return what was deflated, at most so many bytes."""
+    stream = zlib.decompressobj()
+    found = stream.decompress(content, most)
+    if not stream.eof or stream.unused_data:
+        raise ValueError(f"it is cut short, goes on after its end, or is of more than {most} bytes")
+    return found
 
 
 def check_archive(path: Path) -> list[str]:
@@ -101,7 +126,6 @@ def _pack(header: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
     whole = {
         **header,
         "format": FORMAT,
-        "version": FORMAT_VERSION,
         "members": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
     text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=True)
@@ -128,7 +152,7 @@ def _read(path: Path) -> bytes:
 
 
 def _unpack(path: Path, raw: bytes) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """Return the header without its own fields and the members, every one checked."""
+    """Return the header with its version, but without its own other fields, and the members as checked."""
     if _HEADER.encode() not in raw[:128]:  # the header is the first member
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
         what = "is cut short" if damaged else "is not a bigmc model"
@@ -148,7 +172,7 @@ def _unpack(path: Path, raw: bytes) -> tuple[Mapping[str, Any], dict[str, bytes]
         members[name] = _member(path, archive, name)
         if hashlib.sha256(members[name]).hexdigest() != expected:
             raise ModelError(f"{path}: {name} is damaged (its sha256 is not the recorded one)", _RETRAIN)
-    own = {name: value for name, value in header.items() if name not in ("format", "version", "members")}
+    own = {name: value for name, value in header.items() if name not in ("format", "members")}
     return own, members
 
 
@@ -170,9 +194,10 @@ def _header(path: Path, text: bytes) -> Mapping[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelError(f"{path} is not a bigmc model", "give the file written by train")
     version = header.get("version")
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, DEFLATED_VERSION):
         raise ModelError(
-            f"{path} has model format version {version!r}, this bigmc reads version {FORMAT_VERSION}",
+            f"{path} has model format version {version!r}, this bigmc reads versions {FORMAT_VERSION} and "
+            f"{DEFLATED_VERSION}",
             "install the bigmc that wrote it or train again",
         )
     if not isinstance(header.get("members"), dict):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bigmc.errors import ModelError
 from bigmc.model.archive import FORMAT_VERSION, write_archive
 from bigmc.model.calibration import Calibration
+from bigmc.model.compare_features import comparable, describe_differences, weighting_name
 from bigmc.model.feature_names import names_of, names_to_arrays
 from bigmc.model.linear_scoring import ROOM, Scorer
 from bigmc.store.csr import Rows
@@ -241,6 +242,11 @@ class Model(ABC):
         return rows, columns
 
     @property
+    def format_version(self) -> int:
+        """Version of the file format it is saved in."""
+        return FORMAT_VERSION
+
+    @property
     def has_probabilities(self) -> bool:
         """Whether scores can be turned into probabilities."""
         return self.calibration is not None
@@ -250,7 +256,7 @@ class Model(ABC):
         if not self.has_probabilities:
             raise ModelError(
                 "the scores of this model were not calibrated, so they are no probabilities",
-                "calibrate it on rows it was not trained on, train with loss log_loss, or use bigmc fit",
+                "train with --calibrate or the loss log_loss, use bigmc fit, or calibrate it on other rows",
             )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -291,13 +297,9 @@ class Model(ABC):
             Naming every difference.
         """
         weighting = self.weighting if "weighting" in self.params else dataset.weighting  # chosen in training
-        theirs = _comparable(dataset.n_features, weighting, _plain(dataset.features))
-        ours = _comparable(self.n_features, self.weighting, self.feature_spec)
-        differences = [
-            f"{name} is {_short(ours.get(name))} in the model and {_short(theirs.get(name))} in the dataset"
-            for name in dict.fromkeys([*ours, *theirs])
-            if ours.get(name) != theirs.get(name)
-        ]
+        theirs = comparable(dataset.n_features, weighting, _plain(dataset.features))
+        ours = comparable(self.n_features, self.weighting, self.feature_spec)
+        differences = describe_differences(ours, theirs)
         if differences:
             raise ModelError(
                 "model and dataset have different features: " + ", ".join(differences),
@@ -308,13 +310,13 @@ class Model(ABC):
         """Return what there is to know at a glance, ready for JSON."""
         return {
             "kind": self.kind,
-            "version": FORMAT_VERSION,
+            "version": self.format_version,
             "n_classes": self.n_classes,
             "n_features": self.n_features,
             "n_nonzero_features": len(self.used_features),
             **self.figures(),
             "classes": self.classes.tolist(),
-            "weighting": _weighting_name(self.weighting),
+            "weighting": weighting_name(self.weighting),
             "features": dict(self.feature_spec),
             "params": dict(self.params),
             "objective": _plain(self.objective),
@@ -355,7 +357,7 @@ class Model(ABC):
             arrays["column_scale"] = self.column_scale
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
-        write_archive(Path(path), header, arrays)
+        write_archive(Path(path), header, arrays, self.format_version)
 
 
 def _label_array(classes: NDArray[Any]) -> NDArray[Any]:
@@ -386,26 +388,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what makes features the same, without nesting.
-
-    The names of text columns do not: the texts of a row are hashed together, whatever they are called.
-    """
-    found: dict[str, Any] = {"n_features": n_features, "weighting": _weighting_name(weighting)}
-    for name, value in spec.items():
-        if isinstance(value, Mapping):
-            found |= value
-        else:
-            found[name] = bool(value) if name == "text" else value
-    return found
-
-
-def _short(value: Any) -> str:
-    text = "not given" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _weighting_name(weighting: Weighting) -> str:
-    return "+".join(name for name, on in weighting.to_dict().items() if on) or "counts"

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
+from bigmc.model.archive import DEFLATED_VERSION
 from bigmc.model.base import Model
 from bigmc.model.calibration import Calibration
 from bigmc.model.linear_scoring import ROOM, LinearScorer
+from bigmc.model.rounding import multiples_of, weights_of
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
@@ -31,12 +33,16 @@ class LinearModel(Model):
     intercept : float64 array of shape (n_classes,)
     gradient_norms : float32 array of shape (n_features,) or None
         Of a model just trained, where a training from it can start sooner; not saved.
+    step : float32 array of shape (n_classes,) or None
+        Where the weights of a class are whole multiples of a step (`bigmc.model.rounding`): the model is
+        saved with a byte or less for each weight.
     """
 
     features: NDArray[np.int64]
     coef: NDArray[Any]
     intercept: NDArray[np.float64]
     gradient_norms: NDArray[np.float32] | None = None
+    step: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", np.asarray(self.features, np.int64))
@@ -55,10 +61,19 @@ class LinearModel(Model):
             )
         if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
             raise ModelError("the weights of the model are not finite", "look for huge values in the data")
+        if self.step is not None and (self.step.shape != (n_classes,) or not np.all(self.step > 0)):
+            raise ModelError(f"steps of the weights of shape {self.step.shape}, or not above 0")
+
+    @property
+    def format_version(self) -> int:
+        """Version of the file format: rounded weights are deflated."""
+        return super().format_version if self.step is None else DEFLATED_VERSION
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return features, weights and intercepts; the non-zero weights only where that is smaller."""
+        """Return features, weights and intercepts; of weights not rounded the non-zero if that is smaller."""
         arrays = {"features": self.features, "intercept": self.intercept}
+        if self.step is not None:
+            return arrays | {"coef_multiples": multiples_of(self.coef, self.step), "coef_step": self.step}
         rows, classes = np.nonzero(self.coef)
         classes = classes.astype(np.min_scalar_type(self.n_classes))
         values = self.coef[rows, classes]
@@ -71,6 +86,13 @@ class LinearModel(Model):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of `to_arrays` and the fields that all kinds have."""
         features, intercept = arrays["features"], arrays["intercept"]
+        step = arrays.get("coef_step")
+        if step is not None:
+            multiples = arrays["coef_multiples"]
+            if multiples.dtype != np.int8 or step.dtype != np.float32:
+                raise ModelError(f"multiples of type {multiples.dtype} of steps of type {step.dtype}")
+            coef = weights_of(multiples, step)
+            return cls(**record, features=features, coef=coef, intercept=intercept, step=step)
         if "coef" in arrays:
             coef = arrays["coef"]
         else:

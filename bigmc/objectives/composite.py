@@ -72,7 +72,7 @@ class Objective:
     @property
     def row_kernels(self) -> RowKernels:
         """Derivatives of the loss over samples in row order."""
-        return RowKernels.of(self.loss, self.sets)
+        return RowKernels.of(self.loss, self.loss.set_kernels if self.sets else self.loss.kernels)
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import newton_rows
+from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.objectives.losses import Loss
 
 
@@ -34,9 +35,8 @@ class RowKernels:
     per_class: bool
 
     @classmethod
-    def of(cls, loss: Loss, sets: bool) -> RowKernels:
-        """Return the kernels of a loss, for labels that are sets or not."""
-        kernels = loss.set_kernels if sets else loss.kernels
+    def of(cls, loss: Loss, kernels: LossKernels) -> RowKernels:
+        """Return those of a loss; `kernels` is what compiled code takes of it, for one label or for sets."""
         return cls(
             partial(newton_rows.gradient_rows, kernels),
             partial(newton_rows.hessian_rows, kernels),

@@ -12,10 +12,10 @@ from bigmc.reporting.certificate import bounds, percent, statements
 from bigmc.reporting.history import course
 from bigmc.reporting.markup import Content, Markup, element, figure, join, name, table
 from bigmc.reporting.quality import quality
-from bigmc.reporting.search import search
+from bigmc.reporting.search import search, sizes
 from bigmc.reporting.style import STYLE
 
-_SHOWN = ("learner", "split", "dataset", "search")
+_SHOWN = ("learner", "split", "dataset", "search", "sizes")
 """Parameters that have a place of their own on the page."""
 _LISTED = 12
 """Entries of a long list that are shown."""
@@ -46,13 +46,14 @@ def page(
     file_bytes : int or None
         Size of the model's file.
     """
-    trials = model.params.get("search")
+    trials, curve = model.params.get("search"), model.params.get("sizes")
     title = f"bigmc model: {model.kind}, {model.n_classes:,} classes"
     parts = [
         _header(title, model, evaluated),
         _section("Certificate", *_certificate(model)),
         _section("Course of the training", *course(model.history)),
         *([_section("Search for the settings", *search(trials))] if trials else []),
+        *([_section("Accuracy and size", *sizes(curve))] if curve else []),
         *([] if evaluated is None else [_section("Evaluation", *quality(evaluated))]),
         _section("Strongest features of each class", *_strongest(model, strongest)),
         _section("Training", *_training(model)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,3 +39,22 @@ def search(trials: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
         points.append((float(number), best))
     if len(points) > 1:
         yield plot([Curve("best so far", points, "#1f6feb")], "trial", "best quality so far", 760, 240)
+
+
+def sizes(curve: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    """Yield what models of fewer features reach on held-out rows."""
+    yield element(
+        "p",
+        "The features with the largest weights, and a model trained with these alone, measured on the same "
+        "held-out rows. The model of this page has the fewest that lose no accuracy, or as many as were "
+        "asked for.",
+    )
+    head = ("features", "quality", "log loss")
+    rows = [
+        [figure(size["n_features"]), figure(size["quality"], 4), figure(size["log_loss"], 4)]
+        for size in curve
+    ]
+    yield table(head, rows, "figures")
+    points = [(math.log10(size["n_features"]), float(size["quality"])) for size in reversed(curve)]
+    if len(points) > 1:
+        yield plot([Curve("quality", points, "#1f6feb")], "features, log10", "quality", 760, 240)

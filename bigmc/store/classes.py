@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +44,64 @@ def write_classes(path: Path, classes: NDArray[Any]) -> ClassesType:
     with replacing(path / CLASSES) as file:
         pq.write_table(pa.table({"code": codes, "label": labels}), file, write_page_checksum=True)
     return kind
+
+
+class ClassLabels(Protocol):
+    """Labels by class code: an array, or those of a dataset on disk."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, code: Any, /) -> Any: ...
+
+    def tolist(self) -> list[Any]:
+        """Return all labels."""
+        ...
+
+
+class StoredLabels:
+    """The labels of a dataset on disk, read when they are first asked for: a million take 200 MB meanwhile.
+
+    Parameters
+    ----------
+    path : Path
+        Of the dataset.
+    kind : {"int64", "string", "bool", "float"}
+        Their type.
+    check : callable
+        Refuses a file that has changed since the dataset was opened; called before it is read.
+
+    Raises
+    ------
+    StoreError
+        If their file cannot be read.
+    """
+
+    def __init__(self, path: Path, kind: ClassesType, check: Callable[[], object]) -> None:
+        self._path, self._kind, self._check = path, kind, check
+        check()
+        try:
+            self._n_labels = int(pq.read_metadata(path / CLASSES).num_rows)
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(path / CLASSES, f"cannot be read ({error})") from None
+
+    def __len__(self) -> int:
+        """Return the number of classes."""
+        return self._n_labels
+
+    def __getitem__(self, code: Any, /) -> Any:
+        """Return the label of a class."""
+        return self.values[code]
+
+    def tolist(self) -> list[Any]:
+        """Return all labels."""
+        found: list[Any] = self.values.tolist()
+        return found
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """All labels, as an array of shape (n_classes,)."""
+        self._check()
+        return read_classes(self._path, self._kind)
 
 
 def read_classes(path: Path, kind: ClassesType) -> NDArray[Any]:

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
-from bigmc.kernels.csc import add_row_squares
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
+from bigmc.store.classes import ClassLabels, StoredLabels
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
-from bigmc.store.label_sets import column_of_indicator, fill_rows, is_sets, longest
+from bigmc.store.label_sets import is_sets
 from bigmc.store.layout import SAMPLE_WEIGHT, canonical_json
 from bigmc.store.memory_shard import MAX_ROWS, memory_shards
+from bigmc.store.results import DatasetInfo
+from bigmc.store.row_norms import row_squares
+from bigmc.store.sample_labels import SampleLabels, code_labels, row_column
 from bigmc.store.shard import Shard
 from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
-
-#: Entries and features read at once in passes over whole shards; a column has at most 65,536 entries.
-_PASS_ENTRIES = 1 << 20
-_PASS_FEATURES = 1 << 17
-
-
-class DatasetInfo(TypedDict):
-    """Figures of ``bigmc info --json``; ``label_sets`` is there only where labels are sets."""
-
-    n_samples: int
-    n_features: int
-    n_classes: int
-    nnz: int
-    n_shards: int
-    splits: Mapping[str, int]
-    bytes: int
-    label_sets: NotRequired[bool]
 
 
 class Dataset:
@@ -64,7 +50,7 @@ class Dataset:
     def __init__(
         self,
         shards: Sequence[Shard],
-        classes: NDArray[Any],
+        classes: ClassLabels,
         n_features: int,
         weighting: Weighting,
         features: Mapping[str, Any],
@@ -73,7 +59,7 @@ class Dataset:
         sample_weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.shards = list(shards)
-        self.classes = classes
+        self.class_labels = classes
         self.n_features = n_features
         self.weighting = weighting
         self.features = dict(features)
@@ -89,7 +75,12 @@ class Dataset:
         self._sample_weights = sample_weights
         self._column_nnz: NDArray[np.int64] | None = None
         self._labels: NDArray[np.int32] | None = None
-        self._has_sets: bool | None = None
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels; of a dataset on disk they are read when they are first asked for."""
+        labels = self.class_labels
+        return labels.values if isinstance(labels, StoredLabels) else np.asarray(labels)
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -110,7 +101,7 @@ class Dataset:
         manifest = stored.ingests[0].manifest
         weighting = Weighting.from_dict(manifest.weighting)
         shards = stored.shards()
-        return cls(shards, stored.classes(), manifest.n_features, weighting, manifest.features, stored)
+        return cls(shards, stored.class_labels(), manifest.n_features, weighting, manifest.features, stored)
 
     @classmethod
     def from_arrays(
@@ -154,17 +145,7 @@ class Dataset:
                 f"X has {matrix.ndim} dimensions", "give one row per sample and one column per feature"
             )
         n_samples = int(matrix.shape[0])
-        classes: NDArray[Any] = np.empty(0, np.int64)
-        labels: Any = np.full(n_samples, -1, np.int32)
-        if y is not None:
-            given: Any = y if hasattr(y, "tocsr") else np.asarray(y)
-            if given.ndim == 2 and given.shape[0] == n_samples and given.shape[1] > 0:
-                classes, labels = np.arange(given.shape[1]), column_of_indicator(given)
-            elif given.shape != (n_samples,):
-                raise DataError(f"y has the shape {given.shape} and X has {n_samples} rows")
-            else:
-                classes, codes = np.unique(given, return_inverse=True)
-                labels = codes.astype(np.int32)
+        classes, labels = code_labels(y, n_samples)
         ids = np.arange(n_samples, dtype=np.int64) if row_ids is None else np.asarray(row_ids, np.int64)
         if ids.shape != (n_samples,):
             raise DataError(f"row_ids has the shape {ids.shape} and X has {n_samples} rows")
@@ -203,29 +184,25 @@ class Dataset:
         weights = self._sample_weights
         if weights is not None:
             weights = np.concatenate([weights[self.base[s] : self.base[s + 1]] for s in shards])
-        return Dataset(
-            [self.shards[s] for s in shards],
-            self.classes,
-            self.n_features,
-            self.weighting,
-            self.features,
-            self._stored,
-            column_scale,
-            weights,
-        )
+        return self._with([self.shards[s] for s in shards], self.weighting, column_scale, weights)
 
     def with_weighting(self, weighting: Weighting) -> Dataset:
         """Return the same samples, whose stored values are weighted otherwise when they are read."""
-        return Dataset(
-            self.shards,
-            self.classes,
-            self.n_features,
-            weighting,
-            self.features,
-            self._stored,
-            self._column_scale,
-            self._sample_weights,
-        )
+        return self._with(self.shards, weighting, self._column_scale, self._sample_weights)
+
+    def _with(
+        self,
+        shards: Sequence[Shard],
+        weighting: Weighting,
+        column_scale: NDArray[np.float32] | None,
+        weights: NDArray[np.float64] | None,
+    ) -> Dataset:
+        own = self.class_labels, self.n_features, weighting, self.features, self._stored
+        return Dataset(shards, *own, column_scale, weights)
+
+    def with_column_scale(self, column_scale: NDArray[np.float32]) -> Dataset:
+        """Return the same samples with other factors of the features in place of their idf."""
+        return self._with(self.shards, self.weighting, column_scale, self._sample_weights)
 
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""
@@ -236,16 +213,13 @@ class Dataset:
         names = tuple(stored.name(shard) for shard in self.shards if isinstance(shard, StoredShard))
         return _opened, (stored.location, first.signature, len(stored.ingests) - 1, names)
 
-    @property
+    @cached_property
     def has_sets(self) -> bool:
         """Whether a sample has a set of labels instead of one label."""
-        if self._has_sets is None:
-            if self._stored:
-                self._has_sets = self._stored.has_sets
-            else:
-                tables = (shard.table(["label"]) for shard in self.shards[:1])
-                self._has_sets = any(is_sets(table.schema.field("label").type) for table in tables)
-        return self._has_sets
+        if self._stored:
+            return self._stored.has_sets
+        tables = (shard.table(["label"]) for shard in self.shards[:1])
+        return any(is_sets(table.schema.field("label").type) for table in tables)
 
     def labels(self) -> NDArray[np.int32]:
         """Return the class code of every sample.
@@ -255,21 +229,11 @@ class Dataset:
         DataError
             If labels are sets.
         """
-        if self.has_sets:
-            raise DataError(
-                "the labels are sets, and one label per sample is needed",
-                "give data with one label per sample",
-            )
-        codes = self._row_column("label", np.int32)
-        self._check_codes(codes)
-        return codes
+        return self._sample_labels.codes()
 
     @property
     def n_groups(self) -> int:
-        """Groups that statistics by class tell apart: the classes, or one where labels are sets.
-
-        A sample with a set of labels would be in several.
-        """
+        """Groups that statistics by class tell apart: the classes, or one where labels are sets."""
         return 1 if self.has_sets else self.n_classes
 
     def group_codes(self) -> NDArray[np.int32]:
@@ -281,25 +245,16 @@ class Dataset:
 
         They increase within a row, and -1 stands after the last. Where labels are no sets there is one.
         """
-        if not self.has_sets:
-            return self.labels()[:, None]
-        out = np.empty((self.n_samples, self.most_labels()), np.int32)
-        for s, shard in enumerate(self.shards):
-            fill_rows(shard.table(["label"]).column("label"), out[self.base[s] : self.base[s + 1]])
-        self._check_codes(out)
-        return out
-
-    def _check_codes(self, codes: NDArray[np.int32]) -> None:
-        """Refuse labels that have no class: they would be places outside of arrays."""
-        if codes.size and not -1 <= codes.min() <= codes.max() < self.n_classes:
-            where = self.path or "the dataset"
-            raise DataError(f"{where}: labels outside the {self.n_classes} classes", "ingest it anew")
+        return self._sample_labels.sets()
 
     def most_labels(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""
-        if not self.has_sets:
-            return 1
-        return longest(shard.table(["label"]).column("label") for shard in self.shards)
+        return self._sample_labels.most()
+
+    @cached_property
+    def _sample_labels(self) -> SampleLabels:
+        where = str(self.path or "the dataset")
+        return SampleLabels(self.shards, self.base, self.n_classes, where, self.label_kind)
 
     def sample_weights(self) -> NDArray[np.float64] | None:
         """Return the weight of every sample in training; None if each counts once."""
@@ -314,19 +269,14 @@ class Dataset:
         return self._row_column("row_id", np.int64)
 
     def _row_column(self, name: str, dtype: Any) -> NDArray[Any]:
-        """Return one column of the shards' tables as one array of `dtype`."""
-        out = np.empty(self.n_samples, dtype)
-        for s, shard in enumerate(self.shards):
-            out[self.base[s] : self.base[s + 1]] = shard.table([name]).column(name).to_numpy()
-        return out
+        return row_column(self.shards, self.base, name, dtype)
 
     def column_nnz(self) -> NDArray[np.int64]:
         """Return the number of stored entries of every feature."""
         if self._column_nnz is None:
             shape = (self.n_features,)
-            known = None
-            if self._stored:
-                known = self._stored.statistic(self.shards, "nnz", shape, 0, self.n_features)
+            stored = self._stored
+            known = stored.statistic(self.shards, "nnz", shape, 0, self.n_features) if stored else None
             counts = np.zeros(shape, np.int64) if known is None else known.astype(np.int64)
             for shard in self.shards if known is None else []:
                 counts += np.diff(shard.indptr(0, self.n_features))
@@ -358,7 +308,7 @@ class Dataset:
         if not self.weighting.l2:
             return np.ones(self.n_samples, np.float32)
         if column_scale is not None:
-            norm = np.sqrt(self._row_squares(column_scale))
+            norm = np.sqrt(row_squares(self, column_scale))
         elif self.weighting.binary:
             norm = np.sqrt(self._row_column("entries", np.float64))
         else:
@@ -370,28 +320,6 @@ class Dataset:
     def plan(self, block_bytes: int) -> list[tuple[int, int]]:
         """Cut the features into blocks of at most `block_bytes` decoded bytes."""
         return plan_blocks(self.column_nnz(), self.n_shards, self.dtype.itemsize, block_bytes)
-
-    def _row_squares(self, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the squared norm of every row; one shard at a time, in the memory of a few chunks."""
-        squares = np.zeros(self.n_samples, np.float64)
-        indices = np.empty(_PASS_ENTRIES, np.uint16)
-        data = np.ones(_PASS_ENTRIES, self.dtype)
-        for s, shard in enumerate(self.shards):
-            lo = 0
-            while lo < self.n_features:
-                offsets = shard.indptr(lo, min(lo + _PASS_FEATURES, self.n_features))
-                width = int(np.searchsorted(offsets, offsets[0] + _PASS_ENTRIES, side="right")) - 1
-                start, stop = int(offsets[0]), int(offsets[width])
-                shard.read(start, stop, indices, None if self.weighting.binary else data)
-                add_row_squares(
-                    offsets[: width + 1] - start,
-                    indices,
-                    data,
-                    column_scale[lo : lo + width],
-                    squares[self.base[s] : self.base[s + 1]],
-                )
-                lo += width
-        return squares
 
     def class_statistics(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
@@ -447,14 +375,8 @@ class Dataset:
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
     def info(self) -> DatasetInfo:
-        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays.
-
-        ``label_sets`` is there only where labels are sets.
-        """
-        stored = sum(shard.nbytes for shard in self.shards)
-        n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
-        if self._stored and self.n_shards == n_all:
-            stored += self._stored.nbytes()
+        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""
+        beside = self._stored.bytes_beside(self.n_shards) if self._stored else 0
         figures: DatasetInfo = {
             "n_samples": self.n_samples,
             "n_features": self.n_features,
@@ -462,7 +384,7 @@ class Dataset:
             "nnz": self.nnz,
             "n_shards": self.n_shards,
             "splits": self.splits,
-            "bytes": stored,
+            "bytes": sum(shard.nbytes for shard in self.shards) + beside,
         }
         if self.has_sets:
             figures["label_sets"] = True

@@ -85,3 +85,16 @@ def column_of_indicator(indicator: Any) -> pa.ListArray:
         raise DataError("an indicator of labels has values besides 0 and 1", "give 1 where a label applies")
     rows, codes = matrix.nonzero()
     return set_column(rows, codes, matrix.shape[0])
+
+
+def right_sets(
+    labels: NDArray[np.int32], own: NDArray[np.int64], predicted: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which samples are predicted exactly their labels, whose classes are numbered by `own`."""
+    rows, places = np.nonzero(labels >= 0)
+    codes = own[labels[rows, places]]
+    missed = predicted.copy()
+    missed[rows[codes >= 0], codes[codes >= 0]] ^= 1
+    right: NDArray[np.bool_] = ~np.any(missed, axis=1)
+    right[rows[codes < 0]] = False
+    return right

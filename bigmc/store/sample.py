@@ -60,7 +60,7 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
     weights = dataset.sample_weights()
     sample = Dataset(
         drawn,
-        dataset.classes,
+        dataset.class_labels,
         dataset.n_features,
         dataset.weighting,
         dataset.features,

@@ -13,15 +13,15 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
 from bigmc.store.atomic import sha256
-from bigmc.store.classes import read_classes
+from bigmc.store.classes import StoredLabels
 from bigmc.store.disk_shard import StoredShard, open_shard
 from bigmc.store.file_checks import check_file, check_sizes
 from bigmc.store.layout import APPENDS, CLASSES, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
@@ -185,11 +185,10 @@ class Stored:
             for entry in ingest.manifest.shards
         ]
 
-    def classes(self) -> NDArray[Any]:
+    def class_labels(self) -> StoredLabels:
         """Return the labels in the order of their codes: those of the last ingest, which has all."""
         last = self.ingests[-1]
-        last.check(CLASSES)
-        return read_classes(last.path, last.manifest.classes_type)
+        return StoredLabels(last.path, last.manifest.classes_type, partial(last.check, CLASSES))
 
     @property
     def has_sets(self) -> bool:
@@ -206,8 +205,10 @@ class Stored:
         having = [i for i in self.ingests if any(file.path == name for file in i.manifest.files)]
         return [ingest.check(name) for ingest in having]
 
-    def nbytes(self) -> int:
-        """Bytes of all files but those of shards."""
+    def bytes_beside(self, n_shards: int) -> int:
+        """Return the bytes of all files but those of shards; 0 if `n_shards` are not all shards."""
+        if n_shards != sum(len(ingest.manifest.shards) for ingest in self.ingests):
+            return 0
         listed = sum(file.bytes for ingest in self.ingests for file in ingest.manifest.files)
         return listed + sum(len(ingest.manifest.to_json()) for ingest in self.ingests)
 

@@ -22,8 +22,14 @@ def write_work_file(path: Path, value: Any) -> None:
     write_atomic(path, _digest(text) + b"\n" + text)
 
 
-def read_work_file(path: Path) -> Any:
+def read_work_file(path: Path, folder: Path | None = None) -> Any:
     """Return what `write_work_file` wrote.
+
+    Parameters
+    ----------
+    path : Path
+    folder : Path, optional
+        Which folder to delete when the file is damaged; by default that of the dataset that is made.
 
     Raises
     ------
@@ -36,22 +42,7 @@ def read_work_file(path: Path) -> Any:
             return parse_json(text)
     except (FileNotFoundError, IsADirectoryError):
         pass
-    raise damaged_work(path)
-
-
-def read_json(path: Path) -> Any:
-    """Return what a file of unfinished work says that has no digest.
-
-    Raises
-    ------
-    StoreError
-        If it is no JSON.
-    """
-    try:
-        return parse_json(path.read_bytes())
-    except ValueError as error:
-        cure = f"delete the folder {path.parent}, and run the command again"
-        raise StoreError(f"{path} is damaged ({error})", cure) from None
+    raise damaged_work(path, folder)
 
 
 def read_work_table(path: Path, file: FileEntry) -> pa.Table:
@@ -67,11 +58,12 @@ def read_work_table(path: Path, file: FileEntry) -> pa.Table:
     return pq.read_table(path)
 
 
-def damaged_work(path: Path) -> StoreError:
+def damaged_work(path: Path, folder: Path | None = None) -> StoreError:
     """Return the error of unfinished work that cannot be resumed."""
+    which = "that was to become the dataset" if folder is None else folder
     return StoreError(
         f"{path} is damaged, so that the unfinished work in its folder cannot be resumed",
-        "delete the folder that was to become the dataset, and run the command again",
+        f"delete the folder {which}, and run the command again",
     )
 
 

@@ -6,35 +6,36 @@ there; killed at any moment, the same call goes through the same steps to the sa
 
 from __future__ import annotations
 
-import json
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
 from bigmc.inference.evaluate import evaluate
+from bigmc.learners import learner_of
 from bigmc.model import Model, load_model
 from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
+from bigmc.options.learners import BoostOptions, LearnerOptions, SparseOptions
 from bigmc.progress import ProgressCallback, silent
+from bigmc.solvers import DualDescent
 from bigmc.store import disk
-from bigmc.store.atomic import exclusive, write_atomic
+from bigmc.store.atomic import exclusive
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-from bigmc.store.work_file import read_json
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
+from bigmc.training.sizes import smallest_good, train_with_size
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
 ASKED, RESULT = "asked.json", "result.json"
 BOOSTING_C = (1e5, 1e7)
@@ -74,6 +75,10 @@ class Winner:
         Where labels are sets: the score above which a class is a label.
     C : float or None
         Of boosting.
+    size : Size or None
+        Which share of the features is kept; None where a penalty decides, or the learner.
+    max_features : int or None
+        Of all rows, where that share of their features is more.
     """
 
     kind: str
@@ -81,11 +86,15 @@ class Winner:
     calibration: Calibration
     threshold: float | None = None
     C: float | None = None
+    size: Size | None = None
+    max_features: int | None = None
 
     @classmethod
-    def of(cls, trial: Trial) -> Winner:
-        """Return the linear learner of a trial."""
-        return cls("sparse", trial.candidate, trial.calibration, trial.threshold)
+    def of(cls, trial: Trial, size: Size | None = None, max_features: int | None = None) -> Winner:
+        """Return the linear learner of a trial, with all features or of a size."""
+        said = trial if size is None else size
+        calibration, threshold = said.calibration, said.threshold
+        return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
 
     def completed(self, model: Model) -> Model:
         """Return a model with what held-out rows say about its scores."""
@@ -98,12 +107,14 @@ class Winner:
         weighting = None if self.candidate is None else self.candidate.weighting
         return dataset if weighting is None else dataset.with_weighting(WEIGHTINGS[weighting])
 
-    def learner(self, n_rows: int, memory: int, engine: Engine) -> Classifier:
-        """Return the learner with its settings for so many rows."""
+    def options(self, samples: Dataset) -> LearnerOptions:
+        """Return the options of the learner for these samples."""
         if self.candidate is None:
             assert self.C is not None
-            return MultiBoostClassifier(self.C, memory_limit=memory, engine=engine)
-        return SparseClassifier(**self.candidate.options(n_rows), memory_limit=memory, engine=engine)
+            return BoostOptions(C=self.C)
+        weights = samples.sample_weights()
+        total = float(samples.n_samples if weights is None else weights.sum())
+        return SparseOptions(**self.candidate.options(total))
 
 
 class Fit:
@@ -141,11 +152,12 @@ class Fit:
         if not self._target.parent.is_dir():
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
         disk.make_folder(self._folder)
+        self._check_max_features()
         with exclusive(self._folder / "lock"):
             self._claim()
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
-                found: FitResult = read_json(done)
+                found: FitResult = read_work_file(done, self._folder)
                 return found
             course = Search(self._train, self._engine, self._limits, self._folder, self._progress).run()
             winner, rivals = self._choose(course)
@@ -155,26 +167,44 @@ class Fit:
                 winner = self._recalibrated(winner)
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
-            write_atomic(done, json.dumps(result, indent=1).encode())
+            write_work_file(done, result)
             for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
                 disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
         return result
 
+    def _check_max_features(self) -> None:
+        """Refuse 0 features, and a choice of features from rows that do not fit into memory."""
+        most = self._limits.max_features
+        if most is None:
+            return
+        if most < 1:
+            raise DataError(f"a model of at most {most} features", "give 1 or more")
+        needed = DualDescent.memory(self._data)
+        if needed > self._limits.memory:
+            raise MemoryLimitError(
+                f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
+                f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
+            )
+
     def _claim(self) -> None:
         """Write down what is being made; refuse to go on with something else."""
-        asked = {"dataset": identity(self._data), **self._splits._asdict(), "memory": self._limits.memory}
+        limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
+        asked = {"dataset": identity(self._data), **self._splits._asdict(), **limits}
         file = self._folder / ASKED
-        if file.exists() and read_json(file) != asked:
+        if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
-                f"{self._folder} belongs to a fit of other data or with another memory limit",
+                f"{self._folder} belongs to a fit of other data, or with another limit of memory or features",
                 f"delete {self._folder}, or give another --to",
             )
-        write_atomic(file, json.dumps(asked).encode())
+        write_work_file(file, asked)
 
     def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
         """Return the linear model of the search, or boosting if the data is dense and that is better."""
-        linear = Winner.of(course.best)
-        if not _is_dense(self._data):
+        most = self._limits.max_features
+        fits = DualDescent.memory(self._data) <= self._limits.memory
+        size = smallest_good(course.sizes, most) if course.sizes and fits else None
+        linear = Winner.of(course.best, size, most)
+        if most is not None or not _is_dense(self._data):
             return linear, {}
         trials = [self._boosted_trial(C) for C in BOOSTING_C]
         C, boosted = max(zip(BOOSTING_C, trials, strict=True), key=lambda entry: entry[1].quality)
@@ -187,11 +217,10 @@ class Fit:
         """Return what boosting reaches on the rows that validate the linear models too."""
         file = self._folder / f"boosting-{C:g}.json"
         if file.exists():
-            return Trial.from_dict(read_json(file))
+            return Trial.from_dict(read_work_file(file, self._folder))
         search = Search(self._train, self._engine, self._limits)
-        learner = MultiBoostClassifier(C, memory_limit=self._limits.memory, engine=self._engine)
-        trial = search.judge(learner, Candidate(None, "boosting", 1.0 / C))
-        write_atomic(file, json.dumps(asdict(trial)).encode())
+        trial = search.judge(BoostOptions(C=C), Candidate(None, "boosting", 1.0 / C))
+        write_work_file(file, asdict(trial))
         return trial
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
@@ -199,8 +228,9 @@ class Fit:
         if self._test is None:
             return {"test": None}
         figures = self._figures(self._trained("measured", winner, self._train), winner)
-        plain = Winner.of(course.trials[0])
-        same = plain.candidate == winner.candidate
+        first = course.trials[0]
+        plain = Winner.of(first, None if winner.size is None else Size.whole(first))
+        same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = "micro_f1" if self._data.has_sets else "accuracy"
         ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
         shares = {"plain_ridge": ridge[by]}
@@ -244,19 +274,25 @@ class Fit:
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, or go on training, or find the model in the folder."""
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
-        if not file.exists():
-            learner = winner.learner(samples.n_samples, self._limits.memory, self._engine)
+        if not file.exists() and winner.size is not None:
+            assert winner.candidate is not None
+            rows, most = winner.samples(samples), winner.max_features
+            train_with_size(rows, winner.candidate, winner.size, most, self._engine).save(file)
+        elif not file.exists():
             disk.make_folder(work)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                learner.fit_dataset(
+            resources = Resources(self._engine, self._limits.memory, self._progress)
+            model = (
+                learner_of(winner.options(samples))
+                .train(
                     winner.samples(samples),
+                    resources,
                     checkpoint=FileCheckpoint(work),
-                    progress=self._progress,
                     scratch=work,
                     start=start,
                 )
-            learner.model_.save(file)
+                .model
+            )
+            model.save(file)
             disk.try_clear(work)
         return load_model(file)
 
@@ -268,6 +304,7 @@ class Fit:
             "dataset": identity(self._data),
             "split": "all" if self._splits.refit else self._splits.train,
             "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
+            "sizes": [asdict(size) for size in course.sizes],
         }
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
@@ -290,6 +327,10 @@ class Fit:
                     "seconds": trial.seconds,
                 }
                 for trial in course.trials
+            ],
+            "sizes": [
+                {"n_features": size.n_features, "quality": size.quality, "log_loss": size.log_loss}
+                for size in course.sizes
             ],
             "ended": course.ended,
             "n_search_rows": course.n_rows,

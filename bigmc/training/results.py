@@ -79,6 +79,14 @@ class TrialFigures(TypedDict):
     seconds: float
 
 
+class SizeFigures(TypedDict):
+    """What a number of features reached on held-out rows."""
+
+    n_features: int
+    quality: float
+    log_loss: float
+
+
 class Measured(TypedDict):
     """Figures of the test rows and, where there are any, of simple models on them."""
 
@@ -93,6 +101,7 @@ class FitResult(Measured):
     learner: str
     settings: str
     trials: list[TrialFigures]
+    sizes: list[SizeFigures]
     ended: str
     n_search_rows: int
     n_held_out: int

@@ -8,29 +8,26 @@ search goes through the same trials again without training them.
 
 from __future__ import annotations
 
-import json
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
-from bigmc.estimators import SparseClassifier
-from bigmc.estimators.weights import WeightedClassifier
+from bigmc.learners import learner_of
+from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers import DualDescent
-from bigmc.store.atomic import write_atomic
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-from bigmc.store.work_file import read_json
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Trial, Truth
+from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.sizes import HeldOutRows, size_curve
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -73,10 +70,13 @@ class Limits(NamedTuple):
         Bytes.
     seconds : float
         No trial begins later; infinite: until validation has turned.
+    max_features : int or None
+        Features that the model may have.
     """
 
     memory: int
     seconds: float = math.inf
+    max_features: int | None = None
 
 
 class Search:
@@ -110,8 +110,10 @@ class Search:
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._valid, places = draw_rows(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
-        self._weights, self._places = np.ones(n), places
-        self._weights[places] = 0.0
+        self._learns, self._places = np.ones(n), places
+        self._learns[places] = 0.0
+        own = self._sample.sample_weights()
+        self._weights = self._learns if own is None else self._learns * own
         self._truth = Truth.of(self._valid)
         self._duals: tuple[str | None, DualDescent] | None = None
         self._trials: list[Trial] = []
@@ -126,7 +128,28 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        return Course(tuple(self._trials), best, self._sample.n_samples, self._valid.n_samples, ended)
+        n_rows, n_held_out = self._sample.n_samples, self._valid.n_samples
+        return Course(tuple(self._trials), best, n_rows, n_held_out, ended, self._sizes(best.candidate))
+
+    def _sizes(self, candidate: Candidate) -> tuple[Size, ...]:
+        """Return what fewer features reach, of a ridge alone that dual coordinates solve."""
+        if not (candidate.is_ridge_hinge and self._descends_duals()):
+            return ()
+        file = None if self._folder is None else self._folder / "sizes.json"
+        if file is not None and file.exists():
+            return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
+        self._duals = None  # before memory is taken for others
+        samples = self._weighted(self._sample, candidate)
+        rows = HeldOutRows(samples, self._weights, self._places, self._truth)
+        found = size_curve(rows, candidate, self._limits.max_features, self._engine)
+        if file is not None:
+            write_work_file(file, [asdict(size) for size in found])
+        return found
+
+    @staticmethod
+    def _weighted(samples: Dataset, candidate: Candidate) -> Dataset:
+        weighting = candidate.weighting
+        return samples if weighting is None else samples.with_weighting(WEIGHTINGS[weighting])
 
     def _weighting(self, best: Trial) -> Trial:
         if not self._texts:
@@ -188,7 +211,7 @@ class Search:
                 return trial
         file = None if self._folder is None else self._folder / f"trial-{len(self._trials):03d}.json"
         if file is not None and file.exists():
-            trial = Trial.from_dict(read_json(file))
+            trial = Trial.from_dict(read_work_file(file, self._folder))
             if trial.candidate == candidate:
                 self._trials.append(trial)
                 return trial
@@ -196,7 +219,7 @@ class Search:
             raise _TimeIsOver
         trial = self.attempt(candidate)
         if file is not None:
-            write_atomic(file, json.dumps(asdict(trial)).encode())
+            write_work_file(file, asdict(trial))
         self._trials.append(trial)
         facts = {"quality": trial.quality, "log loss": trial.log_loss}
         self._progress(Progress("search", len(self._trials), 0, "trials", facts))
@@ -205,17 +228,15 @@ class Search:
     def attempt(self, candidate: Candidate) -> Trial:
         """Train on the rows of the sample that are not held out, and judge on the others."""
         started = time.monotonic()
-        samples, valid = self._sample, self._valid
-        if candidate.weighting is not None:
-            weighting = WEIGHTINGS[candidate.weighting]
-            samples, valid = samples.with_weighting(weighting), valid.with_weighting(weighting)
+        samples, valid = self._weighted(self._sample, candidate), self._weighted(self._valid, candidate)
         if candidate.is_ridge_hinge and self._descends_duals():
             return self._ridge_trial(candidate, samples, started)
-        options = candidate.options(float(self._weights.sum()))
-        learner = SparseClassifier(**options, memory_limit=self._limits.memory, engine=self._engine)
-        return self._judged(learner, candidate, samples, valid, started)
+        options = SparseOptions(**candidate.options(float(self._weights.sum())))
+        return self._judged(options, candidate, samples, valid, started)
 
     def _descends_duals(self) -> bool:
+        if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
+            return True
         many = int(np.count_nonzero(self._sample.column_nnz())) >= _MANY_FEATURES
         return many and DualDescent.memory(self._sample) <= self._limits.memory
 
@@ -230,23 +251,21 @@ class Search:
         verdict = self._truth.judge(duals.scores(self._places))
         return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
 
-    def judge(self, learner: WeightedClassifier, candidate: Candidate) -> Trial:
+    def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
-        return self._judged(learner, candidate, self._sample, self._valid, time.monotonic())
+        return self._judged(options, candidate, self._sample, self._valid, time.monotonic())
 
     def _judged(
         self,
-        learner: WeightedClassifier,
+        options: LearnerOptions,
         candidate: Candidate,
         samples: Dataset,
         valid: Dataset,
         started: float,
     ) -> Trial:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            learner.fit_dataset(samples, sample_weight=self._weights)
-        scores = np.concatenate([learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)])
-        model = learner.model_
+        resources = Resources(self._engine, self._limits.memory)
+        model = learner_of(options).train(samples, resources, sample_weight=self._learns).model
+        scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
         verdict = self._truth.judge(scores)
         return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)
 

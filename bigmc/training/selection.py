@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bigmc.engine import Resources, ThreadEngine
-from bigmc.errors import BigmcError, DataError, ModelError
+from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
 from bigmc.model import load_model
 from bigmc.options.inference import EvaluateOptions
@@ -31,6 +31,7 @@ from bigmc.store.object_store import local_file, read_file
 from bigmc.store.outputs import IfExists, Output
 from bigmc.store.receipt import Receipt
 from bigmc.store.untrusted import parse_json
+from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import identity, train
@@ -85,7 +86,7 @@ def _make_path(
     alphas = options.alphas or _spaced(data[options.split], options, resources)
     table: list[PathRow] = []
     seconds: list[float | None] = []
-    before: Path | None = None
+    before = options.start
     grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
     most = len(grid) if options.alphas or len(grid) < 2 else len(grid) + MORE_ALPHAS
     for k in range(most):
@@ -105,7 +106,8 @@ def _make_path(
     _draw(table, best, by, to / PLOT)
     at_edge = len(table) > 1 and best in (table[0], table[-1])
     result: PathResult = {"asked": asked, "table": table, "best": best, "at_edge": at_edge}
-    write_atomic(to / TABLE, json.dumps(result, indent=1).encode())
+    written = {**result, "sha256": _digest(result)}
+    write_atomic(to / TABLE, json.dumps(written, indent=1).encode())
     timed: list[PathRow] = [{**row, "seconds": took} for row, took in zip(table, seconds, strict=True)]
     return {**result, "table": timed, "best": timed[table.index(best)]}
 
@@ -205,8 +207,9 @@ def _digest(row: Mapping[str, object]) -> str:
 def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
     """Return the result of the same path, if it is there; how long it took is not recorded."""
     try:
-        found = json.loads((to / TABLE).read_bytes())
-        if found["asked"] != asked:
+        found = dict(parse_json((to / TABLE).read_bytes()))
+        digest = found.pop("sha256", None)  # there was none before
+        if found["asked"] != asked or digest not in (None, _digest(found)):
             return None
         rows = [{**row, "seconds": None} for row in found["table"]]
         best = {**found["best"], "seconds": None}
@@ -227,9 +230,9 @@ def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
     """Write down which path is made in a folder; refuse one that has files of another by the same names."""
     claim = to / WORK / CLAIM
     try:
-        if json.loads(claim.read_bytes()) == asked:
+        if read_work_file(claim) == asked:
             return
-    except (FileNotFoundError, ValueError):
+    except StoreError:
         pass  # whose the files are is not known: they are refused below
     numbered = [
         file for kind in ("model", "json", "norms.npy") for file in to.glob(f"[0-9][0-9][0-9].{kind}")
@@ -242,7 +245,7 @@ def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
         )
     for file in taken:
         disk.clear(file)
-    write_atomic(claim, json.dumps(asked).encode())
+    write_work_file(claim, asked)
 
 
 def publish(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +111,51 @@ class Trial:
         return cls(**{**fields, **parts})
 
 
+@dataclass(frozen=True)
+class Size:
+    """A number of features, and what held-out rows say of the model with these alone.
+
+    Attributes
+    ----------
+    n_features : int
+    share : float
+        Of the features that occur in the rows of the search.
+    quality, log_loss, calibration, threshold
+        As of a `Trial`.
+    """
+
+    n_features: int
+    share: float
+    quality: float
+    log_loss: float
+    calibration: Calibration
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, n_features: int, n_used: int, verdict: Verdict) -> Size:
+        """Return the size that a verdict is on, of a model of `n_used` features in all."""
+        return cls(n_features, n_features / n_used, *verdict)
+
+    @classmethod
+    def whole(cls, trial: Trial) -> Size:
+        """Return the size of all features."""
+        figures = trial.quality, trial.log_loss, trial.calibration, trial.threshold
+        return cls(trial.n_features, 1.0, *figures)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Size:
+        """Return the size of `asdict`."""
+        return cls(**{**fields, "calibration": Calibration(**fields["calibration"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return asdict(self)
+
+    def count(self, n_used: int, most: int | None) -> int:
+        """Return the number of features to keep of those that occur in all rows."""
+        return min(math.ceil(self.share * n_used), n_used if most is None else most)
+
+
 class Course(NamedTuple):
     """A finished search.
 
@@ -122,6 +168,9 @@ class Course(NamedTuple):
         Rows of the sample, and those of them that validated.
     ended : str
         Why there were no more trials.
+    sizes : tuple of Size
+        What fewer features reach with the settings of the best trial, all features first; empty where a
+        penalty or another loss won.
     """
 
     trials: tuple[Trial, ...]
@@ -129,6 +178,7 @@ class Course(NamedTuple):
     n_rows: int
     n_held_out: int
     ended: str
+    sizes: tuple[Size, ...] = ()
 
 
 class Verdict(NamedTuple):

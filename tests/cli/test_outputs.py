@@ -201,6 +201,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(journal, "SECONDS_BETWEEN_COMMITS", 0.0)
 
 
+@pytest.mark.slow
 def test_predictions_killed_anywhere_continue_to_the_same_bytes(small_parts, made, tmp_path):
     name = "p.parquet"
     Path("bad.jsonl").write_text(Path("in.jsonl").read_text() + '{"text": null}\n')

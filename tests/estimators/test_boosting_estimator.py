@@ -427,6 +427,7 @@ print(budget.peak_memory() - bare)
 """
 
 
+@pytest.mark.slow
 def test_training_and_evaluation_stay_within_the_limit(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 6, 30_000)

@@ -22,6 +22,9 @@ from faults.trials import EXPECTED, Outcome, again, differences, record
 
 FINE, BUSY, WRONG = 0, 3, 4
 
+CALLS_OF_STORE = {"create": 1, "send": 2, "read": 2, "sizes": 2}
+"""Calls to an object store, and at how many of each kind an ingest is killed."""
+
 
 def in_child(work: Callable[[], object]) -> int:
     """Run something in a forked process and return its process id; it ends with one of the codes above."""
@@ -175,8 +178,8 @@ def leftovers_of_the_living(work: Path) -> Outcome:
     return outcome
 
 
-def in_object_store(inputs: Path, work: Path, url: str) -> Outcome:
-    """Kill an ingest into an object store at its calls there, lose answers, and run it again."""
+def in_object_store(call: str, inputs: Path, work: Path, url: str) -> Outcome:
+    """Kill an ingest into an object store at its first calls of a kind, lose answers, and run it again."""
     from bigmc import api
     from bigmc.store.object_store import Address
     from faults.commands import TEXT
@@ -193,23 +196,22 @@ def in_object_store(inputs: Path, work: Path, url: str) -> Outcome:
 
     ingest("whole")
     right = objects("whole")
-    for call, times in (("create", 1), ("send", 2), ("read", 2), ("sizes", 2)):
-        for at in range(1, times + 1):
-            for moment in ("before", "after", "answer lost"):
-                name = f"{call}-{at}-{moment[0]}"
-                outcome.trials += 1
-                outcome.different += 1
-                interrupted = partial(_break, Address, call, at, moment, partial(ingest, name))
-                code = code_of(in_child(interrupted))
-                if code not in (FINE, -signal.SIGKILL, 5):
-                    outcome.problems.append(f"{name}: the process ended with {code}")
-                try:
-                    ingest(name)
-                    problem = differences(objects(name), right)  # type: ignore[arg-type]
-                except Exception as error:
-                    problem = f"{type(error).__name__}: {error}"
-                if problem:
-                    outcome.problems.append(f"{name}: {problem}")
+    for at in range(1, CALLS_OF_STORE[call] + 1):
+        for moment in ("before", "after", "answer lost"):
+            name = f"{call}-{at}-{moment[0]}"
+            outcome.trials += 1
+            outcome.different += 1
+            interrupted = partial(_break, Address, call, at, moment, partial(ingest, name))
+            code = code_of(in_child(interrupted))
+            if code not in (FINE, -signal.SIGKILL, 5):
+                outcome.problems.append(f"{name}: the process ended with {code}")
+            try:
+                ingest(name)
+                problem = differences(objects(name), right)  # type: ignore[arg-type]
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+            if problem:
+                outcome.problems.append(f"{name}: {problem}")
     return outcome
 
 
@@ -281,8 +283,8 @@ def cache_evicted(inputs: Path, work: Path, url: str) -> Outcome:
     right = {}
     for number, name in enumerate(("rows.csv", "more.csv", "numbers.csv")):
         to = f"{url}/evicted-{number}.bigmc"
-        columns = {"text": "label"} if name == "numbers.csv" else {"text": "text", "on_bad_row": "quarantine"}
-        api.ingest(inputs / name, to, label="label", hash_bits=6, memory_limit="64MB", **columns)
+        columns = {"text": "text", "hash_bits": 6} if name != "numbers.csv" else {"dense": ["a", "b", "c"]}
+        api.ingest(inputs / name, to, label="label", on_bad_row="quarantine", memory_limit="64MB", **columns)
         right[to] = dataset_digest(to)
 
     def read(process: int) -> None:
@@ -313,8 +315,9 @@ def all_trials() -> Iterator[tuple[str, Trial]]:
     yield "reader beside publish", read_while_publishing
     yield "locks of the dead", lambda inputs, work: dead_locks(work)
     yield "two writers", lambda inputs, work: leftovers_of_the_living(work)
+    for call in CALLS_OF_STORE:
+        yield f"ingest into S3, {call}", partial(_with_moto, partial(in_object_store, call))
     for name, trial in (
-        ("ingest into S3", in_object_store),
         ("lost answer", in_a_lost_answer),
         ("cache evicted", cache_evicted),
     ):

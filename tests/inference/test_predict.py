@@ -69,6 +69,7 @@ class Elsewhere(ThreadEngine):
     shares_memory = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["predict", "evaluate"])
 @pytest.mark.parametrize("engine", [ThreadEngine(2), Elsewhere(2)], ids=["threads", "processes"])
 def test_the_limit_that_a_refusal_names_works_and_is_the_least(step, engine, data, tmp_path):

@@ -23,10 +23,10 @@ def named_limit(error):
     return int(re.search(r"give --memory (\d+)MB", str(error.value))[1])
 
 
-def works_at_once(run):
+def works_at_once(run, small=64):
     """Check that a small limit is refused, that the one named works, and that a bit less does not."""
     with pytest.raises(MemoryLimitError) as refused:
-        run(64)
+        run(small)
     needed = named_limit(refused)
     with pytest.raises(MemoryLimitError):
         run(int(needed / 1.05))
@@ -116,3 +116,49 @@ def test_the_longest_record_is_measured_without_holding_it(tmp_path):
     assert longest_record(TextFile(str(path)), CSV, Span(0, None, 1)) == max(
         records, key=lambda record: record[1]
     )
+
+
+def test_the_longest_text_of_a_parquet_file_is_named_not_the_first_long_one(tmp_path):
+    texts = ["short", "a word " * 250_000, "short", "a word " * 700_000, "short", "a word " * 300_000]
+    table = pa.table({"text": texts, "label": list("ab") * 3})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=2)
+
+    def run(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(1), "split": {"train": 1.0}}
+        options = {"text": "text", "label": "label", "hash_bits": 10}
+        return api.ingest(tmp_path / "t.parquet", tmp_path / "d.bigmc", **options, **limits)
+
+    assert works_at_once(run, 56).n_samples == 6
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, max_passes=1)
+
+    def predict(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(1)}
+        return api.predict(tmp_path / "m.model", tmp_path / "t.parquet", tmp_path / "p.parquet", **limits)
+
+    assert works_at_once(predict, 44)["n_samples"] == 6
+
+
+@pytest.mark.parametrize("megabytes", [40, 64])
+def test_a_parquet_file_of_so_many_columns_that_its_footer_is_too_large(megabytes, tmp_path):
+    """Refused before it is read, whether the limit is too small for any source or for this one."""
+    rng = np.random.default_rng(0)
+    names = [f"x{j}" for j in range(4000)]
+    table = pa.table({name: rng.standard_normal(12) for name in names} | {"label": list("ab") * 6})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=3)
+
+    def run(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
+        return api.ingest(tmp_path / "t.parquet", tmp_path / "d.bigmc", dense=names, label="label", **limits)
+
+    assert works_at_once(run, megabytes).n_samples == 12
+
+
+def test_a_limit_too_small_for_any_source_names_one_that_fits_these(tmp_path):
+    (tmp_path / "t.csv").write_text('text,label\n"' + "a word " * 430_000 + '",b\nshort,a\n')
+
+    def run(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2), "split": {"train": 1.0}}
+        options = {"text": "text", "label": "label", "hash_bits": 18}
+        return api.ingest(tmp_path / "t.csv", tmp_path / "d.bigmc", **options, **limits)
+
+    assert works_at_once(run, 40).n_samples == 2

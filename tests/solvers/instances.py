@@ -4,6 +4,8 @@ import numpy as np
 from sklearn.datasets import load_digits, load_iris
 
 from bigmc.store.dataset import Dataset
+from bigmc.store.memory_shard import MAX_ROWS, memory_shards
+from bigmc.store.weighting import Weighting
 
 ALPHAS = (0.1, 0.01, 0.001)
 OPTIMA = {
@@ -49,16 +51,12 @@ def label_sets(name):
     return ((i * i + 3 * i + 2 * r * i + r) % 7 < 3).astype(int)
 
 
-def dataset_of(X, y, n_classes=None, **options):
+def dataset_of(X, y, n_classes=None, shard_rows=MAX_ROWS):
     """Samples as a dataset of the classes 0, 1, …, also of those no sample has (arith has one)."""
-    made = Dataset.from_arrays(X, y, **options)
     classes = np.arange(n_classes or y.max() + 1)
-    codes = np.searchsorted(classes, made.classes)
-    for shard in made.shards:
-        table = shard._table
-        labels = codes[table.column("label").to_numpy()].astype(np.int32)
-        shard._table = table.set_column(table.column_names.index("label"), "label", [labels])
-    return Dataset(made.shards, classes, made.n_features, made.weighting, made.features)
+    codes = np.searchsorted(classes, y).astype(np.int32)
+    shards = memory_shards(X, codes, np.arange(len(y)), shard_rows)
+    return Dataset(list(shards), classes, X.shape[1], Weighting(), {})
 
 
 def loss_and_gradient(X, y, W, b, weights):

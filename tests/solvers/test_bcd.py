@@ -90,6 +90,7 @@ def test_constant_steps(name, k):
     assert abs(found.objective - OPTIMA[name][k]) < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), [("iris", 0), ("digits", 0)])
 def test_in_chunks(name, k):
     dataset, chunk_bytes = chunked(name)
@@ -129,6 +130,7 @@ def test_a_sample_in_memory_is_the_start_for_data_that_does_not_fit(weighted):
     assert first < 1.25 * much.objective  # 2 without weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_starting_on_a_sample_and_resuming_gives_the_same_bits(n_workers):
     X, y = larger()
@@ -192,6 +194,7 @@ def test_scales_are_applied_as_scikit_learn_does():
     assert solve(ours, **options).objective == pytest.approx(solve(theirs, **options).objective, rel=3e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("intercept", "chunks"), [(False, False), (False, True), (True, True)])
 def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, chunks):
     dataset, chunk_bytes = chunked("arith")
@@ -229,6 +232,7 @@ def test_the_number_of_workers_does_not_matter():
     assert bits(runs[0]) == bits(runs[1])
 
 
+@pytest.mark.slow
 def test_single_precision_scores(monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
     X, y = instance("digits")

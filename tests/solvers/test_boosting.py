@@ -14,8 +14,9 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.options import CutKind, Residency
+from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
-from bigmc.solvers.boosting.pricing import CutOracle, Duals, LocalScan
+from bigmc.solvers.boosting.pricing import CutOracle, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeOracle

@@ -73,7 +73,7 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         loss, X, y, W, b, np.ones(6000) if weights is None else weights
     )
     assert np.allclose(found.gradient[:, :5], gradient[used], atol=1e-12)
-    assert np.isclose(job.objective.loss.value(found.margins.squares, sums), value)
+    assert np.isclose(found.margins.total_loss / sums, value)
     assert not found.gradient[:, 5:].any()
     again = full_pass(dataset, job, weights, sums, ThreadEngine(3))
     assert np.array_equal(again.gradient, found.gradient)
@@ -186,7 +186,7 @@ def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
     held = SampleLoss(problem, BlockSource(sample, [(0, 17)], keep=True))
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
-    dual = (2 * point.margins.sums.sum() - point.margins.squares.sum()) / len(y)
+    dual = (2 * point.margins.total_slope - point.margins.dual_values) / len(y)
     W = np.zeros((17, dataset.n_classes))
     W[:5] = coef.rows[:, : dataset.n_classes]
     for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere
@@ -238,6 +238,7 @@ class Kept:
         return self.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("last", "intercept"), [(1, False), (2, False), (4, False), (1, True), (3, True)])
 def test_stop_and_resume_equals_uninterrupted(last, intercept):
     _, _, dataset = made()
@@ -267,6 +268,7 @@ def large():
     return Dataset.from_arrays(X, y, shard_rows=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
     dataset = large()
@@ -301,6 +303,7 @@ def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
     assert plan_sample(20 * 10**6, 2, 55_000, 65_536, size) is None
 
 
+@pytest.mark.slow
 def test_large_data_in_memory_starts_on_a_sample_of_its_own():
     generator = np.random.default_rng(0)
     n = 60_000

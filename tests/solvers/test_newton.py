@@ -51,7 +51,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weigh
     weights = np.random.default_rng(1).integers(0, 3, 300).astype(float) if weighted else None
     X, y, problem, support, features, rows, _ = made(n_classes, weights=weights)
     weights = np.ones(300) if weights is None else weights
-    gradient, diagonal = support._gradient()
+    gradient, diagonal = support.gradient()
     W = np.zeros((40, n_classes))
     W[features] = rows[:, :n_classes]
     assert np.allclose(gradient[:, :n_classes], loss_and_gradient(X, y, W, 0, weights)[1][features])
@@ -62,11 +62,11 @@ def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weigh
     for sign, there in zip((1, -1), moved, strict=True):
         there[features] += sign * small * direction[:, :n_classes]
     ahead, behind = (loss_and_gradient(X, y, there, 0, weights)[1][features] for there in moved)
-    product = problem.two_over_n * support._product(direction)
+    product = problem.two_over_n * support.product(direction)
     assert np.allclose(product[:, :n_classes], (ahead - behind) / (2 * small), rtol=1e-4, atol=1e-6)
     unit = np.zeros_like(rows)
     unit[3, 1] = 1.0
-    assert np.isclose((problem.two_over_n * support._product(unit))[3, 1], diagonal[3, 1])
+    assert np.isclose((problem.two_over_n * support.product(unit))[3, 1], diagonal[3, 1])
     assert not product[:, n_classes:].any()
 
 
@@ -143,6 +143,7 @@ def test_any_number_of_workers_gives_the_same_bits():
     assert (outcomes[0] == outcomes[1]).all()
 
 
+@pytest.mark.slow
 def test_sweeps_with_and_without_newton_steps_meet_at_the_optimum():
     data = load_digits()
     dataset = Dataset.from_arrays(data.data / 16, data.target)
@@ -271,11 +272,11 @@ def test_derivatives_of_the_log_loss_are_those_of_the_definition(n_classes, inte
     problem, held, rows, smooth = any_pair(*pair, intercept=intercept, dtype=dtype)
     support = Support(problem, held, [np.arange(12)], intercept)
     close = {"rtol": 1e-10, "atol": 1e-13} if dtype == np.float64 else {"rtol": 1e-4, "atol": 2e-6}
-    gradient, diagonal = support._gradient()
+    gradient, diagonal = support.gradient()
     np.testing.assert_allclose(gradient[:, :n_classes], smooth(rows)[1], **close)
     direction = np.zeros(rows.shape, dtype)
     direction[:, :n_classes] = np.random.default_rng(2).standard_normal((len(rows), n_classes))
-    product = problem.two_over_n * support._product(direction)
+    product = problem.two_over_n * support.product(direction)
     small = 1e-6
     ahead, behind = (smooth(rows + way * direction.astype(float))[1] for way in (small, -small))
     close = {"rtol": 1e-5, "atol": 1e-8} if dtype == np.float64 else {"rtol": 1e-3, "atol": 1e-5}
@@ -284,12 +285,12 @@ def test_derivatives_of_the_log_loss_are_those_of_the_definition(n_classes, inte
     for place in ((3, 1), (len(rows) - 1, n_classes - 1)):
         unit = np.zeros(rows.shape, dtype)
         unit[place] = 1
-        assert (problem.two_over_n * support._product(unit))[place] == pytest.approx(
+        assert (problem.two_over_n * support.product(unit))[place] == pytest.approx(
             diagonal[place], rel=1e-10 if dtype == np.float64 else 1e-4
         )
     for part in (1.0, 1e-3):
         change = smooth(rows + part * direction.astype(float))[0] - smooth(rows)[0]
-        assert support._loss_change(direction, part) == pytest.approx(
+        assert support.loss_change(direction, part) == pytest.approx(
             change, rel=1e-9 if dtype == np.float64 else 1e-4, abs=1e-13 if dtype == np.float64 else 1e-7
         )
 
@@ -300,13 +301,13 @@ def test_the_log_loss_of_scores_far_apart_stays_finite(dtype):
     support = Support(problem, held, [np.arange(12)])
     problem.scores[::2, :5] += np.array([0, 400, -400, 1e4, 90], dtype)
     problem.scores[1, :5] = 0
-    gradient, diagonal = support._gradient()
+    gradient, diagonal = support.gradient()
     assert np.isfinite(gradient).all()
     assert (diagonal >= 0).all()
-    up = support._scaled(100.0 * np.sign(rows))
-    assert np.isfinite(support._product(up)).all()
-    assert support._loss_change(up, 1.0) > 0
-    assert np.isfinite(support._loss_change(support._scaled(-gradient), 1.0))
+    up = support.scaled(100.0 * np.sign(rows))
+    assert np.isfinite(support.product(up)).all()
+    assert support.loss_change(up, 1.0) > 0
+    assert np.isfinite(support.loss_change(support.scaled(-gradient), 1.0))
 
 
 @pytest.mark.parametrize(("loss", "penalty"), PAIRS)
@@ -364,6 +365,7 @@ def test_any_number_of_workers_gives_the_same_bits_of_the_log_loss(penalty):
     assert all((a == b).all() for a, b in zip(*outcomes, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "penalty"),
     [("log_loss", "l1/l2"), ("log_loss", "l1"), ("squared_hinge", "l1")],

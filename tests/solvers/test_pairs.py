@@ -190,6 +190,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
             solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | changed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)

@@ -302,6 +302,7 @@ def test_features_left_out_are_passed_over_and_resuming_gives_the_same_bits(
         assert [e["n_screened"] for e in again.history] == screened
 
 
+@pytest.mark.slow
 def test_single_precision_scores_leave_out_no_feature_with_weights(monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
     monkeypatch.setattr(rounds, "NEAR", 2.0)

@@ -20,9 +20,9 @@ from .conftest import rows_of, table_of
 from .shard_contract import DTYPES, ShardContract, values_of
 
 
-def write_and_open(path, rows, n_features, n_rows):
+def write_and_open(path, rows, n_features, n_rows, counter=None):
     entry = write.write_shard(path / SHARDS / "000000", rows, table_of([i % 3 for i in range(n_rows)]))
-    return open_shard(path, entry, n_features, ByteCounter())
+    return open_shard(path, entry, n_features, counter or ByteCounter())
 
 
 def small_chunks(monkeypatch, size):
@@ -178,8 +178,9 @@ def test_reading_damage_names_the_file(file, harm, tmp_path, monkeypatch):
 
 def test_bytes_read_counts_the_files(tmp_path):
     X = sp.random_array((900, 40), density=0.3, rng=np.random.default_rng(1)).tocsr()
-    shard = write_and_open(tmp_path, rows_of(X), 40, 900)
+    counter = ByteCounter()
+    shard = write_and_open(tmp_path, rows_of(X), 40, 900, counter)
     indptr = shard.indptr(0, 40)
     shard.read(0, int(indptr[-1]), np.empty(X.nnz, np.uint16), np.empty(X.nnz))
     matrix = [f.bytes for f in shard.entry.files if f.path.startswith("x/") and f.path != "x/zarr.json"]
-    assert shard._counter.total == sum(matrix)
+    assert counter.total == sum(matrix)

@@ -1,7 +1,5 @@
 """`bigmc fit`: the search against an exhaustive one, honest figures, resuming, and all kinds of data."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +10,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
+from bigmc.store.work_file import read_work_file
 from bigmc.training.fit import wilson
 from bigmc.training.search import Limits, Search
 from bigmc.training.trials import Candidate
@@ -182,5 +181,5 @@ def test_a_label_is_needed(tmp_path):
 
 def test_trials_are_written_down(fitted):
     _, folder, _ = fitted
-    first = json.loads((folder / "m.fit" / "trial-000.json").read_text())
+    first = read_work_file(folder / "m.fit" / "trial-000.json")
     assert Candidate(**first["candidate"]) == Candidate("tfidf")

@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.hashing.row_builder import RowBuilder
-from bigmc.ingestion.hashing.scratch import scratch
-from bigmc.ingestion.hashing.unicode import Nulls, first_broken, fold_table, lower_sigmas, string_pieces
+from bigmc.ingestion.hashing.scratch import WordUse, scratch
+from bigmc.ingestion.hashing.unicode import (
+    Nulls,
+    case_kept_table,
+    first_broken,
+    lower_sigmas,
+    lower_table,
+    string_pieces,
+)
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
@@ -114,11 +121,12 @@ class TextHasher:
         n_rows : int
             Number of its documents.
         """
-        return self._fold(texts, nulls, join=True)
+        return self._fold(texts, nulls, WordUse.JOIN)
 
-    def _fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, join: bool) -> Iterator[tuple[int, int]]:
-        """Fold; words are hashed one by one instead of joined if not ``join``."""
-        table = fold_table(self.lowercase)
+    def _fold(
+        self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, use: WordUse
+    ) -> Iterator[tuple[int, int]]:
+        table = lower_table() if self.lowercase else case_kept_table()
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
             if self.lowercase:
@@ -127,20 +135,20 @@ class TextHasher:
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
                 raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
             if code == folding.WORD:
-                scratch.fit_words(longest, join)
+                scratch.fit_words(longest, use)
             else:
                 scratch.fit_document(longest)
             row = 0
             while row < len(piece):
                 if code == folding.WORD:
-                    n_rows, status = _find_words(row, offsets, text, table, join)
+                    n_rows, status = _find_words(row, offsets, text, table, use)
                     broken = status == wording.BROKEN
                     if status == wording.CHANGED and n_rows == 0:
                         # Rare letters of which the kernel could not write the lower case in their place.
                         document = piece[row].as_py().lower().encode()
-                        scratch.fit_words(len(document), join)
+                        scratch.fit_words(len(document), use)
                         ends = np.array([0, len(document)])
-                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, join)
+                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, use)
                 else:
                     out = scratch.documents._replace(text=scratch.folded[: -kernel.PADDING])
                     n_rows, broken = folding.fold_rows(row, offsets, text, table, code, out)
@@ -173,7 +181,7 @@ class TextHasher:
         """
         rows = RowBuilder(len(texts), self.hash_bits)
         single = self.analyzer == "word" and self.ngrams[1] == 1
-        for _, n_rows in self._fold(texts, nulls, join=not single):
+        for _, n_rows in self._fold(texts, nulls, WordUse.HASH if single else WordUse.JOIN):
             if single:
                 rows.add(scratch.units[: n_rows + 1], scratch.hashes)
             else:
@@ -202,7 +210,7 @@ class TextHasher:
 
 
 def _find_words(
-    row: int, offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32], join: bool
+    row: int, offsets: NDArray[np.int64], text: NDArray[np.uint8], table: NDArray[np.uint32], use: WordUse
 ) -> tuple[int, int]:
     """Find the words of documents from ``row`` on, join them or hash each; as `hashing_words.mark_rows`."""
     marked = scratch.marked
@@ -210,7 +218,7 @@ def _find_words(
     wording.find_words(n_rows, marked, scratch.words)
     n_words = scratch.units[n_rows]
     words = scratch.lowered, scratch.starts, scratch.sizes, n_words
-    if join:
+    if use is WordUse.JOIN:
         wording.join_words(*words, scratch.folded, scratch.bound)
     else:
         kernel.hash_words(*words, scratch.parts, scratch.hashes)

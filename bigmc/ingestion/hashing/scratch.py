@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,13 @@ PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scrat
 FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
 FOLD_ROWS = 1 << 12  # documents folded in one go
 KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
+
+
+class WordUse(Enum):
+    """What becomes of the words of a document: n-grams need them joined, single words are hashed at once."""
+
+    JOIN = "join"
+    HASH = "hash"
 
 
 class Scratch(threading.local):
@@ -78,8 +86,8 @@ class Scratch(threading.local):
         self.bound = _at_least(self.bound, size + 4)
         self.reach = _at_least(self.reach, size + 4)
 
-    def fit_words(self, n_bytes: int, join: bool) -> None:
-        """Make room for the words of a document of this size, and for joining them."""
+    def fit_words(self, n_bytes: int, use: WordUse) -> None:
+        """Make room for the words of a document of this size, and for what becomes of them."""
         size = (max(n_bytes, FOLD_BYTES) + wording.MARGIN) | 63
         # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
         size = max(size, len(self.lowered) - 1)
@@ -92,7 +100,7 @@ class Scratch(threading.local):
         self.starts = _at_least(self.starts, n_runs)
         self.sizes = _at_least(self.sizes, n_runs)
         self.kept = _at_least(self.kept, n_runs)
-        if join:
+        if use is WordUse.JOIN:
             self.folded = _at_least(self.folded, size + FOLD_ROWS + 2 * kernel.PADDING)
             self.bound = _at_least(self.bound, n_runs)
         else:

@@ -27,36 +27,45 @@ PLANE = 1 << 16  # code points folded in one go
 
 
 @functools.cache
-def fold_table(lowercase: bool) -> NDArray[np.uint32]:
-    r"""Tabulate what folding makes of every code point, as the running Python knows it.
-
-    Parameters
-    ----------
-    lowercase : bool
-        Whether letters are lower-cased.
+def lower_table() -> NDArray[np.uint32]:
+    r"""Tabulate the lower case of every code point, as the running Python knows it.
 
     Returns
     -------
     uint32 array of shape (0x110000,)
         The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
         `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
-        `bigmc.kernels.hashing.folding.IS_SPACE`). If letters are lower-cased the capital I with a dot becomes
-        ``i``, its dot is left to the kernels.
+        `bigmc.kernels.hashing.folding.IS_SPACE`). The capital I with a dot becomes ``i``, its dot is left to
+        the kernels.
     """
     table = np.arange(0x110000, dtype=np.uint32)
     for start in range(0, len(table), PLANE):  # all at once would take 30 MB for a moment
-        _fold_plane(table[start : start + PLANE], lowercase)
+        plane = table[start : start + PLANE]
+        _lower_plane(plane)
+        _flag_plane(plane)
     table.setflags(write=False)
     return table
 
 
-def _fold_plane(table: NDArray[np.uint32], lowercase: bool) -> None:
-    """Fold the code points in a plane of the table."""
+@functools.cache
+def case_kept_table() -> NDArray[np.uint32]:
+    """Tabulate every code point with the flags of `lower_table`, its case as it is."""
+    table = np.arange(0x110000, dtype=np.uint32)
+    for start in range(0, len(table), PLANE):
+        _flag_plane(table[start : start + PLANE])
+    table.setflags(write=False)
+    return table
+
+
+def _lower_plane(table: NDArray[np.uint32]) -> None:
     points = table.copy()
-    if lowercase:
-        special = np.isin(points, SPECIAL_CODE_POINTS) | (points >= 0xD800) & (points < 0xE000)
-        table[~special] = _lowered(points[~special])
-        table[points == 0x130], table[points == 0x3A3] = 0x69, 0x3C3
+    special = np.isin(points, SPECIAL_CODE_POINTS) | (points >= 0xD800) & (points < 0xE000)
+    table[~special] = _lowered(points[~special])
+    table[points == 0x130], table[points == 0x3A3] = 0x69, 0x3C3
+
+
+def _flag_plane(table: NDArray[np.uint32]) -> None:
+    """Add the flags of words and white space to the code points in a plane of the table."""
     flags = np.zeros(len(table), np.uint32)
     folded = table.tobytes().decode("utf-32-le", "surrogatepass")
     for pattern, flag in ((r"\w+", wording.IS_WORD), (r"\s+", folding.IS_SPACE)):
@@ -69,7 +78,7 @@ def _fold_plane(table: NDArray[np.uint32], lowercase: bool) -> None:
 def case_table() -> NDArray[np.uint8]:
     """Tabulate which code points matter to a capital sigma beside them, as the running Python knows it.
 
-    Apart from `fold_table`: it takes twice as long to make, and few texts have the letter.
+    Apart from `lower_table`: it takes twice as long to make, and few texts have the letter.
 
     Returns
     -------

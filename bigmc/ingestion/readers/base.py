@@ -10,21 +10,22 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.streams import UTF8, TextFile
-from bigmc.ingestion.rejects import NOT_UTF8, Reject
+from bigmc.ingestion.rejects import Reject
 from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
-from bigmc.store.label_sets import is_sets
 
 BATCH_BYTES = 8 << 20
 
 SHORT_RECORD = 1 << 16
 """Records up to this length are part of what a batch costs."""
+
+UNTOLD_BYTES = 1 << 20
+"""Bytes of an open file of Parquet up to which no message speaks of them."""
 
 MAX_RECORD_BYTES = 256 << 20
 """Longest record of a text file, whatever memory there is."""
@@ -97,7 +98,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Part:
-    """A range of records of one source that a worker reads on its own; plain data, fit for JSON.
+    """A range of records of one source, or several small files, that a worker reads on its own; fit for JSON.
 
     Attributes
     ----------
@@ -125,8 +126,12 @@ class Part:
         What the reader of this format found for all parts, such as ``n_features``.
     longest : int
         Bytes of the longest record of a text file; of the largest pages of Parquet's columns together.
+    footer_bytes : int
+        Bytes in memory of what a Parquet file says of its columns, while the file is open.
     dialect : Dialect
         How a text file is written.
+    files : tuple of Part
+        Whole small files, if the part has several; counts are then those of all, the rest is of the first.
     """
 
     index: int
@@ -144,6 +149,8 @@ class Part:
     longest: int = 0
     dialect: Dialect = USUAL
     version: str = ""
+    footer_bytes: int = 0
+    files: tuple[Part, ...] = ()
 
     @property
     def text(self) -> TextFile:
@@ -152,12 +159,14 @@ class Part:
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return the part as a dictionary of plain values."""
-        return asdict(self) | {"dialect": self.dialect.to_dict()}
+        plain = vars(self) | {"dialect": self.dialect.to_dict(), "options": dict(self.options)}
+        return plain | {"files": [part.to_dict() for part in self.files]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Part:
         """Return the part that `to_dict` described."""
-        return cls(**{**values, "dialect": Dialect.from_dict(values.get("dialect", {}))})
+        files = tuple(cls.from_dict(part) for part in values.get("files", ()))
+        return cls(**{**values, "dialect": Dialect.from_dict(values.get("dialect", {})), "files": files})
 
 
 @dataclass
@@ -201,7 +210,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class RecordLimit:
-    """How long a record of a text file may be within a memory limit.
+    """How long a record of a text file, or the footer of a Parquet file, may be within a memory limit.
 
     Attributes
     ----------
@@ -231,6 +240,21 @@ class RecordLimit:
             f"give --memory {-(-needed // 10**6)}MB or more, or cut the record into several",
         )
 
+    def check_held(self, path: str, n_bytes: int) -> None:
+        """Refuse a Parquet file that takes too many bytes while it is open: its footer, its largest columns.
+
+        Raises
+        ------
+        MemoryLimitError
+            With the limit that it needs.
+        """
+        if n_bytes > UNTOLD_BYTES and self.base + n_bytes > self.memory:
+            raise MemoryLimitError(
+                f"{path}: a file of so many columns and row groups takes {format_bytes(n_bytes)} to read, "
+                f"too much for a memory limit of {format_bytes(self.memory)}",
+                f"give --memory {-(-(self.base + n_bytes) // 10**6)}MB or more, or write fewer row groups",
+            )
+
 
 @dataclass(frozen=True)
 class ReadHints:
@@ -249,7 +273,7 @@ class ReadHints:
     columns : sequence of str or None
         Columns that will be read; None for all.
     record_limit : RecordLimit or None
-        How long a record of a text file may be; None for up to `MAX_RECORD_BYTES`.
+        How long a record of a text file may be; None for up to `MAX_RECORD_BYTES`, and footers of any size.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
@@ -336,98 +360,6 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type a column has once dictionaries are decoded and views are laid out one after another."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    if types.is_string_view(kind):
-        return pa.large_string()
-    if types.is_binary_view(kind):
-        return pa.large_binary()
-    if types.is_struct(kind):
-        inner = [pa.field(field.name, plain_type(field.type)) for field in kind]
-        plain = all(one.type == field.type for one, field in zip(inner, kind, strict=True))
-        return kind if plain else pa.struct(inner)
-    if types.is_list(kind) or types.is_large_list(kind):
-        inner = plain_type(kind.value_type)
-        if inner == kind.value_type:
-            return kind
-        return pa.list_(inner) if types.is_list(kind) else pa.large_list(inner)
-    return kind
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema whose columns have their `plain_type`."""
-    return pa.schema([(field.name, plain_type(field.type)) for field in schema])
-
-
-def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a record batch whose columns have their `plain_type`."""
-    arrays = [_plain_array(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
-
-
-def _plain_array(column: pa.Array) -> pa.Array:
-    kind = plain_type(column.type)
-    if kind == column.type:
-        return column
-    if pa.types.is_dictionary(column.type):
-        values = _plain_array(column.dictionary)
-        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
-    return column.cast(kind)
-
-
-def _is_valid(array: Any) -> bool:
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def is_utf8(text: NDArray[np.uint8]) -> bool:
-    """Return whether bytes are UTF-8; they are not copied."""
-    bounds = pa.py_buffer(np.array([0, len(text)], dtype=np.int64))
-    return _is_valid(pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, pa.py_buffer(text)]))
-
-
-def undecodable(array: Any) -> list[int]:
-    """Return the positions of the values of a text column that are not UTF-8.
-
-    Arrow's readers check this late or never; a column is checked whole, and halved where it fails.
-    """
-    kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return []
-    found: list[int] = []
-    open_ranges = [(0, len(array))]
-    while open_ranges:
-        lo, hi = open_ranges.pop()
-        if _is_valid(array.slice(lo, hi - lo)):
-            continue
-        if hi - lo == 1:
-            found.append(lo)
-        else:
-            middle = (lo + hi) // 2
-            open_ranges += [(middle, hi), (lo, middle)]
-    return sorted(found)
-
-
-def undecodable_rows(batch: Any) -> dict[int, str]:
-    """Return, by position, the rows of a record batch with text that is not UTF-8, and the reason.
-
-    Only the columns asked for are looked at, in every format.
-    """
-    reasons: dict[int, str] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        lists = is_sets(column.type)
-        wrong = undecodable(column.flatten() if lists else column)
-        for i in np.asarray(pc.list_parent_indices(column))[wrong].tolist() if lists and wrong else wrong:
-            reasons.setdefault(i, f"column {name!r} {NOT_UTF8}")
-    return reasons
 
 
 def keep_rows(batch: Any, keep: NDArray[np.bool_]) -> Any:

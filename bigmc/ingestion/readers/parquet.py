@@ -25,16 +25,17 @@ from bigmc.ingestion.readers.base import (
     check_count,
     keep_rows,
     number,
-    plain_columns,
-    plain_schema,
-    undecodable_rows,
 )
+from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
+from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
+from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import Reject, settle
 
 _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64
 _MAX_BATCH_ROWS = 1 << 16
+_FEW_ROWS = 8
 
 PAGE_BYTES = 1 << 20
 """Most bytes of a page of short values, as the known writers make them."""
@@ -102,16 +103,37 @@ def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, requ
 def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: ReadRequest) -> None:
     """Refuse a text longer than memory allows; a footer does not tell how long texts are."""
     limit = request.record_limit
-    if limit is None:
+    if limit is None or batch.nbytes <= limit.n_bytes:
         return
+    row, longest = _longest_text(batch)
+    if longest <= limit.n_bytes:
+        return
+    row += part.first_line + done
+    if part.format == "parquet":  # a longer one may come, for which the limit named now would not do
+        row, longest = longest_text(part.path, batch.schema.names)
+    raise limit.refusal(part.path, row, longest)
+
+
+def _longest_text(batch: pa.RecordBatch) -> tuple[int, int]:
+    """Return the row and the bytes of the longest text of a batch."""
+    found = [(0, 0)]
     for column in batch.columns:
-        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        if not is_text or column.nbytes <= limit.n_bytes:
-            continue
-        longest = pc.max(pc.binary_length(column)).as_py() or 0
-        if longest > limit.n_bytes:
-            row = pc.index(pc.binary_length(column), longest).as_py()
-            raise limit.refusal(part.path, part.first_line + done + row, longest)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            lengths = pc.binary_length(column)
+            longest = pc.max(lengths).as_py() or 0
+            found.append((pc.index(lengths, longest).as_py(), longest) if longest else (0, 0))
+    return max(found, key=lambda text: text[1])
+
+
+def longest_text(path: str, names: Sequence[str]) -> tuple[int, int]:
+    """Return the row and the bytes of the longest text of some columns of a file, a few rows at a time."""
+    done, found = 0, (0, 0)
+    with _open(path) as file, _refusing(path):
+        for batch in file.iter_batches(batch_size=_FEW_ROWS, columns=list(names), use_threads=False):
+            row, longest = _longest_text(plain_columns(select(batch, list(names))))
+            found = max(found, (done + row, longest), key=lambda text: text[1])
+            done += batch.num_rows
+    return found
 
 
 class ParquetFormat:
@@ -135,7 +157,7 @@ class ParquetFormat:
         self, metadata: Any, columns: Sequence[int], source: Source, index: int, part_bytes: int
     ) -> list[Part]:
         parts: list[Part] = []
-        status = status_of(source.path)
+        status, footer = status_of(source.path), bytes_in_memory(metadata)
         start = row = part_row = n_bytes = 0
         for group in range(metadata.num_row_groups):
             entry = metadata.row_group(group)
@@ -159,6 +181,7 @@ class ParquetFormat:
                         n_bytes=n_bytes,
                         file_bytes=status.n_bytes,
                         longest=resident,
+                        footer_bytes=footer,
                         version=status.version,
                     )
                 )

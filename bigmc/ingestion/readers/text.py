@@ -21,7 +21,6 @@ from bigmc.ingestion.readers.base import (
     Source,
     keep_rows,
     number,
-    undecodable_rows,
 )
 from bigmc.ingestion.readers.chunks import (
     Chunk,
@@ -33,6 +32,7 @@ from bigmc.ingestion.readers.chunks import (
     refuse_long_record,
 )
 from bigmc.ingestion.readers.matrices import keep_matrix
+from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import settle
 from bigmc.store.csr import Rows
 

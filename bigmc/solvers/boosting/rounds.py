@@ -15,7 +15,7 @@ from bigmc.progress import Progress
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.memory_plan import BoostingPlan
 from bigmc.solvers.boosting.options import BoostingOptions
-from bigmc.solvers.boosting.pricing import Duals, Found, Oracle
+from bigmc.solvers.boosting.oracle import Duals, Found, Oracle
 from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.certificate import Certificate

@@ -23,8 +23,9 @@ from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_r
 from bigmc.solvers.boosting.cluster_tree_growth import TreePlan, WorkerGrower
 from bigmc.solvers.boosting.memory_plan import BoostingPlan, plan_memory
 from bigmc.solvers.boosting.options import BoostingOptions, CutKind
+from bigmc.solvers.boosting.oracle import Oracle
 from bigmc.solvers.boosting.predictions import BitResponses, Responses, RowResponses
-from bigmc.solvers.boosting.pricing import CutOracle, LocalScan, Oracle, Scan
+from bigmc.solvers.boosting.pricing import CutOracle, LocalScan, Scan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.solvers.boosting.rounds import FULL, Rounds
 from bigmc.solvers.boosting.state import Stages, State

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.solvers.minimax.parameters import MinimaxParameters
 from bigmc.store.block import stream_blocks
 from bigmc.store.dataset import Dataset
 from bigmc.store.statistics import block_statistics
@@ -48,7 +49,11 @@ class Expectations:
 
 
 def expectations(
-    dataset: Dataset, labels: NDArray[np.int32], n_classes: int, intercept: bool, block_bytes: int
+    dataset: Dataset,
+    labels: NDArray[np.int32],
+    n_classes: int,
+    parameters: MinimaxParameters,
+    block_bytes: int,
 ) -> Expectations:
     """Compute the expectations, from the stored statistics where they are of the values used.
 
@@ -58,8 +63,8 @@ def expectations(
     labels : int32 array of shape (n_samples,)
         Class of each sample, ``0`` to ``n_classes - 1``; every class occurs.
     n_classes : int
-    intercept : bool
-        Add a feature that is always 1.
+    parameters : MinimaxParameters
+        With an intercept there is one more feature, always 1.
     block_bytes : int
         Bytes of a block where the data have to be read.
 
@@ -88,9 +93,10 @@ def expectations(
     shares = np.bincount(labels, minlength=n_classes) / n
     features = np.flatnonzero(squares.any(axis=1))
     sums, squares = sums[features] / n, squares[features] / n
-    if intercept:
+    if parameters.fit_intercept:
         sums, squares = np.vstack([sums, shares]), np.vstack([squares, shares])
     if not len(sums):
         raise DataError("every feature is zero", "give other features, or fit an intercept")
     deviation = np.sqrt(np.maximum(squares - sums**2, 0.0))
-    return Expectations(features, intercept, sums, deviation, np.sqrt(squares.sum(axis=1)), shares)
+    rms = np.sqrt(squares.sum(axis=1))
+    return Expectations(features, parameters.fit_intercept, sums, deviation, rms, shares)

@@ -103,7 +103,7 @@ class Iterations:
         self._end = end
         self._n_classes = len(expected.shares)
         self._absent = expected.absent
-        self._saddle = SaddleProblem.of(expected.tau, self.lam, expected.deviation, expected.intercept)
+        self._saddle = SaddleProblem.of(expected, self.lam)
         row_scale = dataset.row_scale(dataset.column_scale())
         self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
         self._dtype = step_type(parameters.tol)

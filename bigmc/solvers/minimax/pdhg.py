@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.minimax import project_dual, subset_values
+from bigmc.solvers.minimax.expectations import Expectations
 
 #: Steps between two looks at the gap of the restricted problem.
 _CHECK = 40
@@ -51,19 +52,13 @@ class SaddleProblem:
     lam: NDArray[np.float64]
 
     @classmethod
-    def of(
-        cls,
-        tau: NDArray[np.float64],
-        lam: NDArray[np.float64],
-        deviation: NDArray[np.float64],
-        intercept: bool,
-    ) -> SaddleProblem:
-        """Scale by the deviations of the components; with `intercept` the last feature is the constant."""
-        least = _LEAST_DEVIATION * deviation.max(axis=1, keepdims=True)
-        scale = 1.0 / np.maximum(deviation, np.where(least > 0, least, 1.0))
-        if intercept:
+    def of(cls, expected: Expectations, lam: NDArray[np.float64]) -> SaddleProblem:
+        """Scale by the deviations of the components."""
+        least = _LEAST_DEVIATION * expected.deviation.max(axis=1, keepdims=True)
+        scale = 1.0 / np.maximum(expected.deviation, np.where(least > 0, least, 1.0))
+        if expected.intercept:
             scale[-1] *= _INTERCEPT_SCALE
-        return cls(scale, scale * tau, scale * lam)
+        return cls(scale, scale * expected.tau, scale * lam)
 
     def of_features(self, features: NDArray[np.int64]) -> SaddleProblem:
         """Return the problem with some of the features only."""

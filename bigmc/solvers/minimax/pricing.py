@@ -175,7 +175,7 @@ def gather_samples(
     parts = [(s, lo, hi) for s, (lo, hi) in enumerate(pairwise(bounds.tolist())) if hi > lo]
     wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, lo, hi in parts]
     features, scale = expectations.features, dataset.column_scale()
-    found = engine.map(_gather_shard, wanted, dataset, features, expectations.intercept, room, dtype)
+    found = engine.map(_gather_shard, wanted, dataset, features, len(expectations.tau), room, dtype)
     for (_, lo, hi), (_, piece) in zip(parts, found, strict=True):
         rows = row_scale[samples[lo:hi]].astype(np.float64)
         n_columns = len(features)
@@ -207,18 +207,21 @@ def _gather_shard(
     part: tuple[int, NDArray[np.int64]],
     dataset: Dataset,
     features: NDArray[np.int64],
-    intercept: bool,
+    width: int,
     room: int,
     dtype: np.dtype[Any] | None,
 ) -> Matrix:
-    """Return the raw values of some rows of a shard, in the features used; an array has the constant too."""
+    """Return the raw values of some rows of a shard, in the features used.
+
+    An array has `width` columns: those after the features are 1.
+    """
     shard, rows = dataset.shards[part[0]], part[1]
     slot = np.full(shard.n_rows, -1, np.int64)
     slot[rows] = np.arange(len(rows))
     none = np.empty(0, np.int64)
     found = [(none, none, np.empty(0))]
     if dtype is not None:
-        whole = np.zeros((len(rows), len(features) + int(intercept)), dtype)
+        whole = np.zeros((len(rows), width), dtype)
         whole[:, len(features) :] = 1.0
     for run in column_runs(shard, features, room, _GATHER_BYTES, dataset.weighting):
         counts = run.stops - run.starts

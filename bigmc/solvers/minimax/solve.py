@@ -111,9 +111,7 @@ def solve_minimax(
         raise DataError("training needs at least 2 classes", "check the labels")
     plan = plan_memory(_shape(dataset, len(classes), parameters), memory_limit)
     engine = context.engine.at_most(plan.n_workers)
-    expected = expectations(
-        dataset, labels.astype(np.int32), len(classes), parameters.fit_intercept, plan.block_bytes
-    )
+    expected = expectations(dataset, labels.astype(np.int32), len(classes), parameters, plan.block_bytes)
     fingerprint = {
         **parameters.fingerprint(),
         "memory_limit": memory_limit,

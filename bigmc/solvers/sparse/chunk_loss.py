@@ -26,6 +26,7 @@ from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.sample import slope_and_bend
@@ -118,7 +119,7 @@ class Evaluation:
         intercept: NDArray[np.float64],
     ) -> None:
         self._task, self._coef, self._intercept = task, coef, intercept
-        self._margins = np.zeros((3, task.n_classes, task.n_classes))
+        self._margins = Margins.empty(task.n_classes)
         self._gradients = [np.zeros((len(layer), task.width)) for layer in layers]
         self._curvatures = [np.zeros(len(layer)) for layer in layers]
         self._slope, self._bend = np.zeros(task.n_classes), 0.0
@@ -129,7 +130,7 @@ class Evaluation:
         problem = task.problem(chunk)
         problem.rebuild_scores(self._coef, self._intercept, chunk.held)
         own = problem.margins()
-        self._margins += own.stacked()
+        self._margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
             part = _gradients(problem, columns)
@@ -145,7 +146,7 @@ class Evaluation:
         return Evaluated(
             self._coef,
             self._intercept,
-            self._task.upper(self._margins[1], self._coef),
+            self._task.upper(Margins.of(self._task.objective.loss, self._margins), self._coef),
             np.concatenate([none, *self._gradients]).astype(dtype),
             np.concatenate([none[:, 0], *self._curvatures]).astype(dtype),
             self._slope,
@@ -256,18 +257,18 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     The dual variables of the samples of one chunk are those of another intercept, the minimum of their loss
     with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
     """
-    loss, half = task.objective.loss, task.weight_sum / 2.0
+    half = task.weight_sum / 2.0
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     for number, chunk in spill.chunks(range(spill.n_chunks)):
         problem = task.problem(chunk)
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
         own = problem.margins()
-        others = half * anchor.slope - loss.intercept_slope(own.sums)
+        others = half * anchor.slope - own.intercept_slope
         intercept = anchor.intercept.copy()
         level = Terms(_row(problem, problem.two_over_n * others), np.zeros(1))
         moved = improve_intercept(problem, intercept, _INTERCEPT_STEPS, level, own)
-        left = others + loss.intercept_slope(moved.sums)
-        if np.abs(left).max() <= noise * moved.sums.sum() * task.weight_sum / problem.weight_sum:
+        left = others + moved.intercept_slope
+        if np.abs(left).max() <= noise * moved.total_slope * task.weight_sum / problem.weight_sum:
             return Balanced(number, intercept, float(left @ anchor.intercept) / half)
     return None
 

@@ -320,6 +320,7 @@ class ChunkRounds:
             task.scratch,
             rows_of,
             state.most_held,
+            self._plan.shard_parts,
         )
 
     def _rows_of(self) -> RowsOf:

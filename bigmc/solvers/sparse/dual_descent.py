@@ -30,6 +30,8 @@ from bigmc.store.dataset import Dataset
 
 _MOST_GROUPS = 4
 """Groups of classes that go through the entries of a sample together."""
+_SCORED_ROWS = 4096
+"""Samples scored at once."""
 
 
 class DualDescent:
@@ -47,11 +49,13 @@ class DualDescent:
         Samples of weight 0 are passed over.
     fit_intercept : bool, optional
         Add a feature that is always 1.
+    features : int64 array, optional
+        The only features that may have weight, increasing; by default all that occur.
 
     Attributes
     ----------
     features : int64 array of shape (n_used,)
-        Features that occur.
+        Features that may have weight.
     gap : float
         Relative gap of the two objectives, the primal one estimated from the losses of the samples when they
         were visited last; 1 before the first epoch.
@@ -66,10 +70,12 @@ class DualDescent:
         seed: int = 0,
         sample_weight: NDArray[np.float64] | None = None,
         fit_intercept: bool = True,
+        features: NDArray[np.int64] | None = None,
     ) -> None:
         self._engine, self._seed = engine, seed
         self.n_classes = dataset.n_classes
-        self.features, self._rows, self._squares = _in_row_order(dataset, engine, fit_intercept)
+        self.features = np.flatnonzero(dataset.column_nnz()) if features is None else features
+        self._rows, self._squares = _in_row_order(dataset, self.features, engine, fit_intercept)
         self._targets = dataset.label_sets()
         weights = np.ones(dataset.n_samples) if sample_weight is None else sample_weight
         self._visited = np.flatnonzero(weights > 0)
@@ -115,6 +121,33 @@ class DualDescent:
         coef = self._coef[:, : self.n_classes].astype(np.float64)
         used = np.flatnonzero(coef[:-1].any(axis=1))
         return Start(self.features[used], coef[used], coef[-1].copy())
+
+    @property
+    def coef(self) -> NDArray[np.float32]:
+        """The weights as they are now, shape (n_used, n_classes): no copy."""
+        return self._coef[:-1, : self.n_classes]
+
+    @property
+    def intercept(self) -> NDArray[np.float32]:
+        """The intercepts as they are now, shape (n_classes,)."""
+        return self._coef[-1, : self.n_classes]
+
+    def replace_weights(self, coef: NDArray[np.float32]) -> None:
+        """Set the weights; the dual variables stay as they are, good for nothing but `lower_bound`."""
+        self.coef[:] = coef
+
+    def objective(self, ridge: float) -> float:
+        """Return the training objective of the weights, in which the intercepts are not penalised."""
+        total = 0.0
+        for lo in range(0, len(self._visited), _SCORED_ROWS):
+            chosen = self._visited[lo : lo + _SCORED_ROWS]
+            signs = np.full((len(chosen), self.n_classes), -1.0)
+            rows, places = np.nonzero(self._targets[chosen] >= 0)
+            signs[rows, self._targets[chosen][rows, places]] = 1.0
+            losses = np.maximum(1.0 - signs * self.scores(chosen), 0.0) ** 2
+            total += float(self._weights[chosen] @ losses.sum(axis=1))
+        squares = float(np.einsum("jr,jr->", self.coef, self.coef, dtype=np.float64))
+        return total / self._weight_sum + 0.5 * ridge * squares
 
     def lower_bound(self, ridge: float) -> float:
         """Return a lower bound of the optimum, in the units of the problem; the weights are lost.
@@ -196,17 +229,16 @@ class DualDescent:
 
 
 def _in_row_order(
-    dataset: Dataset, engine: Engine, constant: bool
-) -> tuple[NDArray[np.int64], Rows, NDArray[np.float32]]:
-    """Return the features that occur, the weighted samples, and their squared norms."""
-    features = np.flatnonzero(dataset.column_nnz())
+    dataset: Dataset, features: NDArray[np.int64], engine: Engine, constant: bool
+) -> tuple[Rows, NDArray[np.float32]]:
+    """Return the weighted samples as far as these features go, and the squared norms of that."""
     indptr, slots, values = _turned(read_block(dataset, 0, dataset.n_features), features, engine)
     column_scale = dataset.column_scale()
     row_scale = dataset.row_scale(column_scale)
     scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
     weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
     weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
-    return features, Rows(indptr, slots, weighted, constant), squares + np.float32(constant)
+    return Rows(indptr, slots, weighted, constant), squares + np.float32(constant)
 
 
 def _turned(

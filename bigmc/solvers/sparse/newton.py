@@ -179,7 +179,7 @@ class Support:
         penalty = problem.objective.penalty.restricted(rows, alpha * self._penalised)
         terms = terms.padded(self.size)
         ridges, tilt = terms.ridges, terms.tilt
-        gradient, precondition = self._gradient()
+        gradient, precondition = self.gradient()
         gradient += penalty.gradient + ridges[:, None] * rows + tilt
         damped = ridges + max(damping, _LEAST_DAMPING) * precondition.mean(axis=1)
         damped += damping * alpha * self._penalised / penalty.lengths
@@ -213,13 +213,13 @@ class Support:
         slope = float(np.einsum("jr,jr->", line.gradient, step))
         if not slope < 0:
             return None
-        scaled, part = self._scaled(step), 1.0
+        scaled, part = self.scaled(step), 1.0
         along = float(line.ridges @ np.einsum("jr,jr->j", line.penalty.rows, step))
         along += float(np.einsum("jr,jr->", line.tilt, step))
         distance = float(line.ridges @ np.einsum("jr,jr->j", step, step))
         for _ in range(tries):
             moved = line.penalty.rows + part * step
-            change = self._loss_change(scaled, part)
+            change = self.loss_change(scaled, part)
             change += line.penalty.change(moved)
             change += part * (along + 0.5 * part * distance)
             if change <= _SUFFICIENT_DECREASE * part * slope:
@@ -246,9 +246,9 @@ class Support:
         direction[block, :n_classes] = inverse.over_block(residual)
         norm = float(np.einsum("jr,jr->", direction, residual))
         enough = _FORCING**2 * norm
-        scaled = self._scaled(direction)
+        scaled = self.scaled(direction)
         for _ in range(most):
-            product = self._product(scaled)
+            product = self.product(scaled)
             curve = add_penalty_curvature(direction, unit, bend, ridges, factor, product)
             if not curve > 0:
                 break
@@ -276,14 +276,14 @@ class Support:
         for k, place in enumerate(zip(*used, strict=True)):
             direction = np.zeros_like(gradient)
             direction[place] = 1.0
-            product = self._product(self._scaled(direction))
+            product = self.product(self.scaled(direction))
             add_penalty_curvature(direction, penalty.unit, penalty.bend, ridges, factor, product)
             hessian[k] = product[used]
         step = np.zeros_like(gradient)
         step[used] = np.linalg.lstsq(0.5 * (hessian + hessian.T), -gradient[used], rcond=_RANK)[0]
         return step
 
-    def _gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the gradient of the loss and the diagonal of its Hessian."""
         problem = self._problem
         gradient, curvature = np.zeros((2, self.size, problem.width))
@@ -300,7 +300,7 @@ class Support:
         curvature *= problem.two_over_n * self._scale[:, None] ** 2
         return gradient, curvature
 
-    def _product(self, scaled: NDArray[Any]) -> NDArray[np.float64]:
+    def product(self, scaled: NDArray[Any]) -> NDArray[np.float64]:
         """Return the product of the loss's Hessian and a scaled direction, before the factors of the rows."""
         problem = self._problem
 
@@ -314,7 +314,8 @@ class Support:
             total += sums
         return total
 
-    def _loss_change(self, scaled: NDArray[Any], part: float) -> float:
+    def loss_change(self, scaled: NDArray[Any], part: float) -> float:
+        """Return by how much the loss changes along this part of a scaled direction."""
         problem = self._problem
 
         def work(span: tuple[int, int]) -> float:
@@ -322,7 +323,8 @@ class Support:
 
         return 0.5 * problem.two_over_n * sum(change for _, change in problem.engine.map(work, self._parts))
 
-    def _scaled(self, step: NDArray[np.float64]) -> NDArray[Any]:
+    def scaled(self, step: NDArray[np.float64]) -> NDArray[Any]:
+        """Return a direction times the scale of the columns, in the type of the scores."""
         return (self._scale[:, None] * step).astype(self._problem.scores.dtype)
 
     def _each(self, work: Any, parts: Any) -> None:

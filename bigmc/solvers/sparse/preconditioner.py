@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Rows
+from bigmc.solvers.sparse.margins import PairMargins
 from bigmc.solvers.sparse.problem import Problem
 
 #: Features of the block at most; each is in at least one of so many samples.
 _MOST_FEATURES, _RAREST = 256, 100
 #: Samples their second moments are taken from, about, so many of them together.
 _SAMPLES, _TOGETHER = 4096, 512
-#: The curvature by the scores is taken for diagonal with more classes than this.
-_MOST_CLASSES = 512
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Preconditioner:
         Weights of the block that may move.
     left : float64 array of shape (n_block, n_block)
         Eigenvectors over the features, rows scaled by one over the root of the damping.
-    right : float64 array of shape (n_classes, n_classes)
-        Eigenvectors over the classes.
+    right : float64 array of shape (n_classes, n_classes) or None
+        Eigenvectors over the classes; None where there are too many and the curvature is taken for diagonal.
     inverse : float64 array of shape (n_block, n_classes)
         Of the eigenvalues.
     """
@@ -52,14 +51,15 @@ class Preconditioner:
     block: NDArray[np.int64]
     free: NDArray[np.bool_]
     left: NDArray[np.float64]
-    right: NDArray[np.float64]
+    right: NDArray[np.float64] | None
     inverse: NDArray[np.float64]
 
     def over_block(self, residual: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the block's rows of the product with a residual, shape (n_block, n_classes)."""
-        own = np.where(self.free, residual[self.block, : self.right.shape[0]], 0.0)
-        turned = (self.left.T @ own @ self.right) * self.inverse
-        return np.where(self.free, self.left @ turned @ self.right.T, 0.0)
+        own = self.left.T @ np.where(self.free, residual[self.block, : self.free.shape[1]], 0.0)
+        right = self.right
+        turned = own * self.inverse if right is None else ((own @ right) * self.inverse) @ right.T
+        return np.where(self.free, self.left @ turned, 0.0)
 
 
 def block_bytes(n_features: int, n_classes: int) -> int:
@@ -95,14 +95,14 @@ def preconditioner(
     inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=free)
     block = _most_frequent(rows, len(scale), problem.n_samples)
     n_classes = problem.n_classes
-    coupling = problem.objective.loss.intercept_curvature(problem.margins().active) * problem.two_over_n
+    margins = problem.margins()
     shrink = 1.0 / np.sqrt(damping[block])
     moments = _second_moments(problem, rows, scale, block) * shrink[:, None] * shrink
     lengths, left = np.linalg.eigh(moments)
-    if n_classes <= _MOST_CLASSES:
-        curvatures, right = np.linalg.eigh(coupling)
+    if isinstance(margins, PairMargins):
+        curvatures, right = np.linalg.eigh(problem.two_over_n * margins.intercept_hessian())
     else:
-        curvatures, right = np.diag(coupling), np.eye(n_classes)
+        curvatures, right = problem.two_over_n * margins.intercept_bends, None
     eigenvalues = np.maximum(lengths, 0.0)[:, None] * np.maximum(curvatures, 0.0) + 1.0
     inverse[block] = 0.0
     return Preconditioner(

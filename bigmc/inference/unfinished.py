@@ -1,0 +1,174 @@
+"""Work that a killed command left beside its result, and that the same command continues."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.store import disk
+from bigmc.store.atomic import PARTIAL, exclusive
+from bigmc.store.checkpoint import FileCheckpoint
+from bigmc.store.outputs import Output, OutputKind
+
+LOCK, CHECKPOINT = "lock", "checkpoint.npz"
+
+SECONDS_BETWEEN_SAVES = 2.0
+"""At most so much work is done again after a kill, unless saving takes long itself."""
+
+SAVING_SHARE = 0.05
+"""Most of the time that saving takes."""
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """The folder ``RESULT.wip`` of the command that makes a result.
+
+    Attributes
+    ----------
+    path : Path
+    own : frozenset of str
+        Names of the files that the command may leave in it, beside its lock.
+    """
+
+    path: Path
+    own: frozenset[str]
+
+    @classmethod
+    def of(cls, output: Output, own: frozenset[str]) -> WorkFolder:
+        """Return the folder of a result that is a file or an object."""
+        return cls(output.path.with_name(f"{output.path.name}.wip"), own)
+
+    @contextmanager
+    def locked(self) -> Iterator[Path]:
+        """Hold the folder against other processes; what a killed one left half written is removed.
+
+        Raises
+        ------
+        DataError
+            If it holds something else.
+        BusyError
+            If another process makes the same result.
+        """
+        if not self._is_own():
+            raise DataError(f"{self.path} is not of unfinished work", "give another --to")
+        disk.make_folder(self.path.parent)  # of an object there may be nothing on this machine yet
+        with exclusive(self.path / LOCK):
+            for leftover in self.path.glob(f"*{PARTIAL}"):
+                disk.unlink(leftover)
+            yield self.path
+
+    def clear(self) -> None:
+        """Remove the folder, as after the result is there; another's is left alone."""
+        if self._is_own():
+            disk.try_clear(self.path)
+
+    def _is_own(self) -> bool:
+        if not self.path.is_dir():
+            return not self.path.exists()
+        names = {entry.name for entry in self.path.iterdir() if not entry.name.endswith(PARTIAL)}
+        return names <= self.own | {LOCK}
+
+
+class Sums(Protocol):
+    """What is added up over the shards of a dataset: numbers and arrays in its attributes."""
+
+    def add(self, other: Any) -> None:
+        """Add what a shard gave."""
+        ...
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that was added up so far."""
+        ...
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        ...
+
+
+class SavedSums:
+    """Sums over the shards of a dataset, in one or several passes, that survive a kill.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where they are saved; by default nowhere.
+    made : mapping, optional
+        What the sums are of, as JSON data: sums of anything else are forgotten.
+    """
+
+    def __init__(self, folder: Path | None = None, made: Mapping[str, Any] | None = None) -> None:
+        self._checkpoint = None if folder is None else FileCheckpoint(folder)
+        self._made = json.loads(json.dumps(made))
+        self._done: dict[str, int] = {}
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._next_save = time.monotonic() + SECONDS_BETWEEN_SAVES
+        saved = None if self._checkpoint is None else self._checkpoint.load()
+        if saved is not None and saved[0]["made"] == self._made:
+            self._done, self._arrays = dict(saved[0]["done"]), saved[1]
+
+    def begin(self, name: str, sums: Sums) -> int:
+        """Fill the sums of a pass with what was saved, and return the shard that is next."""
+        if name not in self._done:
+            return 0
+        prefix = f"{name}."
+        own = {key.removeprefix(prefix): a for key, a in self._arrays.items() if key.startswith(prefix)}
+        sums.restore(own)
+        return self._done[name]
+
+    def add(self, name: str, shard: int, sums: Sums, found: Any) -> None:
+        """Add what a shard gave to the sums of a pass; from time to time all is saved."""
+        sums.add(found)
+        now = time.monotonic()
+        if self._checkpoint is not None and now >= self._next_save:
+            self._keep(name, shard + 1, sums)
+            self._checkpoint.save({"made": self._made, "done": self._done}, self._arrays)
+            took = time.monotonic() - now
+            self._next_save = time.monotonic() + max(SECONDS_BETWEEN_SAVES, took / SAVING_SHARE)
+
+    def finish(self, name: str, n_shards: int, sums: Sums) -> None:
+        """Keep the sums of a pass that has ended; the next one saves them with its own."""
+        if self._checkpoint is not None:
+            self._keep(name, n_shards, sums)
+
+    def _keep(self, name: str, n_done: int, sums: Sums) -> None:
+        prefix = f"{name}."
+        others = {key: a for key, a in self._arrays.items() if not key.startswith(prefix)}
+        self._done[name] = n_done
+        self._arrays = others | {prefix + key: array for key, array in sums.arrays().items()}
+
+
+NOT_SAVED = SavedSums()
+"""Sums that are only in memory."""
+
+
+@contextmanager
+def saved_beside(output: Output, made: Mapping[str, Any] | None) -> Iterator[SavedSums]:
+    """Give sums that survive a kill beside a result, which no other process makes meanwhile.
+
+    Parameters
+    ----------
+    output : Output
+        A stream has no place for them.
+    made : mapping or None
+        What the result is made of; None where a part of it is in memory only.
+    """
+    if output.kind is OutputKind.STREAM or made is None:
+        yield NOT_SAVED
+        return
+    with WorkFolder.of(output, frozenset([CHECKPOINT])).locked() as path:
+        yield SavedSums(path, made)
+    clear_beside(output)
+
+
+def clear_beside(output: Output) -> None:
+    """Remove the sums beside a result that is there."""
+    if output.kind is not OutputKind.STREAM:
+        WorkFolder.of(output, frozenset([CHECKPOINT])).clear()

@@ -1,0 +1,63 @@
+"""Which text is not UTF-8: Arrow's readers check this late or never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bigmc.ingestion.rejects import NOT_UTF8
+from bigmc.store.label_sets import is_sets
+
+
+def _is_valid(array: Any) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def is_utf8(text: NDArray[np.uint8]) -> bool:
+    """Return whether bytes are UTF-8; they are not copied."""
+    bounds = pa.py_buffer(np.array([0, len(text)], dtype=np.int64))
+    return _is_valid(pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, pa.py_buffer(text)]))
+
+
+def undecodable(array: Any) -> list[int]:
+    """Return the positions of the values of a text column that are not UTF-8.
+
+    A column is checked whole, and halved where it fails.
+    """
+    kind = array.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return []
+    found: list[int] = []
+    open_ranges = [(0, len(array))]
+    while open_ranges:
+        lo, hi = open_ranges.pop()
+        if _is_valid(array.slice(lo, hi - lo)):
+            continue
+        if hi - lo == 1:
+            found.append(lo)
+        else:
+            middle = (lo + hi) // 2
+            open_ranges += [(middle, hi), (lo, middle)]
+    return sorted(found)
+
+
+def undecodable_rows(batch: Any) -> dict[int, str]:
+    """Return, by position, the rows of a record batch with text that is not UTF-8, and the reason.
+
+    Only the columns asked for are looked at, in every format.
+    """
+    reasons: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        lists = is_sets(column.type)
+        wrong = undecodable(column.flatten() if lists else column)
+        for i in np.asarray(pc.list_parent_indices(column))[wrong].tolist() if lists and wrong else wrong:
+            reasons.setdefault(i, f"column {name!r} {NOT_UTF8}")
+    return reasons

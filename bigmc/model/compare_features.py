@@ -1,0 +1,41 @@
+"""Whether the features of a dataset are those of a model, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bigmc.store.weighting import Weighting
+
+
+def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what makes features the same, without nesting.
+
+    The names of text columns do not: the texts of a row are hashed together, whatever they are called.
+    """
+    found: dict[str, Any] = {"n_features": n_features, "weighting": weighting_name(weighting)}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            found |= value
+        else:
+            found[name] = bool(value) if name == "text" else value
+    return found
+
+
+def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for everything in which a model and a dataset differ, given as `comparable` does."""
+    return [
+        f"{name} is {_short(ours.get(name))} in the model and {_short(theirs.get(name))} in the dataset"
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name) != theirs.get(name)
+    ]
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def weighting_name(weighting: Weighting) -> str:
+    """Return what a weighting does in a few words, such as ``idf+l2``."""
+    return "+".join(name for name, on in weighting.to_dict().items() if on) or "counts"

@@ -1,0 +1,19 @@
+"""What is told of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
+
+
+class DatasetInfo(TypedDict):
+    """Figures of ``bigmc info --json``; ``label_sets`` is there only where labels are sets."""
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    nnz: int
+    n_shards: int
+    splits: Mapping[str, int]
+    bytes: int
+    label_sets: NotRequired[bool]

@@ -1,0 +1,47 @@
+"""Norms of weighted rows, by a pass over the values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.csc import add_row_squares
+from bigmc.store.protocols import ColumnStore
+
+#: Entries and features read at once; a column of a shard has at most 65,536 entries.
+_PASS_ENTRIES = 1 << 20
+_PASS_FEATURES = 1 << 17
+
+
+def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the squared norm of every row; one shard at a time, in the memory of a few chunks.
+
+    Parameters
+    ----------
+    store : ColumnStore
+    column_scale : float32 array of shape (n_features,)
+        Factor of the values of every column.
+
+    Returns
+    -------
+    float64 array of shape (n_samples,)
+    """
+    squares = np.zeros(int(store.base[-1]), np.float64)
+    indices = np.empty(_PASS_ENTRIES, np.uint16)
+    data = np.ones(_PASS_ENTRIES, store.dtype)
+    for s, shard in enumerate(store.shards):
+        lo = 0
+        while lo < store.n_features:
+            offsets = shard.indptr(lo, min(lo + _PASS_FEATURES, store.n_features))
+            width = int(np.searchsorted(offsets, offsets[0] + _PASS_ENTRIES, side="right")) - 1
+            start, stop = int(offsets[0]), int(offsets[width])
+            shard.read(start, stop, indices, None if store.weighting.binary else data)
+            add_row_squares(
+                offsets[: width + 1] - start,
+                indices,
+                data,
+                column_scale[lo : lo + width],
+                squares[store.base[s] : store.base[s + 1]],
+            )
+            lo += width
+    return squares

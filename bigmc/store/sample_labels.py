@@ -1,0 +1,87 @@
+"""The labels of samples, from the tables of their shards: one class code each, or a set of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from bigmc.errors import DataError
+from bigmc.options.label_kind import LabelKind
+from bigmc.store.label_sets import column_of_indicator, fill_rows, longest
+from bigmc.store.shard import Shard
+
+
+class SampleLabels:
+    """Labels of the samples of some shards; they are read when they are asked for.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+    base : int64 array of shape (n_shards + 1,)
+        First sample of each shard, and the number of samples.
+    n_classes : int
+    where : str
+        Name of the dataset, for errors.
+    kind : LabelKind
+    """
+
+    def __init__(
+        self, shards: Sequence[Shard], base: NDArray[np.int64], n_classes: int, where: str, kind: LabelKind
+    ) -> None:
+        self._shards, self._base, self._n_classes = shards, base, n_classes
+        self._where, self._kind = where, kind
+
+    def codes(self) -> NDArray[np.int32]:
+        """Return the class code of every sample; see `bigmc.store.dataset.Dataset.labels`."""
+        if self._kind is LabelKind.SET:
+            raise DataError(
+                "the labels are sets, and one label per sample is needed",
+                "give data with one label per sample",
+            )
+        return self._checked(row_column(self._shards, self._base, "label", np.int32))
+
+    def sets(self) -> NDArray[np.int32]:
+        """Return the class codes of every sample; see `bigmc.store.dataset.Dataset.label_sets`."""
+        if self._kind is LabelKind.ONE:
+            return self.codes()[:, None]
+        out = np.empty((int(self._base[-1]), self.most()), np.int32)
+        for s, shard in enumerate(self._shards):
+            fill_rows(shard.table(["label"]).column("label"), out[self._base[s] : self._base[s + 1]])
+        return self._checked(out)
+
+    def most(self) -> int:
+        """Return the number of labels of the sample that has most, at least 1."""
+        if self._kind is LabelKind.ONE:
+            return 1
+        return longest(shard.table(["label"]).column("label") for shard in self._shards)
+
+    def _checked(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Refuse labels that have no class: they would be places outside of arrays."""
+        if codes.size and not -1 <= codes.min() <= codes.max() < self._n_classes:
+            raise DataError(f"{self._where}: labels outside the {self._n_classes} classes", "ingest it anew")
+        return codes
+
+
+def row_column(shards: Sequence[Shard], base: NDArray[np.int64], name: str, dtype: Any) -> NDArray[Any]:
+    """Return one column of the shards' tables as one array of `dtype`."""
+    out = np.empty(int(base[-1]), dtype)
+    for s, shard in enumerate(shards):
+        out[base[s] : base[s + 1]] = shard.table([name]).column(name).to_numpy()
+    return out
+
+
+def code_labels(y: ArrayLike | None, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int32] | pa.ListArray]:
+    """Return the classes of labels, as `Dataset.from_arrays` takes them, and the codes of the samples."""
+    if y is None:
+        return np.empty(0, np.int64), np.full(n_samples, -1, np.int32)
+    given: Any = y if hasattr(y, "tocsr") else np.asarray(y)
+    if given.ndim == 2 and given.shape[0] == n_samples and given.shape[1] > 0:
+        return np.arange(given.shape[1]), column_of_indicator(given)
+    if given.shape != (n_samples,):
+        raise DataError(f"y has the shape {given.shape} and X has {n_samples} rows")
+    classes, codes = np.unique(given, return_inverse=True)
+    return classes, codes.astype(np.int32)

@@ -1,0 +1,200 @@
+"""Ridge models of few features: how many are needed, and the training with these alone.
+
+The features are ordered by the norm of their weights in the model of all features, and the model is trained
+anew with the first of them (Guyon, Weston, Barnhill and Vapnik, "Gene selection for cancer classification
+using support vector machines", Machine Learning 46, 2002, where features leave a few at a time). All other
+features share one idf, for the norm of a row: a model that needs each of these would not be small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.learners import learner_of
+from bigmc.model import LinearModel
+from bigmc.model.rounding import rounded
+from bigmc.options.learners import SparseOptions
+from bigmc.solvers import DualDescent
+from bigmc.store.dataset import Dataset
+from bigmc.training.trials import Candidate, Size, Truth, Verdict
+
+STEP = 10**0.5
+"""From one number of features to the next smaller one."""
+FEWEST = 16
+"""Features of the smallest model that is tried unasked."""
+LOST = 0.002
+"""Quality that a smaller model may lose; as a share, also of its log loss, ten times as much."""
+HOPELESS = 0.02
+"""Loss of quality after which no smaller model is tried."""
+_TOL, _EPOCHS = 0.05, 60
+
+
+class HeldOutRows(NamedTuple):
+    """Samples of which some validate.
+
+    Attributes
+    ----------
+    samples : Dataset
+        Weighted as the candidate says.
+    weights : float64 array of shape (n_samples,)
+        0 for the rows held out.
+    places : int64 array
+        The rows held out.
+    truth : Truth
+        Their labels.
+    """
+
+    samples: Dataset
+    weights: NDArray[np.float64]
+    places: NDArray[np.int64]
+    truth: Truth
+
+
+def size_curve(rows: HeldOutRows, candidate: Candidate, most: int | None, engine: Engine) -> tuple[Size, ...]:
+    """Return what models of fewer and fewer features reach, that of all features first.
+
+    Parameters
+    ----------
+    rows : HeldOutRows
+    candidate : Candidate
+        A ridge alone.
+    most : int or None
+        Features that the model may have: only such numbers count, and this one is tried.
+    engine : Engine
+    """
+    ridge = candidate.ridge / float(rows.weights.sum())
+    whole = _descended(rows.samples, rows.weights, ridge, engine)
+    n_used = len(whole.features)
+    ordered = by_norm(whole)
+    found = [Size.of(n_used, n_used, _verdict(whole, rows))]
+    del whole  # before the memory for the next one is taken
+    for n in _numbers(n_used, most):
+        if found[-1].quality < found[0].quality - HOPELESS and len(found) > 1:
+            break
+        features = np.sort(ordered[:n])
+        smaller = _descended(with_shared_scale(rows.samples, features), rows.weights, ridge, engine, features)
+        found.append(Size.of(n, n_used, _verdict(smaller, rows)))
+    return tuple(found)
+
+
+def _numbers(n_used: int, most: int | None) -> list[int]:
+    """Return the numbers of features to try after all of them, decreasing: from `most`, if that is given."""
+    if most is not None and most >= n_used:
+        most = None
+    first = n_used / STEP if most is None else float(most)
+    fewest = min(FEWEST, first)
+    return [int(n) for k in range(20) if (n := first / STEP**k) >= fewest]
+
+
+def smallest_good(curve: Sequence[Size], most: int | None) -> Size:
+    """Return the smallest size as good as the best one but for `LOST`, of at most `most` features."""
+    fitting = [size for size in curve if most is None or size.n_features <= most] or list(curve[-1:])
+    quality = max(size.quality for size in fitting) - LOST
+    loss = min(size.log_loss for size in fitting) * (1.0 + 10 * LOST)
+    good = [size for size in fitting if size.quality >= quality and size.log_loss <= loss]
+    best = max(fitting, key=lambda size: (size.quality, -size.n_features))
+    return min(good, key=lambda size: size.n_features, default=best)
+
+
+def train_with_size(
+    dataset: Dataset, candidate: Candidate, size: Size, most: int | None, engine: Engine
+) -> LinearModel:
+    """Train a ridge model of the features that matter, with rounded weights and a certificate.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        All rows, weighted as the candidate says; they must fit into memory (`DualDescent.memory`).
+    candidate : Candidate
+        A ridge alone.
+    size : Size
+        Says which share of the features that occur is kept.
+    most : int or None
+        Features that the model may have.
+    engine : Engine
+
+    Returns
+    -------
+    LinearModel
+        Its certificate is of the problem with the kept features alone, its objective that of the rounded
+        weights.
+    """
+    weights = dataset.sample_weights()
+    total = float(dataset.n_samples if weights is None else weights.sum())
+    ridge = candidate.ridge / total
+    duals = _descended(dataset, weights, ridge, engine)
+    n = size.count(len(duals.features), most)
+    if n < len(duals.features):
+        features = np.sort(by_norm(duals)[:n])
+        del duals  # before the memory for the next one is taken
+        dataset = with_shared_scale(dataset, features)
+        duals = _descended(dataset, weights, ridge, engine, features)
+    coef, step = rounded(duals.coef)
+    duals.replace_weights(coef)
+    used, intercept = coef.any(axis=1), duals.intercept.astype(np.float64)
+    upper = duals.objective(ridge)
+    lower = duals.lower_bound(ridge)
+    features, n_epochs = duals.features[used], duals.n_epochs
+    del duals
+    bounds = {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
+    return LinearModel(
+        kind=SparseOptions.learner,
+        classes=dataset.classes,
+        n_features=dataset.n_features,
+        weighting=dataset.weighting,
+        feature_spec=dataset.features,
+        params=learner_of(SparseOptions(**candidate.options(total))).recorded(),
+        features=features,
+        coef=coef if used.all() else coef[used],
+        intercept=intercept,
+        column_scale=dataset.column_scale(),
+        certificate=bounds,
+        objective=upper,
+        n_iter=n_epochs,
+        n_passes=1,
+        step=step,
+    )
+
+
+def by_norm(duals: DualDescent) -> NDArray[np.int64]:
+    """Return the features in the order of the norms of their weights, the largest first."""
+    squares = np.einsum("jr,jr->j", duals.coef, duals.coef, dtype=np.float64)
+    return duals.features[np.argsort(-squares, kind="stable")]
+
+
+def with_shared_scale(dataset: Dataset, features: NDArray[np.int64]) -> Dataset:
+    """Return the samples with one idf for all other features: the root mean square over their entries."""
+    scale = dataset.column_scale()
+    if scale is None:
+        return dataset
+    entries = dataset.column_nnz().astype(np.float64)
+    entries[features] = 0.0
+    total = float(entries.sum())
+    shared = math.sqrt(float(entries @ scale.astype(np.float64) ** 2) / total) if total else 1.0
+    changed = np.full(len(scale), shared, np.float32)
+    changed[features] = scale[features]
+    return dataset.with_column_scale(changed)
+
+
+def _descended(
+    dataset: Dataset,
+    weights: NDArray[np.float64] | None,
+    ridge: float,
+    engine: Engine,
+    features: NDArray[np.int64] | None = None,
+) -> DualDescent:
+    duals = DualDescent(dataset, engine, sample_weight=weights, features=features)
+    duals.descend(ridge, _TOL, _EPOCHS)
+    return duals
+
+
+def _verdict(duals: DualDescent, rows: HeldOutRows) -> Verdict:
+    """Judge rounded weights."""
+    duals.replace_weights(rounded(duals.coef)[0])
+    return rows.truth.judge(duals.scores(rows.places))

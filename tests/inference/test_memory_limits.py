@@ -1,0 +1,96 @@
+"""A memory limit that is too small is refused with one that works, and is nearly the least that does."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bigmc import api
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.model import LinearModel
+from bigmc.store import classes
+from bigmc.store.dataset import Dataset
+
+
+def works_at_once(run, small):
+    with pytest.raises(MemoryLimitError) as refused:
+        run(small)
+    needed = int(re.search(r"give --memory (\d+)MB", str(refused.value))[1])
+    with pytest.raises(MemoryLimitError):
+        run(int(needed / 1.05))
+    return run(needed)
+
+
+def limits(megabytes, n_threads=2):
+    return {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(n_threads)}
+
+
+@pytest.mark.parametrize("small", [32, 40])
+@pytest.mark.parametrize(
+    ("n_classes", "n_features", "n_rows"), [(50, 100, 200), (2000, 3000, 500), (3, 10, 60_000)]
+)
+def test_evaluation(n_classes, n_features, n_rows, small):
+    rng = np.random.default_rng(0)
+    coef = rng.standard_normal((n_features, n_classes))
+    model = LinearModel(
+        "sparse", np.arange(n_classes), n_features, np.arange(n_features), coef, np.zeros(n_classes)
+    )
+    X = np.zeros((n_rows, n_features), np.float32)
+    X[np.arange(n_rows), rng.integers(0, n_features, n_rows)] = 1.0
+    dataset = Dataset.from_arrays(X, rng.integers(0, n_classes, n_rows))
+    found = works_at_once(lambda mb: api.evaluate(model, dataset, split="all", **limits(mb)), small)
+    assert found["n_samples"] == n_rows
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A Parquet file of 1,500 columns in 12 row groups, and a model of them."""
+    folder = tmp_path_factory.mktemp("wide")
+    rng = np.random.default_rng(0)
+    names = [f"x{j}" for j in range(1500)]
+    table = pa.table({name: rng.standard_normal(48) for name in names} | {"label": list("ab") * 24})
+    pq.write_table(table, folder / "t.parquet", row_group_size=4)
+    api.ingest(
+        folder / "t.parquet", folder / "d.bigmc", dense=names, label="label", split={"train": 1.0},
+        memory_limit="200MB",
+    )  # fmt: skip
+    api.train("sparse", folder / "d.bigmc", folder / "m.model", alpha=1e-3, max_passes=1)
+    return folder
+
+
+@pytest.mark.parametrize("small", [32, 48])
+def test_prediction_of_a_file_with_a_large_footer(wide, small):
+    to = wide / f"p{small}.parquet"
+    found = works_at_once(
+        lambda mb: api.predict(wide / "m.model", wide / "t.parquet", to, **limits(mb)), small
+    )
+    assert found["n_samples"] == 48
+
+
+def test_prediction_with_every_score_of_many_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.array([f"class {c}" for c in range(1000)])
+    model = LinearModel("sparse", labels, 20, np.arange(20), rng.standard_normal((20, 1000)), np.zeros(1000))
+    dataset = Dataset.from_arrays(rng.standard_normal((4000, 20)))
+
+    def run(megabytes):
+        return api.predict(
+            model, dataset, tmp_path / "p.parquet", scores=True, overwrite=True, **limits(megabytes)
+        )
+
+    assert works_at_once(run, 64)["n_samples"] == 4000
+
+
+def test_too_many_classes_are_refused_before_their_labels_are_read(wide, tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text(
+        "text,label\n" + "".join(f"w{i % 7},label {i % 3000}\n" for i in range(6000))
+    )
+    api.ingest(tmp_path / "t.csv", tmp_path / "d.bigmc", text="text", label="label", hash_bits=6)
+    read = []
+    monkeypatch.setattr(classes, "read_classes", lambda *arguments: read.append(arguments))
+    with pytest.raises(MemoryLimitError, match="sums per class"):
+        api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, memory_limit="64MB")
+    assert not read
