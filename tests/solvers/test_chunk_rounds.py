@@ -38,7 +38,7 @@ PLAN = ChunkPlan(
     block_columns=13,
 )
 #: A part of the columns stays in memory, the rest is in the file.
-PARTLY_HELD = replace(PLAN, free_bytes=80_000)
+PARTLY_HELD = replace(PLAN, free_bytes=110_000)
 
 
 def made(n=3000, d=60, n_classes=5, weighting=None, sets=False):

@@ -118,5 +118,5 @@ def test_chunks_of_large_shards_of_many_classes_need_little_memory(limit, n_feat
     )
     plan = plan_chunks(limit * 10**6, 2, 65_536, size)
     scores = 4 * size.width * 65_536 // plan.shard_parts
-    gradients = 8 * size.width * plan.most_gradients
+    gradients = 8 * size.width * plan.most_gradients(0)
     assert scores + plan.held_shard_bytes + gradients + 20 * n_features < limit * 10**6

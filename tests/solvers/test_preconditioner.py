@@ -87,7 +87,5 @@ def test_features_in_nearly_every_sample_are_certified():
     dataset = Dataset.from_arrays(
         scipy.sparse.csr_matrix(counts.astype(np.int16)), y, weighting=Weighting(l2=True)
     )
-    found = solve(
-        dataset, alpha=2e-5, tol=1e-3, max_passes=12, memory_limit=1 << 30, fit_intercept=True
-    )
+    found = solve(dataset, alpha=2e-5, tol=1e-3, max_passes=12, memory_limit=1 << 30, fit_intercept=True)
     assert found.converged
