@@ -100,6 +100,7 @@ def sparse_path(
     alphas: Sequence[float] | None = None,
     split: str = "train",
     validation: str = "valid",
+    warm_start: str | Path | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
@@ -127,6 +128,9 @@ def sparse_path(
     split, validation : str
         Splits to train on and to choose by. Without a split ``valid`` a fifth of the rows to train on, up to
         20,000, chooses.
+    warm_start : path, optional
+        Model of the same features that the first training starts from; the others start from the one before
+        them. One that was trained on the rows to choose by has seen them.
     overwrite : bool, default=False
         Replace another path in the same folder; by default it is refused.
     memory_limit, engine, progress
@@ -142,21 +146,24 @@ def sparse_path(
         with the highest accuracy on the validation rows, of equals the one with the fewest features;
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
+    from bigmc.store.object_store import local_file
     from bigmc.store.outputs import IfExists
     from bigmc.training import selection
     from bigmc.training.options import PathOptions
 
     folder = local_folder(to, "a path of models")
-    chosen = PathOptions(
-        n_alphas,
-        alpha_ratio,
-        None if alphas is None else tuple(float(alpha) for alpha in alphas),
-        split,
-        validation,
-        options,
-        IfExists.REPLACE if overwrite else IfExists.REFUSE,
-    )
-    with opened(engine) as workers:
+    with ExitStack() as held:
+        chosen = PathOptions(
+            n_alphas,
+            alpha_ratio,
+            None if alphas is None else tuple(float(alpha) for alpha in alphas),
+            split,
+            validation,
+            options,
+            IfExists.REPLACE if overwrite else IfExists.REFUSE,
+            None if warm_start is None else held.enter_context(local_file(warm_start)),
+        )
+        workers = held.enter_context(opened(engine))
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         return selection.sparse_path(dataset_of(dataset), folder, chosen, Resources(workers, limit, progress))
 

@@ -87,6 +87,7 @@ class Path(Working, Replacing):
     to: str = required("Folder for models, table and plot.")
     split: str = option("train", "Split to train on.")
     validation: str = option("valid", "Split to choose by; without valid, a fifth of the training rows.")
+    warm_start: str | None = option(None, "Model that the first training starts from.")
     n_alphas: int = option(10, "Penalties, from the largest that leaves a weight.", "--alphas")
     alpha_ratio: float = option(1e-2, "The smallest penalty relative to the largest.")
     loss: str = option("multitask_squared_hinge", "Loss.")
@@ -127,6 +128,7 @@ def path(asked: Path) -> None:
             alpha_ratio=asked.alpha_ratio,
             split=asked.split,
             validation=asked.validation,
+            warm_start=asked.warm_start,
             overwrite=asked.overwrite,
             **work.means,
             **parameters,

@@ -7,23 +7,22 @@ there; killed at any moment, the same call goes through the same steps to the sa
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.estimators import Classifier, MultiBoostClassifier, SparseClassifier
 from bigmc.inference.evaluate import evaluate
+from bigmc.learners import learner_of
 from bigmc.model import Model, load_model
 from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
+from bigmc.options.learners import BoostOptions, LearnerOptions, SparseOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import DualDescent
 from bigmc.store import disk
@@ -78,6 +77,8 @@ class Winner:
         Of boosting.
     size : Size or None
         Which share of the features is kept; None where a penalty decides, or the learner.
+    max_features : int or None
+        Of all rows, where that share of their features is more.
     """
 
     kind: str
@@ -86,12 +87,14 @@ class Winner:
     threshold: float | None = None
     C: float | None = None
     size: Size | None = None
+    max_features: int | None = None
 
     @classmethod
-    def of(cls, trial: Trial, size: Size | None = None) -> Winner:
+    def of(cls, trial: Trial, size: Size | None = None, max_features: int | None = None) -> Winner:
         """Return the linear learner of a trial, with all features or of a size."""
         said = trial if size is None else size
-        return cls("sparse", trial.candidate, said.calibration, said.threshold, size=size)
+        calibration, threshold = said.calibration, said.threshold
+        return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
 
     def completed(self, model: Model) -> Model:
         """Return a model with what held-out rows say about its scores."""
@@ -104,12 +107,14 @@ class Winner:
         weighting = None if self.candidate is None else self.candidate.weighting
         return dataset if weighting is None else dataset.with_weighting(WEIGHTINGS[weighting])
 
-    def learner(self, n_rows: int, memory: int, engine: Engine) -> Classifier:
-        """Return the learner with its settings for so many rows."""
+    def options(self, samples: Dataset) -> LearnerOptions:
+        """Return the options of the learner for these samples."""
         if self.candidate is None:
             assert self.C is not None
-            return MultiBoostClassifier(self.C, memory_limit=memory, engine=engine)
-        return SparseClassifier(**self.candidate.options(n_rows), memory_limit=memory, engine=engine)
+            return BoostOptions(C=self.C)
+        weights = samples.sample_weights()
+        total = float(samples.n_samples if weights is None else weights.sum())
+        return SparseOptions(**self.candidate.options(total))
 
 
 class Fit:
@@ -198,7 +203,7 @@ class Fit:
         most = self._limits.max_features
         fits = DualDescent.memory(self._data) <= self._limits.memory
         size = smallest_good(course.sizes, most) if course.sizes and fits else None
-        linear = Winner.of(course.best, size)
+        linear = Winner.of(course.best, size, most)
         if most is not None or not _is_dense(self._data):
             return linear, {}
         trials = [self._boosted_trial(C) for C in BOOSTING_C]
@@ -214,8 +219,7 @@ class Fit:
         if file.exists():
             return Trial.from_dict(read_work_file(file, self._folder))
         search = Search(self._train, self._engine, self._limits)
-        learner = MultiBoostClassifier(C, memory_limit=self._limits.memory, engine=self._engine)
-        trial = search.judge(learner, Candidate(None, "boosting", 1.0 / C))
+        trial = search.judge(BoostOptions(C=C), Candidate(None, "boosting", 1.0 / C))
         write_work_file(file, asdict(trial))
         return trial
 
@@ -224,7 +228,8 @@ class Fit:
         if self._test is None:
             return {"test": None}
         figures = self._figures(self._trained("measured", winner, self._train), winner)
-        plain = Winner.of(course.trials[0])
+        first = course.trials[0]
+        plain = Winner.of(first, None if winner.size is None else Size.whole(first))
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = "micro_f1" if self._data.has_sets else "accuracy"
         ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
@@ -271,21 +276,23 @@ class Fit:
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists() and winner.size is not None:
             assert winner.candidate is not None
-            most, rows = self._limits.max_features, winner.samples(samples)
+            rows, most = winner.samples(samples), winner.max_features
             train_with_size(rows, winner.candidate, winner.size, most, self._engine).save(file)
         elif not file.exists():
-            learner = winner.learner(samples.n_samples, self._limits.memory, self._engine)
             disk.make_folder(work)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                learner.fit_dataset(
+            resources = Resources(self._engine, self._limits.memory, self._progress)
+            model = (
+                learner_of(winner.options(samples))
+                .train(
                     winner.samples(samples),
+                    resources,
                     checkpoint=FileCheckpoint(work),
-                    progress=self._progress,
                     scratch=work,
                     start=start,
                 )
-            learner.model_.save(file)
+                .model
+            )
+            model.save(file)
             disk.try_clear(work)
         return load_model(file)
 

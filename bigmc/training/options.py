@@ -15,6 +15,7 @@ from bigmc.engine import Engine
 from bigmc.errors import BigmcError
 from bigmc.learners import learner_of
 from bigmc.options.learners import LearnerOptions, learner_options
+from bigmc.store.atomic import sha256
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists
 from bigmc.store.sample import draw_rows
@@ -88,6 +89,8 @@ class PathOptions:
         Parameters of the sparse classifier other than ``alpha``.
     if_exists : IfExists
         What becomes of another path in the same folder.
+    start : Path, optional
+        Saved model that the training with the largest penalty starts from.
     """
 
     n_alphas: int = 10
@@ -97,6 +100,7 @@ class PathOptions:
     validation: str = VALID
     parameters: Mapping[str, Any] = field(default_factory=dict)
     if_exists: IfExists = IfExists.REFUSE
+    start: Path | None = None
 
     def __post_init__(self) -> None:
         if "alpha" in self.parameters:
@@ -113,7 +117,9 @@ class PathOptions:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return what decides which models come out, as JSON data."""
+        start = {} if self.start is None else {"warm_start": sha256(self.start)}
         return {
+            **start,
             "split": self.split,
             "validation": self.validation,
             "n_alphas": self.n_alphas,

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
-from bigmc.estimators import SparseClassifier
-from bigmc.estimators.weights import WeightedClassifier
+from bigmc.learners import learner_of
+from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
@@ -112,8 +110,10 @@ class Search:
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._valid, places = draw_rows(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
-        self._weights, self._places = np.ones(n), places
-        self._weights[places] = 0.0
+        self._learns, self._places = np.ones(n), places
+        self._learns[places] = 0.0
+        own = self._sample.sample_weights()
+        self._weights = self._learns if own is None else self._learns * own
         self._truth = Truth.of(self._valid)
         self._duals: tuple[str | None, DualDescent] | None = None
         self._trials: list[Trial] = []
@@ -231,9 +231,8 @@ class Search:
         samples, valid = self._weighted(self._sample, candidate), self._weighted(self._valid, candidate)
         if candidate.is_ridge_hinge and self._descends_duals():
             return self._ridge_trial(candidate, samples, started)
-        options = candidate.options(float(self._weights.sum()))
-        learner = SparseClassifier(**options, memory_limit=self._limits.memory, engine=self._engine)
-        return self._judged(learner, candidate, samples, valid, started)
+        options = SparseOptions(**candidate.options(float(self._weights.sum())))
+        return self._judged(options, candidate, samples, valid, started)
 
     def _descends_duals(self) -> bool:
         if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
@@ -252,23 +251,21 @@ class Search:
         verdict = self._truth.judge(duals.scores(self._places))
         return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
 
-    def judge(self, learner: WeightedClassifier, candidate: Candidate) -> Trial:
+    def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
-        return self._judged(learner, candidate, self._sample, self._valid, time.monotonic())
+        return self._judged(options, candidate, self._sample, self._valid, time.monotonic())
 
     def _judged(
         self,
-        learner: WeightedClassifier,
+        options: LearnerOptions,
         candidate: Candidate,
         samples: Dataset,
         valid: Dataset,
         started: float,
     ) -> Trial:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            learner.fit_dataset(samples, sample_weight=self._weights)
-        scores = np.concatenate([learner.model_.shard_scores(valid, s) for s in range(valid.n_shards)])
-        model = learner.model_
+        resources = Resources(self._engine, self._limits.memory)
+        model = learner_of(options).train(samples, resources, sample_weight=self._learns).model
+        scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
         verdict = self._truth.judge(scores)
         return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)
 

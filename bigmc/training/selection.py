@@ -86,7 +86,7 @@ def _make_path(
     alphas = options.alphas or _spaced(data[options.split], options, resources)
     table: list[PathRow] = []
     seconds: list[float | None] = []
-    before: Path | None = None
+    before = options.start
     grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
     most = len(grid) if options.alphas or len(grid) < 2 else len(grid) + MORE_ALPHAS
     for k in range(most):

@@ -140,6 +140,8 @@ def train_with_size(
     used, intercept = coef.any(axis=1), duals.intercept.astype(np.float64)
     upper = duals.objective(ridge)
     lower = duals.lower_bound(ridge)
+    features, n_epochs = duals.features[used], duals.n_epochs
+    del duals
     bounds = {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
     return LinearModel(
         kind=SparseOptions.learner,
@@ -148,13 +150,13 @@ def train_with_size(
         weighting=dataset.weighting,
         feature_spec=dataset.features,
         params=learner_of(SparseOptions(**candidate.options(total))).recorded(),
-        features=duals.features[used],
-        coef=coef[used],
+        features=features,
+        coef=coef if used.all() else coef[used],
         intercept=intercept,
         column_scale=dataset.column_scale(),
         certificate=bounds,
         objective=upper,
-        n_iter=duals.n_epochs,
+        n_iter=n_epochs,
         n_passes=1,
         step=step,
     )

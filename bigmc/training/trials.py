@@ -137,6 +137,12 @@ class Size:
         return cls(n_features, n_features / n_used, *verdict)
 
     @classmethod
+    def whole(cls, trial: Trial) -> Size:
+        """Return the size of all features."""
+        figures = trial.quality, trial.log_loss, trial.calibration, trial.threshold
+        return cls(trial.n_features, 1.0, *figures)
+
+    @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Size:
         """Return the size of `asdict`."""
         return cls(**{**fields, "calibration": Calibration(**fields["calibration"])})

@@ -73,6 +73,22 @@ def test_the_best_point_is_chosen_and_saved(dataset, made):
     assert [{**row, "seconds": None} for row in table] == untimed(result)["table"]
 
 
+def test_a_path_may_start_from_a_model(dataset, made, tmp_path):
+    """The first training has little to do where the start is its optimum, and the path is the same one."""
+    to, result = made
+    first = result["table"][4]
+    options = {"alphas": [first["alpha"], first["alpha"] / 2], "validation": "test", "tol": TOL}
+    cold = api.sparse_path(dataset, tmp_path / "cold", **options)
+    warm = api.sparse_path(dataset, tmp_path / "warm", warm_start=to / first["model"], **options)
+    assert warm["table"][0]["n_passes"] < cold["table"][0]["n_passes"]
+    for one, other in zip(warm["table"], cold["table"], strict=True):
+        assert one["objective"] == pytest.approx(other["objective"], rel=2 * TOL)
+    again = api.sparse_path(dataset, tmp_path / "warm", warm_start=to / first["model"], **options)
+    assert again == untimed(warm)
+    with pytest.raises(ModelError, match="another --to"):
+        api.sparse_path(dataset, tmp_path / "warm", warm_start=to / result["table"][6]["model"], **options)
+
+
 def test_a_path_that_is_there_is_not_made_again(dataset, made):
     to, result = made
     before = {file.name: file.stat().st_mtime_ns for file in to.iterdir()}

@@ -9,7 +9,7 @@ char_wb   ``␠word1␠word2␠``                   the same, inside one padded 
 ========  ==================================  =======================================
 
 The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
-or white space (see `bigmc.ingestion.hashing.unicode.fold_table`). Characters are folded here, words by
+or white space (see `bigmc.ingestion.hashing.unicode.lower_table`). Characters are folded here, words by
 `bigmc.kernels.hashing.words`.
 """
 

@@ -17,7 +17,7 @@ from bigmc.kernels.hashing.arguments import Bits, Bytes, Int, Longs, MarkedText,
 
 DONE, BROKEN, CHANGED = 0, 1, 2
 
-# Of the folding table (see `bigmc.ingestion.hashing.unicode.fold_table`).
+# Of the folding table (see `bigmc.ingestion.hashing.unicode.lower_table`).
 IS_WORD = 1 << 24
 CODE_POINT = (1 << 21) - 1
 CODE_POINT_OR_WORD = CODE_POINT | IS_WORD

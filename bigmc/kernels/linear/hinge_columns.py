@@ -57,6 +57,16 @@ class HingeSums(NamedTuple):
     squares: NDArray[np.float64]
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _fetch_ahead(scores, first, indices, k, stop):
+    """Fetch the scores of an entry soon to come, where they take more than one cache line."""
+    width = np.uint64(scores.shape[1])
+    if width > _EIGHT and k + _AHEAD < stop:
+        coming = (first + np.uint64(indices[k + _AHEAD])) * width
+        for line in range(np.uint64(0), width, _SIXTEEN):
+            prefetch(scores, coming + line)
+
+
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient(column, entries, samples, sums, own):
     """Fill `sums` and `own` so that equation (5) is ``2 / n * (sums - own)``."""
@@ -73,10 +83,7 @@ def gradient(column, entries, samples, sums, own):
         start = np.uint64(indptr[s, column])
         stop = np.uint64(indptr[s, column + 1])
         for k in range(start, stop):
-            if groups > 1 and k + _AHEAD < stop:
-                coming = (first + np.uint64(indices[k + _AHEAD])) * width
-                for line in range(np.uint64(0), width, _SIXTEEN):
-                    prefetch(scores, coming + line)
+            _fetch_ahead(scores, first, indices, k, stop)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -136,10 +143,7 @@ def curvature(column, entries, samples, work):
         start = np.uint64(indptr[s, column])
         stop = np.uint64(indptr[s, column + 1])
         for k in range(start, stop):
-            if groups > 1 and k + _AHEAD < stop:
-                coming = (first + np.uint64(indices[k + _AHEAD])) * width
-                for line in range(np.uint64(0), width, _SIXTEEN):
-                    prefetch(scores, coming + line)
+            _fetch_ahead(scores, first, indices, k, stop)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
@@ -179,10 +183,7 @@ def pair_curvature(column, entries, samples, work, edges):
         first = np.uint64(base[s])
         stop = np.uint64(indptr[s, column + 1])
         for k in range(np.uint64(indptr[s, column]), stop):
-            if width > _EIGHT and k + _AHEAD < stop:
-                coming = (first + np.uint64(indices[k + _AHEAD])) * width
-                for line in range(np.uint64(0), width, _SIXTEEN):
-                    prefetch(scores, coming + line)
+            _fetch_ahead(scores, first, indices, k, stop)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
             value = number(data[k]) * gain[i]
