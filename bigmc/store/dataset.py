@@ -202,16 +202,7 @@ class Dataset:
 
     def with_column_scale(self, column_scale: NDArray[np.float32]) -> Dataset:
         """Return the same samples with other factors of the features in place of their idf."""
-        return Dataset(
-            self.shards,
-            self.classes,
-            self.n_features,
-            self.weighting,
-            self.features,
-            self._stored,
-            column_scale,
-            self._sample_weights,
-        )
+        return self._with(self.shards, self.weighting, column_scale, self._sample_weights)
 
     def __reduce__(self) -> Any:
         """Send the path and which shards: another process opens them itself, once."""
@@ -242,10 +233,7 @@ class Dataset:
 
     @property
     def n_groups(self) -> int:
-        """Groups that statistics by class tell apart: the classes, or one where labels are sets.
-
-        A sample with a set of labels would be in several.
-        """
+        """Groups that statistics by class tell apart: the classes, or one where labels are sets."""
         return 1 if self.has_sets else self.n_classes
 
     def group_codes(self) -> NDArray[np.int32]:
@@ -287,9 +275,8 @@ class Dataset:
         """Return the number of stored entries of every feature."""
         if self._column_nnz is None:
             shape = (self.n_features,)
-            known = None
-            if self._stored:
-                known = self._stored.statistic(self.shards, "nnz", shape, 0, self.n_features)
+            stored = self._stored
+            known = stored.statistic(self.shards, "nnz", shape, 0, self.n_features) if stored else None
             counts = np.zeros(shape, np.int64) if known is None else known.astype(np.int64)
             for shard in self.shards if known is None else []:
                 counts += np.diff(shard.indptr(0, self.n_features))
@@ -388,14 +375,8 @@ class Dataset:
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
     def info(self) -> DatasetInfo:
-        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays.
-
-        ``label_sets`` is there only where labels are sets.
-        """
-        stored = sum(shard.nbytes for shard in self.shards)
-        n_all = sum(len(ingest.manifest.shards) for ingest in self._stored.ingests) if self._stored else -1
-        if self._stored and self.n_shards == n_all:
-            stored += self._stored.nbytes()
+        """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""
+        beside = self._stored.bytes_beside(self.n_shards) if self._stored else 0
         figures: DatasetInfo = {
             "n_samples": self.n_samples,
             "n_features": self.n_features,
@@ -403,7 +384,7 @@ class Dataset:
             "nnz": self.nnz,
             "n_shards": self.n_shards,
             "splits": self.splits,
-            "bytes": stored,
+            "bytes": sum(shard.nbytes for shard in self.shards) + beside,
         }
         if self.has_sets:
             figures["label_sets"] = True

@@ -205,8 +205,10 @@ class Stored:
         having = [i for i in self.ingests if any(file.path == name for file in i.manifest.files)]
         return [ingest.check(name) for ingest in having]
 
-    def nbytes(self) -> int:
-        """Bytes of all files but those of shards."""
+    def bytes_beside(self, n_shards: int) -> int:
+        """Return the bytes of all files but those of shards; 0 if `n_shards` are not all shards."""
+        if n_shards != sum(len(ingest.manifest.shards) for ingest in self.ingests):
+            return 0
         listed = sum(file.bytes for ingest in self.ingests for file in ingest.manifest.files)
         return listed + sum(len(ingest.manifest.to_json()) for ingest in self.ingests)
 
