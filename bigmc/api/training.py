@@ -25,6 +25,7 @@ def train(
     *,
     split: str = "train",
     warm_start: str | Path | None = None,
+    calibrate: float | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
@@ -48,6 +49,9 @@ def train(
         Split to train on.
     warm_start : path, optional
         Saved model to start from, such as that of yesterday's data.
+    calibrate : float, optional
+        Share of the rows, of 20,000 at most, that training leaves out; from them the scores of the model
+        become probabilities. By default only models of the loss ``"log_loss"`` and of minimax have any.
     overwrite : bool, default=False
         Replace another file at `to`, such as a model of other parameters; by default it is refused.
     memory_limit, engine, progress
@@ -66,7 +70,7 @@ def train(
     from bigmc.options.learners import learner_options
     from bigmc.store.object_store import built, local_file
     from bigmc.store.outputs import IfExists, Output, OutputKind
-    from bigmc.training.options import TrainOptions
+    from bigmc.training.options import TrainOptions, calibration_rows
     from bigmc.training.run import train as run
 
     parameters = learner_options(learner, options)
@@ -82,7 +86,8 @@ def train(
             target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
         start = None if warm_start is None else held.enter_context(local_file(warm_start))
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
-        asked = TrainOptions(parameters, split, start, if_exists=if_exists)
+        held_out = None if calibrate is None else calibration_rows(calibrate, data[split].n_samples)
+        asked = TrainOptions(parameters, split, start, calibration=held_out, if_exists=if_exists)
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         trained = run(data, target, asked, Resources(workers, limit, progress))
         if output.kind is OutputKind.STREAM:

@@ -13,6 +13,8 @@ from bigmc.cli.terminal import show, show_path
 from bigmc.options.declare import argument, option, required
 from bigmc.options.learners import BoostOptions, LearnerOptions, MinimaxOptions, SparseOptions
 
+CALIBRATE = "Share of the rows to leave out, from which scores become probabilities."
+
 train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 
 
@@ -21,6 +23,7 @@ class TrainSparse(SparseOptions, Training):
     """Arguments of `bigmc train sparse`."""
 
     warm_start: str | None = option(None, "Model to start from.")
+    calibrate: float | None = option(None, CALIBRATE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +35,14 @@ class TrainMinimax(MinimaxOptions, Training):
 class TrainBoost(BoostOptions, Training):
     """Arguments of `bigmc train boost`."""
 
+    calibrate: float | None = option(None, CALIBRATE)
+
 
 @train_app.command("sparse")
 @as_command
 def train_sparse(asked: TrainSparse) -> None:
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
-    _train(asked, asked, f"--max-passes (now {asked.max_passes})", asked.warm_start)
+    _train(asked, asked, f"--max-passes (now {asked.max_passes})", asked.warm_start, asked.calibrate)
 
 
 @train_app.command("mrc")
@@ -52,10 +57,16 @@ def train_mrc(asked: TrainMinimax) -> None:
 @as_command
 def train_boost(asked: TrainBoost) -> None:
     """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
-    _train(asked, asked, f"--rounds (now {asked.n_rounds})")
+    _train(asked, asked, f"--rounds (now {asked.n_rounds})", calibrate=asked.calibrate)
 
 
-def _train(asked: Training, options: LearnerOptions, more: str, warm_start: str | None = None) -> None:
+def _train(
+    asked: Training,
+    options: LearnerOptions,
+    more: str,
+    warm_start: str | None = None,
+    calibrate: float | None = None,
+) -> None:
     """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
     from bigmc import api
 
@@ -66,6 +77,7 @@ def _train(asked: Training, options: LearnerOptions, more: str, warm_start: str 
             asked.to,
             split=asked.split,
             warm_start=warm_start,
+            calibrate=calibrate,
             overwrite=asked.overwrite,
             **work.means,
             **options.parameters(),

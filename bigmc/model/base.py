@@ -256,7 +256,7 @@ class Model(ABC):
         if not self.has_probabilities:
             raise ModelError(
                 "the scores of this model were not calibrated, so they are no probabilities",
-                "calibrate it on rows it was not trained on, train with loss log_loss, or use bigmc fit",
+                "train with --calibrate or the loss log_loss, use bigmc fit, or calibrate it on other rows",
             )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """Losses: each one object that knows its name, its value, its dual and what an intercept does to it.
 
-All are given by sums over the samples, by own class (row) and other class (column), which the loss's
-`class_sums` adds up: `slopes`, from which its derivatives follow, `values` and `curvatures`.
+Most are given by sums over the samples, by own class (row) and other class (column), which the loss's
+`class_sums` adds up: `slopes`, from which its derivatives follow, `values` and `curvatures`. What is needed
+where pairs of classes would be too many is added up by `class_totals`.
 A slope is half a derivative, so that ``2 / n`` is the factor of all gradients.
 
 Labels are a row of class codes for each sample, increasing, -1 after the last: one code where a sample has
@@ -21,6 +22,7 @@ from bigmc.kernels.linear import hinge_columns, scores, simd
 from bigmc.kernels.linear.losses import huber_hinge, log, multitask, squared_hinge
 from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.kernels.linear.losses.sums import class_sums
+from bigmc.kernels.linear.losses.totals import class_totals
 from bigmc.objectives.balancing import balance_classes, balance_tasks
 
 Floats = NDArray[np.float64]
@@ -69,9 +71,15 @@ class Loss(ABC):
         """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
         class_sums(self.kernels, scores, labels, weights, sums)
 
-    def value(self, values: Floats, weight_sum: float) -> float:
-        """Mean loss."""
-        return float(values.sum()) / weight_sum
+    def class_totals(
+        self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *totals: Floats
+    ) -> None:
+        """Add to vectors by class; see `bigmc.kernels.linear.losses.totals.class_totals`."""
+        class_totals(self.kernels, scores, labels, weights, totals)
+
+    def dual_values(self, values: Floats) -> Floats:
+        """Return the values that the dual is made of."""
+        return values
 
     @abstractmethod
     def intercept_slope(self, slopes: Floats) -> Floats:
@@ -86,15 +94,15 @@ class Loss(ABC):
         return balance_classes(slopes)
 
     @abstractmethod
-    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+    def largest_scale(self, slope: float, value: float) -> float:
         """Return the scale of the dual point of these slopes from which on its value does not grow."""
 
     @abstractmethod
     def dual_value(
         self,
         scale: float,
-        slopes: Floats,
-        values: Floats,
+        slope: float,
+        value: float,
         weight_sum: float,
         entropy: Callable[[float], float],
     ) -> float:
@@ -104,8 +112,8 @@ class Loss(ABC):
         ----------
         scale : float
             At most `largest_scale`.
-        slopes, values : float64 arrays of shape (n_classes, n_classes)
-            Sums, with the factors of `balance` applied.
+        slope, value : float
+            Sums of the slopes and of the `dual_values`, with the factors of `balance` applied.
         weight_sum : float
             n, the sum of the sample weights.
         entropy : callable
@@ -121,19 +129,18 @@ class _Hinge(Loss):
     ``t * 2 / n * sum w m - t² / n * sum w m²``.
     """
 
-    def largest_scale(self, slopes: Floats, values: Floats) -> float:
-        total = float(values.sum())
-        return float(slopes.sum()) / total if total > 0.0 else 0.0
+    def largest_scale(self, slope: float, value: float) -> float:
+        return slope / value if value > 0.0 else 0.0
 
     def dual_value(
         self,
         scale: float,
-        slopes: Floats,
-        values: Floats,
+        slope: float,
+        value: float,
         weight_sum: float,
         entropy: Callable[[float], float],
     ) -> float:
-        return scale * (2.0 * float(slopes.sum()) - scale * float(values.sum())) / weight_sum
+        return scale * (2.0 * slope - scale * value) / weight_sum
 
 
 class SquaredHinge(_Hinge):
@@ -216,7 +223,7 @@ class BoundedDual(Loss):
         factors = balance_classes(slopes)
         return None if factors is None else factors / max(1.0, float(factors.max()))
 
-    def largest_scale(self, slopes: Floats, values: Floats) -> float:
+    def largest_scale(self, slope: float, value: float) -> float:
         """Return 1: beyond it a dual variable could be out of bounds."""
         return 1.0
 
@@ -241,17 +248,9 @@ class HuberHinge(BoundedDual, SquaredHinge):
         """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
         Loss.class_sums(self, scores_, labels, weights, *sums)
 
-    def dual_value(
-        self,
-        scale: float,
-        slopes: Floats,
-        values: Floats,
-        weight_sum: float,
-        entropy: Callable[[float], float],
-    ) -> float:
-        """Return the value of the squared hinge's dual; the diagonal of the values is no part of it."""
-        squares = values - np.diag(np.diag(values))
-        return super().dual_value(scale, slopes, squares, weight_sum, entropy)
+    def dual_values(self, values: Floats) -> Floats:
+        """Return the values without their diagonal: the dual is that of the squared hinge."""
+        return np.asarray(values - np.diag(np.diag(values)))
 
 
 class LogLoss(BoundedDual):
@@ -274,8 +273,8 @@ class LogLoss(BoundedDual):
     def dual_value(
         self,
         scale: float,
-        slopes: Floats,
-        values: Floats,
+        slope: float,
+        value: float,
         weight_sum: float,
         entropy: Callable[[float], float],
     ) -> float:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import BigmcError
 from bigmc.learners import learner_of
+from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.learners import LearnerOptions, learner_options
 from bigmc.store.atomic import sha256
 from bigmc.store.dataset import Dataset
@@ -22,6 +23,7 @@ from bigmc.store.sample import draw_rows
 
 VALID = "valid"
 """Split that chooses among models; where it is missing, rows of the training split do."""
+_CALIBRATION_SEED = 0x5CA1
 
 
 class HeldOut(NamedTuple):
@@ -42,6 +44,19 @@ class HeldOut(NamedTuple):
         return draw_rows(samples, self.share, self.seed, engine)
 
 
+def calibration_rows(share: float, n_samples: int) -> HeldOut:
+    """Return which rows of `n_samples` calibrate: a share of them, and no more than are of use.
+
+    Raises
+    ------
+    BigmcError
+        If the share is not between 0 and 1.
+    """
+    if not 0 < share < 1:
+        raise BigmcError(f"a share of {share:g} of the rows to calibrate on", "give a number between 0 and 1")
+    return HeldOut(min(share, MOST_ROWS / max(n_samples, 1)), _CALIBRATION_SEED)
+
+
 @dataclass(frozen=True)
 class TrainOptions:
     """What a training makes, and from what.
@@ -59,6 +74,8 @@ class TrainOptions:
         a pass.
     held_out : HeldOut, optional
         Rows that training leaves out.
+    calibration : HeldOut, optional
+        Rows that training leaves out, from which the scores of the model become probabilities.
     if_exists : IfExists
         What becomes of another file at the place of the model.
     """
@@ -68,6 +85,7 @@ class TrainOptions:
     start: Path | None = None
     keep_norms: bool = False
     held_out: HeldOut | None = None
+    calibration: HeldOut | None = None
     if_exists: IfExists = IfExists.REFUSE
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bigmc import budget
 from bigmc.engine import Engine, Resources
-from bigmc.errors import DataError, ModelError
+from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.ingestion.memory import prompt_release
 from bigmc.learners import learner_of
@@ -34,6 +34,7 @@ from bigmc.store.outputs import IfExists
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
+from bigmc.training.trials import Truth
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -54,6 +55,12 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     held_out = options.held_out
     if held_out is not None:
         params["held_out"] = held_out.share
+    calibration = options.calibration
+    if calibration is not None:
+        if not learner.takes_weights:
+            cure = "leave --calibrate out: it has its own probabilities"
+            raise BigmcError(f"training {learner.kind} uses every row", cure)
+        params["calibrated_on"] = calibration.share
     start, limit, if_exists = options.start, resources.memory_limit, options.if_exists
     if start is not None:
         params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
@@ -73,8 +80,10 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
                     checkpoint=FileCheckpoint(work),
                     scratch=work,
                     start=None if start is None else _start(start),
-                    sample_weight=_weights(samples, held_out, resources.engine),
+                    sample_weight=_weights(samples, held_out or calibration, resources.engine),
                 ).model
+                if calibration is not None:
+                    trained = _calibrated(trained, calibration.rows(samples, resources.engine)[0])
                 names = feature_names(data, trained.used_features, limit // 16)
                 if (
                     options.keep_norms
@@ -118,6 +127,14 @@ def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> NDAr
     weights = np.ones(samples.n_samples)
     weights[held_out.rows(samples, engine)[1]] = 0.0
     return weights
+
+
+def _calibrated(model: Model, rows: Dataset) -> Model:
+    """Return a model with probabilities, and for sets of labels a threshold, from rows it has not seen."""
+    scores = [model.shard_scores(rows, s) for s in range(rows.n_shards)]
+    verdict = Truth.of(rows).judge(np.concatenate(scores))
+    threshold = model.label_threshold if verdict.threshold is None else verdict.threshold
+    return replace(model, calibration=verdict.calibration, label_threshold=threshold)
 
 
 def norms_beside(model: Path) -> Path:

@@ -144,6 +144,7 @@ class StumpLearner(Learner):
         votes -= votes.mean(axis=1, keepdims=True)
         model = StumpModel(
             **run.record,
+            classes=dataset.classes,
             features=features,
             threshold=threshold,
             votes=votes,

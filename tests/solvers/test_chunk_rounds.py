@@ -128,6 +128,24 @@ def test_features_whose_gradients_are_not_kept_have_bounds():
     assert sum(map(len, state.layers)) <= 45
 
 
+@pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
+@pytest.mark.parametrize(("parts", "held"), [(2, 0), (8, 1 << 20), (3, 8000)])
+def test_passes_over_parts_of_shards_prove_what_those_of_whole_ones_do(parts, held, weighting):
+    _, dataset = made(weighting=weighting)
+    weights = np.random.default_rng(2).integers(0, 3, dataset.n_samples).astype(float)
+    options = {"weights": weights, "fit_intercept": True, "alpha": 2e-3}
+    best = solve(
+        dataset, alpha=2e-3, tol=1e-6, memory_limit=1 << 30, sample_weight=weights, fit_intercept=True
+    ).certificate
+    plan = replace(PLAN, shard_parts=parts, held_shard_bytes=held)
+    state, certificate = run(dataset, plan, **options)
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
+    other, _ = run(dataset, plan, threads=1, **options)
+    assert np.array_equal(state.coef.rows, other.coef.rows)
+
+
 def test_one_chunk_is_a_descent_in_memory():
     _, dataset = made()
     state, certificate = run(dataset, replace(PLAN, chunk_bytes=1 << 30))

@@ -73,7 +73,7 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         loss, X, y, W, b, np.ones(6000) if weights is None else weights
     )
     assert np.allclose(found.gradient[:, :5], gradient[used], atol=1e-12)
-    assert np.isclose(job.objective.loss.value(found.margins.squares, sums), value)
+    assert np.isclose(found.margins.total_loss / sums, value)
     assert not found.gradient[:, 5:].any()
     again = full_pass(dataset, job, weights, sums, ThreadEngine(3))
     assert np.array_equal(again.gradient, found.gradient)
@@ -186,7 +186,7 @@ def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
     held = SampleLoss(problem, BlockSource(sample, [(0, 17)], keep=True))
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
-    dual = (2 * point.margins.sums.sum() - point.margins.squares.sum()) / len(y)
+    dual = (2 * point.margins.total_slope - point.margins.dual_values) / len(y)
     W = np.zeros((17, dataset.n_classes))
     W[:5] = coef.rows[:, : dataset.n_classes]
     for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere

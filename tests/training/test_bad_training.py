@@ -94,7 +94,7 @@ CASES = {
         "predict flipped.model d.bigmc --to new.p",
         ["flipped.model", "damaged", "train again"],
     ),
-    "future model": ("inspect future.model", ["future.model", "version 99", "version 1"]),
+    "future model": ("inspect future.model", ["future.model", "version 99", "versions 1"]),
     "no model": ("evaluate text.model d.bigmc", ["text.model", "not a bigmc model"]),
     "absent model": ("inspect absent.model", ["absent.model", "does not exist", "train"]),
     "dataset as model": ("evaluate d.bigmc d.bigmc", ["d.bigmc", "folder", "train"]),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.objectives import Objective
-from bigmc.solvers.sparse.problem import Margins
+from bigmc.solvers.sparse.margins import Margins, PairMargins
 
 #: Share of the feasible dual scale given up for the rounding of the gradient, in units of its precision.
 _ROUNDING = 16.0
@@ -59,7 +59,7 @@ def lower_bound(
     precision : numpy.dtype
         Of the scores.
     margins : Margins
-        At the present scores.
+        At the present scores; those of pairs where there are factors.
     factor : float64 array of shape (n_classes, n_classes), or of no rows
         Factors of the dual variables, with which `found` was computed.
     found : Gradients
@@ -67,19 +67,22 @@ def lower_bound(
         For the log loss, see `bigmc.solvers.sparse.problem.Problem.entropy`.
     """
     loss, ridge = objective.loss, objective.ridge
-    weight = factor if len(factor) else np.ones(1)
-    slopes, values = margins.sums * weight, margins.squares * weight * weight
+    if len(factor):
+        assert isinstance(margins, PairMargins)
+        slope, total = margins.balanced(factor)
+    else:
+        slope, total = margins.total_slope, margins.dual_values
 
     def value(scale: float) -> float:
         def scaled_entropy(scale: float) -> float:
             assert entropy is not None
             return entropy(factor, scale)
 
-        return loss.dual_value(scale, slopes, values, weight_sum, scaled_entropy)
+        return loss.dual_value(scale, slope, total, weight_sum, scaled_entropy)
 
     allowance = 1.0 - _ROUNDING * float(np.finfo(precision).eps)
     feasible = alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
-    scale = min(feasible, loss.largest_scale(slopes, values))
+    scale = min(feasible, loss.largest_scale(slope, total))
     best = DualPoint(scale, value(scale))
     if ridge > 0:
         unscaled = DualPoint(1.0, value(1.0) - found.distance / (2.0 * ridge))

@@ -7,20 +7,24 @@ in one number a feature instead of one for every class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
+from bigmc.kernels.csc import select_rows
 from bigmc.kernels.linear.arguments import Entries, GradientSums
 from bigmc.objectives import Curvature, Objective
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.store.dataset import Dataset
+from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.shard import Shard
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
@@ -30,9 +34,37 @@ _FEATURES = 1 << 16
 #: Sums of single precision are taken for larger by this for every shard.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
 
-#: Makes the problem of a shard, its scores set, or None where its samples have no weight; returns with it the
-#: bytes that took to read.
-ShardProblem = Callable[[int], tuple[Problem | None, int]]
+
+class ShardPart(NamedTuple):
+    """Samples of a shard whose scores are in memory together.
+
+    Attributes
+    ----------
+    problem : Problem
+        Its scores set.
+    rows : int64 array of shape (n_samples,)
+        Places of the samples in the shard, increasing.
+    n_bytes : int
+        Read for them.
+    """
+
+    problem: Problem
+    rows: NDArray[np.int64]
+    n_bytes: int
+
+
+class Block(NamedTuple):
+    """Decoded columns ``lo`` to ``hi`` of a shard, as offsets, rows and values of the entries."""
+
+    lo: int
+    hi: int
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.uint16]
+    data: NDArray[Any]
+
+
+#: Makes the part of a shard with a number, or None where its samples have no weight.
+ShardProblem = Callable[[int, int], ShardPart | None]
 
 
 @dataclass(frozen=True)
@@ -52,6 +84,11 @@ class PassRequest:
         Increasing scales of the dual point at which its entropy is wanted (log loss).
     block_bytes, block_columns : int
         Most bytes and columns decoded at once.
+    shard_parts : int
+        Parts that a shard is cut into, so that the scores of one fit into memory.
+    held_bytes : int
+        Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
+        else each part reads them again.
     """
 
     objective: Objective
@@ -61,6 +98,8 @@ class PassRequest:
     scales: tuple[float, ...]
     block_bytes: int
     block_columns: int
+    shard_parts: int = 1
+    held_bytes: int = 0
 
 
 @dataclass
@@ -69,8 +108,8 @@ class PassSums:
 
     Attributes
     ----------
-    margins : float64 array of shape (3, n_classes, n_classes)
-        The fields of `Margins`.
+    margins : float64 array
+        See `Margins.empty`.
     entropies : float64 array of shape (n_scales,)
     gradient : float64 array of shape (n_chosen, width)
         Of the mean loss.
@@ -94,7 +133,7 @@ class PassSums:
         """Return the sums of nothing."""
         chosen = len(request.features)
         return cls(
-            np.zeros((3, n_classes, n_classes)),
+            Margins.empty(n_classes),
             np.zeros(len(request.scales)),
             np.zeros((chosen, request.width)),
             np.zeros(chosen),
@@ -109,11 +148,6 @@ class PassSums:
         self.curvature += other.curvature
         self.norms += other.norms
         self.n_bytes += other.n_bytes
-
-    @property
-    def totals(self) -> Margins:
-        """Sums of the margins."""
-        return Margins(*self.margins)
 
 
 def certifying_pass(
@@ -144,7 +178,7 @@ def certifying_pass(
     total = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for _, found in engine.map(_add_up, parts, dataset, request, problem_of, row_norms):
         total.add(found)
-    total.norms *= np.float32(1.0 + _ROUNDING * dataset.n_shards)
+    total.norms *= np.float32(1.0 + _ROUNDING * dataset.n_shards * request.shard_parts)
     bad = ~np.isfinite(total.norms)
     bad[request.features] |= ~np.isfinite(total.gradient).all(axis=1)
     if bad.any():
@@ -164,57 +198,107 @@ def _add_up(
 ) -> PassSums:
     sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for s in part.tolist():
-        problem, n_bytes = problem_of(s)
-        sums.n_bytes += n_bytes
-        if problem is None:
-            continue
-        margins = problem.margins()
-        sums.margins += np.stack([margins.sums, margins.squares, margins.active])
-        nothing = np.empty((0, problem.n_classes))
-        for k, scale in enumerate(request.scales):
-            sums.entropies[k] += problem.entropy(nothing, scale)
-        _add_gradients(dataset, s, problem, request, sums, row_norms)
+        blocks = partial(_decoded, dataset, s, request, sums)
+        part_of = partial(problem_of, s)
+        if request.shard_parts == 1:
+            _add_part(part_of(0), blocks(row_norms), request, sums)
+        else:
+            _add_parts(part_of, blocks, row_norms, request, sums)
     return sums
 
 
-def _add_gradients(
-    dataset: Dataset,
-    s: int,
-    problem: Problem,
+def _add_parts(
+    part_of: Callable[[int], ShardPart | None],
+    blocks: Callable[[RowNorms | None], Iterable[Block]],
+    row_norms: RowNorms | None,
     request: PassRequest,
     sums: PassSums,
-    row_norms: RowNorms | None,
 ) -> None:
-    """Add the gradients of one shard, block by block."""
+    """Add losses and gradients of a shard part by part."""
+    held = _held(blocks(row_norms), request.held_bytes)
+    for number in range(request.shard_parts):
+        _add_part(part_of(number), blocks(None) if held is None else held, request, sums)
+
+
+def _held(blocks: Iterable[Block], most: int) -> list[Block] | None:
+    """Return copies of the blocks of a shard, all of which it goes through, or None if they take too much."""
+    held: list[Block] = []
+    n_bytes = 0
+    for block in blocks:
+        n_bytes += block.indices.nbytes + block.data.nbytes
+        if n_bytes > most:
+            held.clear()
+        else:
+            held.append(block._replace(indices=block.indices.copy(), data=block.data.copy()))
+    return held if n_bytes <= most else None
+
+
+def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> None:
+    """Add losses and gradients of a part of a shard."""
+    if part is None:
+        return
+    problem = part.problem
+    sums.n_bytes += part.n_bytes
+    sums.margins += problem.margins().stacked
+    nothing = np.empty((0, problem.n_classes))
+    for k, scale in enumerate(request.scales):
+        sums.entropies[k] += problem.entropy(nothing, scale)
+    if request.shard_parts == 1:
+        for block in blocks:
+            _add_gradients(block, problem, request, sums)
+        return
+    place = np.full(MAX_ROWS, -1, np.int32)
+    place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
+    for block in blocks:
+        _add_gradients(_of_rows(block, place), problem, request, sums)
+
+
+def _of_rows(block: Block, place: NDArray[np.int32]) -> Block:
+    """Return the entries of some rows, which get the numbers at their places; the others have -1."""
+    counts = np.zeros(block.hi - block.lo, np.int32)
+    indices, data = np.empty_like(block.indices), np.empty_like(block.data)
+    n = select_rows(block.indptr, block.indices, block.data, place, counts, indices, data)
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return Block(block.lo, block.hi, indptr, indices[:n], data[:n])
+
+
+def _add_gradients(block: Block, problem: Problem, request: PassRequest, sums: PassSums) -> None:
+    """Add the gradients of some columns of samples of one shard."""
     objective, factor = request.objective, 2.0 / request.weight_sum
+    lo, hi, indptr, indices, data = block
+    used = np.flatnonzero(np.diff(indptr))
+    places = np.full(hi - lo, -1)
+    places[used] = np.arange(len(used))
+    gradient, curvature = np.zeros((len(used), request.width)), np.zeros(len(used))
     base = np.array([0, problem.n_samples])
-    squares = np.zeros(problem.n_samples)
-    for lo, hi, indptr, indices, data in _blocks(dataset, dataset.shards[s], request):
+    entries, added = Entries(indptr[None], indices, data, base), GradientSums(gradient, curvature)
+    objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
+    scale = problem.scale_of(used + lo)
+    norms = np.zeros(len(used))
+    objective.add_dual_norms(gradient, factor * scale, problem.n_classes, norms)
+    sums.norms[used + lo] += norms.astype(np.float32)
+    first, last = np.searchsorted(request.features, [lo, hi])
+    at = places[request.features[first:last] - lo]
+    to, at = first + np.flatnonzero(at >= 0), at[at >= 0]
+    sums.gradient[to] += gradient[at] * (factor * scale[at])[:, None]
+    sums.curvature[to] += curvature[at] * (factor * scale[at] ** 2)
+
+
+def _decoded(
+    dataset: Dataset, s: int, request: PassRequest, sums: PassSums, row_norms: RowNorms | None
+) -> Iterator[Block]:
+    """Decode the columns of a shard, count the bytes, and add up the norms of its rows."""
+    squares = np.zeros(dataset.shards[s].n_rows)
+    for block in _blocks(dataset, dataset.shards[s], request):
         if row_norms is not None:
-            row_norms.add(squares, lo, indptr, indices, data)
-        used = np.flatnonzero(np.diff(indptr))
-        places = np.full(hi - lo, -1)
-        places[used] = np.arange(len(used))
-        gradient, curvature = np.zeros((len(used), request.width)), np.zeros(len(used))
-        entries, added = Entries(indptr[None], indices, data, base), GradientSums(gradient, curvature)
-        objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
-        scale = problem.scale_of(used + lo)
-        norms = np.zeros(len(used))
-        objective.add_dual_norms(gradient, factor * scale, problem.n_classes, norms)
-        sums.norms[used + lo] += norms.astype(np.float32)
-        first, last = np.searchsorted(request.features, [lo, hi])
-        at = places[request.features[first:last] - lo]
-        to, at = first + np.flatnonzero(at >= 0), at[at >= 0]
-        sums.gradient[to] += gradient[at] * (factor * scale[at])[:, None]
-        sums.curvature[to] += curvature[at] * (factor * scale[at] ** 2)
-        sums.n_bytes += len(indices) * (2 + dataset.dtype.itemsize)
+            row_norms.add(squares, block.lo, block.indptr, block.indices, block.data)
+        sums.n_bytes += len(block.indices) * (2 + dataset.dtype.itemsize)
+        yield block
     if row_norms is not None:
         row_norms.finish(s, squares)
 
 
-def _blocks(
-    dataset: Dataset, shard: Shard, request: PassRequest
-) -> Iterator[tuple[int, int, NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]]:
+def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:
     """Decode the columns of a shard, as many at a time as the request allows."""
     entries = max(request.block_bytes // (2 + dataset.dtype.itemsize), shard.n_rows)
     rows, values = np.empty(entries, np.uint16), np.ones(entries, dataset.dtype)
@@ -227,5 +311,5 @@ def _blocks(
         if stop > start:
             shard.read(start, stop, rows, None if dataset.weighting.binary else values)
             n = stop - start
-            yield lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n]
+            yield Block(lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n])
         lo += width

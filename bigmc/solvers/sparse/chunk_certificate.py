@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
-from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, certifying_pass
+from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunk_loss import Balanced, balanced
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
 from bigmc.solvers.sparse.spill import Spill
@@ -109,6 +110,8 @@ class Certifier:
             scales,
             self._plan.block_bytes,
             self._plan.block_columns,
+            self._plan.shard_parts,
+            self._plan.held_shard_bytes,
         )
         row_norms, column_scale = None, task.dataset.column_scale()
         if rough and column_scale is not None:
@@ -116,7 +119,7 @@ class Certifier:
         sums = certifying_pass(
             task.dataset,
             request,
-            lambda s: self._shard_problem(spill, point, moved, s),
+            lambda s, number: self._shard_part(spill, point, moved, (s, number)),
             self._engine,
             row_norms,
         )
@@ -128,24 +131,28 @@ class Certifier:
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
         return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale)
 
-    def _shard_problem(
-        self, spill: Spill, point: Evaluated, moved: Balanced | None, s: int
-    ) -> tuple[Problem | None, int]:
-        """Return a shard with its scores; those of samples of one chunk have another intercept."""
+    def _shard_part(
+        self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]
+    ) -> ShardPart | None:
+        """Return a part of a shard with its scores; those of samples of one chunk have another intercept."""
         task = self._task
-        samples = spill.samples_of_shard(s)
+        pieces = spill.pieces_of_shard(*key)
+        if not pieces:
+            return None
+        samples, rows = spill.samples_of(pieces)
         if samples.weightless:
-            return None, 0
+            return None
         engine = ThreadEngine(1)
         problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, engine)
         n_bytes = 0
-        for number, chunk in spill.pieces_of_shard(s):
+        for piece in pieces:
+            chunk = spill.load(piece)
             part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
-            intercept = moved.intercept if moved and moved.chunk == number else point.intercept
+            intercept = moved.intercept if moved and moved.chunk == piece.chunk else point.intercept
             part.rebuild_scores(point.coef, intercept, chunk.held)
-            problem.scores[chunk.positions[0]] = part.scores
+            problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
             n_bytes += chunk.n_bytes
-        return problem, n_bytes
+        return ShardPart(problem, rows, n_bytes)
 
     def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
@@ -178,7 +185,7 @@ class Certifier:
             task.alpha,
             task.weight_sum,
             task.dtype,
-            sums.totals,
+            Margins.of(task.objective.loss, sums.margins),
             np.empty((0, task.n_classes)),
             measured,
             entropy,

@@ -26,6 +26,7 @@ from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.sample import slope_and_bend
@@ -98,7 +99,7 @@ class Balanced:
 
 def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArray[np.float64]) -> Evaluated:
     """Return objective and gradient of the candidates at some weights; one reading of the file."""
-    margins = np.zeros((3, task.n_classes, task.n_classes))
+    margins = Margins.empty(task.n_classes)
     gradients = [np.zeros((len(layer.features), task.width)) for layer in spill.layers]
     curvatures = [np.zeros(len(layer.features)) for layer in spill.layers]
     slope, bend = np.zeros(task.n_classes), 0.0
@@ -109,7 +110,7 @@ def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArr
         problem = task.problem(chunk)
         problem.rebuild_scores(coef, intercept, chunk.held)
         own = problem.margins()
-        margins += own.stacked()
+        margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, gradients, curvatures, strict=True):
             part = _gradients(problem, columns)
@@ -122,7 +123,7 @@ def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArr
     return Evaluated(
         coef,
         intercept,
-        task.upper(margins[1], coef),
+        task.upper(Margins.of(task.objective.loss, margins), coef),
         np.concatenate([none, *gradients]).astype(task.dtype),
         np.concatenate([none[:, 0], *curvatures]).astype(task.dtype),
         slope,
@@ -225,7 +226,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     The dual variables of the samples of one chunk are those of another intercept, the minimum of their loss
     with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
     """
-    loss, half = task.objective.loss, task.weight_sum / 2.0
+    half = task.weight_sum / 2.0
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     for number in range(spill.n_chunks):
         chunk = spill.chunk(number)
@@ -234,12 +235,12 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
         problem = task.problem(chunk)
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
         own = problem.margins()
-        others = half * anchor.slope - loss.intercept_slope(own.sums)
+        others = half * anchor.slope - own.intercept_slope
         intercept = anchor.intercept.copy()
         level = Terms(_row(problem, problem.two_over_n * others), np.zeros(1))
         moved = improve_intercept(problem, intercept, _INTERCEPT_STEPS, level, own)
-        left = others + loss.intercept_slope(moved.sums)
-        if np.abs(left).max() <= noise * moved.sums.sum() * task.weight_sum / problem.weight_sum:
+        left = others + moved.intercept_slope
+        if np.abs(left).max() <= noise * moved.total_slope * task.weight_sum / problem.weight_sum:
             return Balanced(number, intercept, float(left @ anchor.intercept) / half)
     return None
 

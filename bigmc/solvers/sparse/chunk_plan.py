@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bigmc.budget import Plan
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
 
 #: Shares of what is left: for gradients at least, beside more than one worker of a pass; for a chunk, and for
@@ -18,6 +21,9 @@ _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 _LARGEST_BLOCK = 8 << 20
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
 _FRAGMENTS = 0.08
+#: Parts that shards are cut into whose scores do not fit. With more classes than this a worker of a pass
+#: takes one of these shares of what is left at most, so that there is memory for gradients.
+_SHARD_PARTS, _MANY_CLASSES, _PART_SHARES = (2, 4, 8, 16, 32, 64), 512, (0.33, 0.6)
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,10 @@ class ChunkPlan:
         Most workers of a pass.
     block_bytes, block_columns : int
         Most bytes and columns of a shard a worker decodes at once.
+    shard_parts : int
+        Parts that a pass cuts each shard into, because the scores of all its rows are too many.
+    held_shard_bytes : int
+        Decoded columns of such a shard that stay in memory for all its parts, at most.
     """
 
     most_gradients: int
@@ -52,11 +62,20 @@ class ChunkPlan:
     n_workers: int
     block_bytes: int
     block_columns: int
+    shard_parts: int = 1
+    held_shard_bytes: int = 0
 
     def n_chunks(self, nnz: int, n_features: int) -> int:
         """Return the number of chunks for candidates of so many entries."""
         room = self.chunk_bytes - self.feature_bytes * n_features
         return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(room, 1)))
+
+
+class Cut(NamedTuple):
+    """Parts of a shard that passes go through, and the bytes of its columns that are held for all of them."""
+
+    parts: int
+    held_bytes: int = 0
 
 
 def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> ChunkPlan:
@@ -84,24 +103,36 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     items = [
         ("workspace", 1 << 20 if small else WORKSPACE),
         ("share of the allocator", 0 if small else int(_FRAGMENTS * limit)),
-        ("sums per class", 6 * 8 * size.n_classes * size.width),
+        ("sums per class", Margins.memory(size.n_classes, size.width)),
         ("entries and norms per feature", 20 * size.n_features),
         ("column scale", 4 * size.n_features if size.column_scaled else 0),
         ("sample weights", 8 * size.n_samples if size.weighted else 0),
     ]
     free = Plan.of(limit, items).free
     block_bytes = max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // 16))
-    worker = 2 * block_bytes + int(1.3 * shard_rows * row) + 4 * size.n_features
-    worker += 1 << 18 if small else 2 << 20
+    wanted = max(size.n_certain, _FEWEST_CANDIDATES)
+
+    def worker_bytes(cut: Cut) -> int:
+        larger = 1.3 if cut.parts == 1 else 1.5  # parts are drawn, some larger than others
+        scores = int(larger * shard_rows / cut.parts * row)
+        # what is held has offsets of its columns; entries of a part are chosen block by block
+        more = (block_bytes if cut.parts > 1 else 0) + (8 * size.n_features if cut.held_bytes else 0)
+        more += cut.held_bytes + (1 << 18 if small else 2 << 20)
+        return 2 * block_bytes + scores + more + 4 * size.n_features
+
+    vectors = wanted * 8 * size.width * 3
+    shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else (1.0 - vectors / max(free, 1),)
+    most = [int(share * free) for share in shares]
+    cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
+    worker = worker_bytes(cut)
     # a pass holds no chunk, and rounds no shard
     n_workers = max(1, min(n_workers, int((1.0 - _GRADIENT_SHARE) * free) // worker))
     most_gradients = max(free - n_workers * worker, 0) // (8 * size.width * (n_workers + 2))
     most_candidates = min(most_gradients, int(_CANDIDATE_SHARE * free) // (56 * size.width))
-    wanted = max(size.n_certain, _FEWEST_CANDIDATES)
     samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * row
     chunk_bytes = max(samples, _SMALLEST_CHUNK)
     needed = max(
-        worker + wanted * 8 * size.width * 3,
+        worker + vectors,
         int(wanted * 56 * size.width / _CANDIDATE_SHARE),
         int(chunk_bytes / _CHUNK_SHARE),
     )
@@ -115,8 +146,23 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         newton_bytes=int(0.2 * free),
         fixed_bytes=size.n_samples * row,
         entry_bytes=entry_bytes,
-        feature_bytes=8 * _CHUNK_PIECES,
+        feature_bytes=8 * _CHUNK_PIECES * cut.parts,
         n_workers=n_workers,
         block_bytes=block_bytes,
         block_columns=max(1, (4 << 20) // (8 * size.width)),
+        shard_parts=cut.parts,
+        held_shard_bytes=cut.held_bytes,
     )
+
+
+def _cut(worker_bytes: Callable[[Cut], int], most: Sequence[int], held: int) -> Cut:
+    """Return the fewest parts of shards with which a worker takes at most so many bytes, tried in turn.
+
+    Reading shards once comes first: their columns are held for all parts if they can be. If nothing comes to
+    what a worker may take, it is what takes the least.
+    """
+    once = [Cut(1), *(Cut(n, held) for n in _SHARD_PARTS)]
+    again = [Cut(n) for n in _SHARD_PARTS]
+    wanted = [(cut, limit) for cuts in (once, again) for limit in most for cut in cuts]
+    fitting = (cut for cut, limit in wanted if worker_bytes(cut) <= limit)
+    return next(fitting, min(once + again, key=worker_bytes))

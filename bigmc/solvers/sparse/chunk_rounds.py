@@ -287,7 +287,7 @@ class ChunkRounds:
 
     def _write(self) -> None:
         """Bring the scratch file up to the layers of the state."""
-        state, task, old = self.state, self._task, self._spill
+        state, old = self.state, self._spill
         features = np.concatenate([np.empty(0, np.int64), *state.layers])
         n_chunks = self._plan.n_chunks(int(self._column_nnz[features].sum()), len(features))
         written = old.layers if old is not None else []
@@ -295,7 +295,7 @@ class ChunkRounds:
         if old is None or n_chunks > old.n_chunks or not kept:
             state.layers = [np.sort(features)] if len(features) else []
             rows_of = old.rows_of_shard if old is not None else self._rows_of()
-            self._spill = Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, rows_of)
+            self._spill = self._open(n_chunks, rows_of)
             if old is not None:
                 old.close()
         assert self._spill is not None
@@ -303,6 +303,10 @@ class ChunkRounds:
             self._spill.add(layer)
         state.n_chunks = self._spill.n_chunks
         self._count_spill()
+
+    def _open(self, n_chunks: int, rows_of: RowsOf) -> Spill:
+        task, parts = self._task, self._plan.shard_parts
+        return Spill(task.dataset, task.sample_weight, n_chunks, task.seed, task.scratch, rows_of, parts)
 
     def _rows_of(self) -> RowsOf:
         """Return where labels and scales of the samples come from before there is a scratch file."""
@@ -316,14 +320,7 @@ class ChunkRounds:
     def _restore(self) -> None:
         """Write the scratch file of an interrupted run anew, which counts as read once already."""
         state, task = self.state, self._task
-        self._spill = Spill(
-            task.dataset,
-            task.sample_weight,
-            state.n_chunks,
-            task.seed,
-            task.scratch,
-            exact_rows(task.dataset),
-        )
+        self._spill = self._open(state.n_chunks, exact_rows(task.dataset))
         for layer in state.layers:
             self._spill.add(layer)
         self._spill.n_bytes = 0

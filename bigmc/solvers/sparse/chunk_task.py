@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.run import Descent, Task
 from bigmc.solvers.sparse.spill import Chunk, Spill
 
@@ -62,15 +64,15 @@ class ChunkTask(Task):
             samples, self.objective, self.alpha, samples.weights, self.dtype, engine or self.engine
         )
 
-    def upper(self, squares: NDArray[np.float64], coef: Coefficients) -> float:
-        """Return the objective, given the sums of squares of the margins of all samples.
+    def upper(self, margins: Margins, coef: Coefficients) -> float:
+        """Return the objective, given the margins of all samples.
 
         Raises
         ------
         DataError
             If it is not finite.
         """
-        upper = self.objective.loss.value(squares, self.weight_sum)
+        upper = margins.total_loss / self.weight_sum
         upper += self.objective.regulariser(self.alpha, coef.rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
@@ -100,14 +102,25 @@ class ConstantScores:
 
     def margins(self) -> Margins:
         """Add up the margins of all samples, chunk by chunk."""
-        sums = np.zeros((3, self._task.n_classes, self._task.n_classes))
+        sums = Margins.empty(self._task.n_classes)
+        for problem in self._problems():
+            sums += problem.margins().stacked
+        return Margins.of(self.objective.loss, sums)
+
+    def intercept_product(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return half the Hessian of the sum of losses by an intercept times a direction, (n_classes,)."""
+        total = np.zeros(self._task.n_classes)
+        for problem in self._problems():
+            total += problem.intercept_product(direction)
+        return total
+
+    def _problems(self) -> Iterator[Problem]:
         for number in range(self._spill.n_chunks):
             chunk = self._spill.chunk(number)
             if not chunk.samples.weightless:
                 problem = self._task.problem(chunk)
                 problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
-                sums += problem.margins().stacked()
-        return Margins(*sums)
+                yield problem
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""

@@ -82,6 +82,8 @@ class Size:
         Samples have weights; columns have a scale.
     n_certain : int
         Features that are certain to get weights: all that occur where there is no penalty.
+    largest_shard : int
+        Entries of the largest shard.
     """
 
     n_samples: int
@@ -96,6 +98,7 @@ class Size:
     weighted: bool = False
     column_scaled: bool = False
     n_certain: int = 0
+    largest_shard: int = 0
 
 
 def plan_memory(limit: int, size: Size) -> SolverPlan:

@@ -19,7 +19,8 @@ from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges, entries_of
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.dataset import Dataset
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
@@ -67,8 +68,8 @@ class Sums:
 
     Attributes
     ----------
-    margins : float64 array of shape (3, n_classes, n_classes)
-        The fields of `Margins`.
+    margins : float64 array
+        See `Margins.empty`.
     gradient : float64 array of shape (n_used, width)
     curvature : float64 array of shape (n_used,)
     n_bytes : int
@@ -83,7 +84,7 @@ class Sums:
     @classmethod
     def zeros(cls, n_classes: int, n_used: int, width: int) -> Sums:
         """Return the sums of nothing."""
-        return cls(np.zeros((3, n_classes, n_classes)), np.zeros((n_used, width)), np.zeros(n_used))
+        return cls(Margins.empty(n_classes), np.zeros((n_used, width)), np.zeros(n_used))
 
     @staticmethod
     def memory(n_classes: int, n_used: int, width: int) -> int:
@@ -162,7 +163,8 @@ def full_pass(
             "look for huge or non-finite values in it",
         )
     curvature = total.curvature * scale * (scale * weight_sum / 2.0)
-    return FullPass(Margins(*total.margins), job.features, total.gradient, curvature, total.n_bytes)
+    margins = Margins.of(job.objective.loss, total.margins)
+    return FullPass(margins, job.features, total.gradient, curvature, total.n_bytes)
 
 
 def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> list[Part]:
@@ -198,8 +200,7 @@ def _add_shard(
     positions = source.holding(job.coef.features)
     support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
     problem.rebuild_scores(job.coef, job.intercept, support)
-    margins = problem.margins()
-    sums.margins += np.stack([margins.sums, margins.squares, margins.active])
+    sums.margins += problem.margins().stacked
     for _, block in source.stream(range(len(ranges))):
         added = GradientSums(sums.gradient, sums.curvature)
         job.objective.add_gradients(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,34 +10,18 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.kernels.linear.arguments import Samples
+from bigmc.kernels.linear.arguments import Rows, Samples
 from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 
 #: Rows a worker takes at once in passes over the scores.
 _PART_ROWS = 65_536
-
-
-@dataclass(frozen=True)
-class Margins:
-    """Sums of the positive margins by own class (row) and other class (column).
-
-    Attributes
-    ----------
-    sums, squares, active : float64 arrays of shape (n_classes, n_classes)
-        ``sum w m``, ``sum w m²``, ``sum w [m > 0]``.
-    """
-
-    sums: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    active: NDArray[np.float64]
-
-    def stacked(self) -> NDArray[np.float64]:
-        """Return them as one array of shape (3, n_classes, n_classes)."""
-        return np.stack([self.sums, self.squares, self.active])
+#: The same for products with the Hessian, for which a loss keeps as much as the scores.
+_PRODUCT_ROWS = 512
 
 
 class SampleTable(Protocol):
@@ -192,23 +175,66 @@ class Problem:
 
     def margins(self) -> Margins:
         """Add up the margins of all samples at the present scores."""
+        loss = self.objective.loss
 
         def add_up(part: tuple[int, int]) -> NDArray[np.float64]:
-            sums = np.zeros((3, self.n_classes, self.n_classes))
+            sums = Margins.of(loss, Margins.empty(self.n_classes))
             lo, hi = part
             weights = self.weights[lo:hi] if len(self.weights) else self.weights
-            self.objective.loss.class_sums(self.scores[lo:hi], self.labels[lo:hi], weights, *sums)
-            return sums
+            if isinstance(sums, ClassMargins):
+                loss.class_totals(self.scores[lo:hi], self.labels[lo:hi], weights, *sums.parts)
+            else:
+                loss.class_sums(self.scores[lo:hi], self.labels[lo:hi], weights, *sums.stacked)
+            return sums.stacked
 
-        total = np.zeros((3, self.n_classes, self.n_classes))
+        total = Margins.empty(self.n_classes)
         for _, sums in self.engine.map(add_up, self._row_parts()):
             total += sums
-        return Margins(*total)
+        return Margins.of(loss, total)
+
+    def pair_margins(self) -> PairMargins:
+        """Add up the margins of all samples by pairs of classes, however many these are."""
+        margins = self.margins()
+        if isinstance(margins, PairMargins):
+            return margins
+        loss, sums = self.objective.loss, np.zeros((3, self.n_classes, self.n_classes))
+        loss.class_sums(self.scores, self.labels, self.weights, *sums)
+        return PairMargins(loss, sums)
+
+    def intercept_product(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return half the Hessian of the sum of losses by an intercept times a direction, (n_classes,)."""
+        kernels = self.objective.row_kernels
+        wide = np.zeros((1, self.width), self.dtype)
+        wide[0, : self.n_classes] = direction
+        none, most = np.empty(0, np.float32), min(_PRODUCT_ROWS, self.n_samples)
+        rows = Rows(np.zeros(most + 1, np.int64), np.empty(0, np.uint32), none, constant=True)
+
+        def samples_of(some: slice) -> Samples:
+            scores, labels, weights, row_scale, gain = self.samples
+            return Samples(scores[some], labels[some], weights[some], row_scale[some], gain[some])
+
+        def add_up(part: tuple[int, int]) -> NDArray[np.float64]:
+            total, kept = np.zeros(self.width), kernels.room(self.scores[:most])
+            for lo in range(*part, most):
+                some = slice(lo, min(lo + most, part[1]))
+                span = (0, some.stop - lo)
+                here = samples_of(some)
+                unused = np.zeros((2, 1, self.width), self.dtype)
+                kernels.gradient(span, rows, here, kept, *unused)
+                product = np.zeros((1, self.width), self.dtype)
+                kernels.hessian(span, rows, here, kept, wide, product)
+                total += product[0]
+            return total
+
+        total = np.zeros(self.width)
+        for _, some in self.engine.map(add_up, self._row_parts()):
+            total += some
+        return total[: self.n_classes]
 
     def value(self, rows: Iterable[NDArray[np.float64]], margins: Margins | None = None) -> float:
         """Return the objective at the present scores, of which `rows` are the weights."""
         margins = margins or self.margins()
-        loss = self.objective.loss.value(margins.squares, self.weight_sum)
+        loss = margins.total_loss / self.weight_sum
         return loss + sum(self.objective.regulariser(self.alpha, some) for some in rows)
 
     def entropy(self, factor: NDArray[np.float64], scale: float) -> float:

@@ -29,6 +29,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.gradient import GradientPass, gradient_pass
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.margins import PairMargins
 from bigmc.solvers.sparse.memory_plan import SolverPlan
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import NEAR, Screening
@@ -207,7 +208,8 @@ class Rounds:
         factor: NDArray[np.float64] | None = np.empty((0, problem.n_classes))
         if self._sweeper.fit_intercept:
             margins = improve_intercept(problem, state.intercept, _INTERCEPT_STEPS)
-            factor = objective.loss.balance(margins.sums)
+            pairs = margins if isinstance(margins, PairMargins) else problem.pair_margins()
+            margins, factor = pairs, objective.loss.balance(pairs.slopes)
         else:
             margins = problem.margins()
         upper = problem.value([state.coef.rows], margins)

@@ -71,6 +71,7 @@ class Task:
             weighted=self.sample_weight is not None,
             column_scaled=dataset.weighting.idf,
             n_certain=n_certain,
+            largest_shard=max(shard.nnz for shard in dataset.shards),
         )
 
 

@@ -11,8 +11,9 @@ from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.passes import FullPass
-from bigmc.solvers.sparse.problem import Margins, Problem
+from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.state import Evaluated
 
@@ -124,7 +125,7 @@ class SampleLoss:
         Balanced or None
             None if the samples in memory have too few positive margins for that.
         """
-        problem, loss = self._problem, self._problem.objective.loss
+        problem = self._problem
         held = self.holding(found.features)
         problem.rebuild_scores(coef, intercept, held)
         pieces = [
@@ -144,18 +145,14 @@ class SampleLoss:
 
         add(-1.0)
         own = problem.margins()
-        slope = loss.intercept_slope(found.margins.sums) - loss.intercept_slope(own.sums)
+        slope = found.margins.intercept_slope - own.intercept_slope
         level = Terms(self._row(problem.two_over_n * slope), np.zeros(1))
         moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
         add(1.0)
-        margins = Margins(
-            found.margins.sums - own.sums + moved.sums,
-            found.margins.squares - own.squares + moved.squares,
-            found.margins.active - own.active + moved.active,
-        )
-        left = loss.intercept_slope(margins.sums)
+        margins = found.margins.minus(own).plus(moved)
+        left = margins.intercept_slope
         noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
-        if not np.abs(left).max() <= noise * margins.sums.sum():
+        if not np.abs(left).max() <= noise * margins.total_slope:
             return None
         return Balanced(margins, gradient, 2.0 / weight_sum * float(left @ intercept))
 
@@ -181,7 +178,6 @@ def slope_and_bend(
     problem: Problem, margins: Margins, weight_sum: float
 ) -> tuple[NDArray[np.float64], float]:
     """Return gradient of the mean loss by the intercept, and its curvature, mean over the classes."""
-    loss = problem.objective.loss
     factor = 2.0 / weight_sum
-    bend = float(np.trace(loss.intercept_curvature(margins.active))) / problem.n_classes
-    return factor * loss.intercept_slope(margins.sums), factor * bend
+    bend = float(margins.intercept_bends.sum()) / problem.n_classes
+    return factor * margins.intercept_slope, factor * bend

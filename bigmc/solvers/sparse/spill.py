@@ -30,6 +30,8 @@ from bigmc.store.shard import Shard
 _ENTRIES, _FEATURES = 1 << 18, 1 << 16
 #: A chunk takes samples of at most about so many shards: each has its own offsets.
 _PIECES = 16
+#: Pieces of a part of a shard at least, if there are several parts: beside its scores are those of a piece.
+_PART_PIECES = 4
 
 
 class Stored(NamedTuple):
@@ -131,6 +133,8 @@ class Spill:
         Of the file, by default the system's for temporary files.
     rows_of : callable
         Gives labels and scales of each shard, see `bigmc.solvers.sparse.row_scales`.
+    shard_parts : int
+        Parts that passes cut a shard into.
 
     Attributes
     ----------
@@ -147,6 +151,7 @@ class Spill:
         seed: int,
         folder: Path | None,
         rows_of: RowsOf,
+        shard_parts: int = 1,
     ) -> None:
         self._dataset, self._seed = dataset, seed
         self._column_scale = dataset.column_scale()
@@ -158,7 +163,11 @@ class Spill:
         self._file = handle
         self._end = 0
         self._entry_bytes = 2 + dataset.dtype.itemsize
+        self._shard_parts = shard_parts
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
+        if shard_parts > 1 and self._n_parts < _PART_PIECES * shard_parts:
+            # few shards spread evenly over the chunks if these have the same number of pieces of each
+            self._n_parts = -(-_PART_PIECES * shard_parts // n_chunks) * n_chunks
         self._rows: dict[tuple[int, int], list[Stored]] = {}
         self.pieces = [
             piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights, *rows_of(s))
@@ -198,7 +207,7 @@ class Spill:
 
     def rows_of_shard(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return labels and scales of the samples of a shard, in their order; not counted."""
-        samples = self.samples_of_shard(s)
+        samples, _ = self.samples_of([piece for piece in self.pieces if piece.shard == s])
         return samples.label_sets(), samples.row_scale(None)
 
     def _first_chunk(self, s: int) -> int:
@@ -283,23 +292,29 @@ class Spill:
         self.n_bytes += chunk.n_bytes
         return chunk
 
-    def pieces_of_shard(self, s: int) -> Iterator[tuple[int, Chunk]]:
-        """Read the samples of a shard piece by piece, with the number of the chunk that each belongs to.
+    def pieces_of_shard(self, s: int, number: int) -> list[Piece]:
+        """Return the pieces of one of the parts of a shard whose scores a pass has in memory together."""
+        return [
+            piece
+            for piece in self.pieces
+            if piece.shard == s and piece.part * self._shard_parts // self._n_parts == number
+        ]
 
-        Safe to call from several threads, and not counted.
+    def load(self, piece: Piece) -> Chunk:
+        """Read the samples of a piece. Safe to call from several threads, and not counted."""
+        return self._load([piece])
+
+    def samples_of(self, pieces: Sequence[Piece]) -> tuple[Samples, NDArray[np.int64]]:
+        """Return labels and scales of some pieces of a shard, and the places of the samples in it.
+
+        They are in the order of the shard; not counted.
         """
-        for piece in self.pieces:
-            if piece.shard == s:
-                yield piece.chunk, self._load([piece])
-
-    def samples_of_shard(self, s: int) -> Samples:
-        """Return labels and scales of the samples of a shard, in their order; not counted."""
-        pieces = [piece for piece in self.pieces if piece.shard == s]
         samples, positions = self._samples(pieces)
-        order = np.argsort(np.concatenate(positions))
+        places = np.concatenate(positions).astype(np.int64)
+        order = np.argsort(places)
         weights = None if samples.weights is None else samples.weights[order]
         labels, scale = samples.label_sets()[order], samples.row_scale(None)[order]
-        return Samples(self._dataset, labels, scale, weights, self._column_scale)
+        return Samples(self._dataset, labels, scale, weights, self._column_scale), places[order]
 
     def _load(self, pieces: Sequence[Piece]) -> Chunk:
         base = np.concatenate([[0], np.cumsum([piece.n_rows for piece in pieces], dtype=np.int64)])

@@ -183,7 +183,7 @@ class CorrectedRounds:
         while True:
             found = self._pass()
             measured = self._measured(found.gradient, state.coef)
-            upper = self._objective.loss.value(found.margins.squares, self._weight_sum)
+            upper = found.margins.total_loss / self._weight_sum
             upper += self._objective.regulariser(self._problem.alpha, state.coef.rows)
             if not np.isfinite(upper):
                 raise DataError(

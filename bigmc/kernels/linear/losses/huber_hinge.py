@@ -89,6 +89,24 @@ class HuberHinge(SquaredHinge):
             sums[1][c, c] += weight * 2.0 * bounded * (margin - bounded)
             sums[2][c, r] += weight if margin <= 1.0 else 0.0
 
+    def add_class_totals(self, scores, i, labels, weight, work, totals):
+        slopes, bends, numbers = totals
+        c = labels[i, 0]
+        shift = scores.dtype.type(1) - scores[i, c]
+        for r in range(slopes.shape[0]):
+            margin = np.float64(shift + scores[i, r])
+            if r == c or margin <= 0.0:
+                continue
+            bounded = min(margin, 1.0)
+            curved = weight if margin <= 1.0 else 0.0
+            slopes[r] += weight * bounded
+            slopes[c] -= weight * bounded
+            bends[r] += curved
+            bends[c] += curved
+            numbers[0] += weight * bounded
+            numbers[1] += weight * bounded * bounded
+            numbers[2] += weight * 2.0 * bounded * (margin - bounded)
+
     def row_slopes(self, samples, i, kept, work):
         # kept: 1 if any margin is positive, else 0
         scores, labels, slope, bend = samples.scores, samples.labels, work.slope, work.bend

@@ -116,6 +116,11 @@ def add_class_sums(loss, scores, i, labels, weight, work, sums):
 
 
 @_by_loss
+def add_class_totals(loss, scores, i, labels, weight, work, totals):
+    """Add a sample to the sums by class, see `bigmc.kernels.linear.losses.totals.class_totals`."""
+
+
+@_by_loss
 def row_slopes(loss, samples, i, kept, work):
     """Fill slope and bend of a sample, and what `row_turn` needs of it; list the groups that are not zero.
 

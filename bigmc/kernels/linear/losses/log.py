@@ -92,6 +92,25 @@ class LogLoss(LossKernels):
             for q in range(n_classes):
                 sums[2][r, q] += 4.0 * weight * slope[r] * slope[q]
 
+    def add_class_totals(self, scores, i, labels, weight, work, totals):
+        none, others, slope, wide = work
+        sums, bends, numbers = totals
+        slopes(self, scores, i, labels, none, others, slope)
+        c = labels[i, 0]
+        for r in range(scores.shape[1]):
+            wide[0, r] = scores[i, r]
+        own, total, top = sample_odds(wide, 0, c, wide[1])
+        numbers[1] += weight * (np.log(own + total) + (top - wide[0, c]))
+        others_slope = 0.0
+        for r in range(slope.shape[0]):
+            half = np.float64(slope[r])
+            bends[r] += weight * abs(half) * (1.0 - 2.0 * abs(half))
+            if r != c:
+                sums[r] += weight * half
+                others_slope += half
+        sums[c] -= weight * others_slope
+        numbers[0] += weight * 2.0 * others_slope
+
     def row_slopes(self, samples, i, kept, work):
         # kept: the probabilities
         scores, slope, bend = samples.scores, work.slope, work.bend

@@ -111,6 +111,17 @@ class MultitaskSquaredHinge(LossKernels):
             sums[1][row, r] += weight * margin * margin
             sums[2][row, r] += weight * (margin > 0)
 
+    def add_class_totals(self, scores, i, labels, weight, work, totals):
+        none, others, slope, _ = work
+        sums, bends, numbers = totals
+        slopes(self, scores, i, labels, none, others, slope)
+        for r in range(slope.shape[0]):
+            wide = np.float64(slope[r])
+            sums[r] += weight * wide
+            bends[r] += weight * (wide != 0)
+            numbers[0] += weight * abs(wide)
+            numbers[1] += weight * wide * wide
+
     def row_slopes(self, samples, i, kept, work):
         # kept: a bit for every group with a positive margin and for that of the own class, 0 if there is none
         scores = samples.scores

@@ -185,6 +185,29 @@ class SquaredHinge(LossKernels):
                     values[c, r] += weight * margin * margin
                     curvatures[c, r] += weight
 
+    def add_class_totals(self, scores, i, labels, weight, work, totals):
+        slopes, bends, numbers = totals
+        others = work[1]
+        hide_labels(scores, i, labels, others)
+        for t in range(labels.shape[1]):
+            c = labels[i, t]
+            if c < 0:
+                break
+            shift = scores.dtype.type(1) - scores[i, c]
+            total = squares = count = 0.0
+            for r in range(slopes.shape[0]):
+                margin = np.float64(shift + others[r])
+                if margin > 0:
+                    slopes[r] += weight * margin
+                    bends[r] += weight
+                    total += margin
+                    squares += margin * margin
+                    count += 1.0
+            slopes[c] -= weight * total
+            bends[c] += weight * count
+            numbers[0] += weight * total
+            numbers[1] += weight * squares
+
     def row_slopes(self, samples, i, kept, work):
         # kept: a bit for every group with a positive margin and for that of the own class, 0 if there is none
         scores = samples.scores

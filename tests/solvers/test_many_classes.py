@@ -1,0 +1,122 @@
+"""Losses of so many classes that their sums are kept by class instead of by pairs of classes."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from bigmc.engine import ThreadEngine
+from bigmc.objectives import LOSSES, objective
+from bigmc.solvers import solve
+from bigmc.solvers.sparse import margins
+from bigmc.solvers.sparse.chunk_plan import plan_chunks
+from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
+from bigmc.solvers.sparse.memory_plan import Size
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.store.dataset import Dataset
+
+
+def problem(loss, n=400, m=24, weighted=True):
+    generator = np.random.default_rng(3)
+    X = scipy.sparse.random(n, 5, 0.5, format="csr", rng=generator)
+    sets = loss == "multilabel_ranking"
+    y = (generator.random((n, m)) < 0.1).astype(int) if sets else generator.integers(0, m, n)
+    weights = generator.integers(0, 4, n).astype(float) if weighted else None
+    dataset = Dataset.from_arrays(X, y, shard_rows=100)
+    both = objective(loss, "l1/l2", sets=sets)
+    made = Problem(dataset, both, 1e-3, weights, np.dtype(np.float64), ThreadEngine(2))
+    made.scores[:] = generator.normal(0, 1, made.scores.shape)
+    made.scores[:, m:] = both.loss.pad_score
+    return made
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_sums_by_class_are_those_of_pairs(loss, monkeypatch):
+    made = problem(loss)
+    pairs = made.margins()
+    monkeypatch.setattr(margins, "MOST_PAIRED_CLASSES", 10)
+    classes = made.margins()
+    assert isinstance(pairs, PairMargins)
+    assert isinstance(classes, ClassMargins)
+    for name in ("total_loss", "total_slope", "intercept_slope", "intercept_bends"):
+        np.testing.assert_allclose(getattr(classes, name), getattr(pairs, name), rtol=1e-10, atol=1e-10)
+    if loss != "log_loss":  # its dual is made of entropies
+        assert classes.dual_values == pytest.approx(pairs.dual_values, rel=1e-12)
+    again = classes.plus(classes).minus(classes)
+    np.testing.assert_allclose(again.stacked, classes.stacked, rtol=1e-12)
+    assert Margins.of(made.objective.loss, Margins.empty(made.n_classes)).total_loss == 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_products_with_the_hessian_of_the_intercept_are_those_of_the_matrix(loss):
+    made = problem(loss, n=1500)  # more than one part of the products
+    direction = np.random.default_rng(1).standard_normal(made.n_classes)
+    product = made.margins().intercept_hessian() @ direction
+    np.testing.assert_allclose(made.intercept_product(direction), product, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_conjugate_gradients_find_the_intercept_that_the_matrix_gives(loss, monkeypatch):
+    by_pairs, by_class = problem(loss), problem(loss)
+    expected, found = np.zeros((2, by_pairs.n_classes))
+    one = improve_intercept(by_pairs, expected, 40)
+    monkeypatch.setattr(margins, "MOST_PAIRED_CLASSES", 10)
+    other = improve_intercept(by_class, found, 40)
+    assert isinstance(other, ClassMargins)
+    assert other.total_loss == pytest.approx(one.total_loss, rel=1e-9)
+    assert np.abs(other.intercept_slope).max() <= 1e-8 * other.total_slope
+
+
+def sparse_problem(n, d, m, generator):
+    """Samples with a few features, one of which says the class in most of them."""
+    y = generator.permutation(np.arange(n) % m)
+    columns = generator.integers(0, d, (n, 6))
+    columns[:, 0] = y % d
+    rows = np.repeat(np.arange(n), 6)
+    X = scipy.sparse.csr_array((np.ones(n * 6), (rows, columns.ravel())), shape=(n, d))
+    return Dataset.from_arrays(X, y, shard_rows=2000)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_bounds_of_chunks_enclose_the_optimum(loss, fit_intercept, monkeypatch):
+    dataset = sparse_problem(3000, 60, 30, np.random.default_rng(5))
+    options = {"alpha": 5e-3, "loss": loss, "fit_intercept": fit_intercept}
+    best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options).certificate
+    monkeypatch.setattr(margins, "MOST_PAIRED_CLASSES", 10)
+    found = solve(dataset, tol=1e-2, memory_limit=1 << 30, chunk_bytes=200_000, **options)
+    assert found.plan is None
+    assert found.converged
+    assert found.certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= found.certificate.upper * (1 + 1e-9)
+
+
+def test_five_thousand_classes_train_within_512_megabytes():
+    dataset = sparse_problem(10_000, 1 << 14, 5000, np.random.default_rng(0))
+    options = {"alpha": 1e-3, "loss": "multitask_squared_hinge", "fit_intercept": True, "tol": 0.05}
+    found = solve(dataset, memory_limit=512 * 10**6, max_passes=3, **options)
+    assert found.plan is None
+    assert found.certificate.upper >= found.certificate.lower
+
+
+@pytest.mark.parametrize(
+    ("limit", "n_features", "n_classes"),
+    [(64, 1 << 20, 2), (64, 1 << 20, 24), (64, 1 << 20, 200), (128, 1 << 20, 2186), (512, 1 << 20, 5000)],
+)
+def test_chunks_of_large_shards_of_many_classes_need_little_memory(limit, n_features, n_classes):
+    size = Size(
+        n_samples=10**6,
+        n_features=n_features,
+        n_classes=n_classes,
+        nnz=60 * 10**6,
+        n_shards=16,
+        width=-(-n_classes // 8) * 8,
+        itemsize=1,
+        tol=1e-2,
+        column_scaled=True,
+        largest_shard=60 * 65_536,
+    )
+    plan = plan_chunks(limit * 10**6, 2, 65_536, size)
+    scores = 4 * size.width * 65_536 // plan.shard_parts
+    gradients = 8 * size.width * plan.most_gradients
+    assert scores + plan.held_shard_bytes + gradients + 20 * n_features < limit * 10**6
