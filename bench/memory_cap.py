@@ -43,7 +43,7 @@ WINDOW = 2600
 
 IMPORTS = {
     "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset",
-    "train": "bigmc.cli, bigmc.learners, bigmc.training.run, bigmc.ingestion.memory",
+    "train": "bigmc.cli, bigmc.learners, bigmc.training.run, bigmc.ingestion.memory, pydantic",
     "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory",
     "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory",
 }

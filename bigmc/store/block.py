@@ -15,8 +15,8 @@ from bigmc.errors import DataError
 from bigmc.store.protocols import ColumnStore
 
 #: Bytes of a row id and of an offset of a block.
-_INDEX_BYTES = 2
-_OFFSET_BYTES = 8
+INDEX_BYTES = 2
+OFFSET_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -180,14 +180,14 @@ def plan_blocks(
         If a single feature does not fit.
     """
     counts = np.asarray(column_nnz, np.int64)
-    cost = np.concatenate([[0], np.cumsum(counts * (_INDEX_BYTES + itemsize) + n_shards * _OFFSET_BYTES)])
-    budget = block_bytes - n_shards * _OFFSET_BYTES  # a block has one offset more than features
+    cost = np.concatenate([[0], np.cumsum(counts * (INDEX_BYTES + itemsize) + n_shards * OFFSET_BYTES)])
+    budget = block_bytes - n_shards * OFFSET_BYTES  # a block has one offset more than features
     ranges = []
     lo = 0
     while lo < len(counts):
         hi = int(np.searchsorted(cost, cost[lo] + budget, side="right")) - 1
         if hi <= lo:
-            needed = int(cost[lo + 1] - cost[lo]) + n_shards * _OFFSET_BYTES
+            needed = int(cost[lo + 1] - cost[lo]) + n_shards * OFFSET_BYTES
             raise DataError(
                 f"feature {lo} alone needs {needed} bytes and a block may have {block_bytes}",
                 "raise the memory limit",

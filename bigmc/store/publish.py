@@ -14,7 +14,7 @@ from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, write_atomic
-from bigmc.store.block import stream_blocks
+from bigmc.store.block import INDEX_BYTES, OFFSET_BYTES, stream_blocks
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.disk_shard import open_shard
@@ -167,7 +167,8 @@ def _write_statistics(
         The samples of the split.
     split : str
     memory_limit : int
-        Bytes for two blocks and the statistics of one; at least one feature is taken at a time.
+        Bytes for two blocks and the statistics of one; a third of what is free. At least one feature is taken
+        at a time, even if it alone has more than its share.
     progress : callable
         Called with the number of features done.
     beside : int, optional
@@ -177,12 +178,16 @@ def _write_statistics(
     Returns
     -------
     list of FileEntry
-        Empty if the statistics are too large to be worth storing.
+        Empty if the statistics are too large to be worth storing, or a feature has more values than memory
+        holds: who needs them computes them then.
     """
     most = max(_SMALL, int((dataset.nnz + beside) * _SMALL_PART))
     if dataset.n_features > most:
         return []
     counts = dataset.column_nnz()
+    block_bytes = max(memory_limit // 4, _bytes_of_longest(dataset, counts))
+    if block_bytes > memory_limit:
+        return []
     labels, n_classes, n_features = dataset.group_codes(), dataset.n_groups, dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)
@@ -204,7 +209,7 @@ def _write_statistics(
     width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))
     ranges = [
         (start, min(start + width, hi))
-        for lo, hi in dataset.plan(memory_limit // 4)
+        for lo, hi in dataset.plan(block_bytes)
         for start in range(lo, hi, width)
     ]
     for block in stream_blocks(dataset, ranges):
@@ -215,6 +220,12 @@ def _write_statistics(
                 writers[f"class_{name}"].append(values.astype(dtype))
         progress(block.hi)
     return files + [file for writer in writers.values() for file in writer.close()]
+
+
+def _bytes_of_longest(dataset: Dataset, counts: NDArray[np.int64]) -> int:
+    """Return the bytes of a block of the feature with most values."""
+    entry = INDEX_BYTES + dataset.dtype.itemsize
+    return int(counts.max(initial=0)) * entry + 2 * dataset.n_shards * OFFSET_BYTES
 
 
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:

@@ -159,7 +159,10 @@ class Fit:
             if done.exists() and self._target.exists():
                 found: FitResult = read_work_file(done, self._folder)
                 return found
-            course = Search(self._train, self._engine, self._limits, self._folder, self._progress).run()
+            search = Search(self._train, self._engine, self._limits, self._folder, self._progress)
+            course = search.run()
+            course = course._replace(sizes=search.sizes(course.best.candidate))
+            del search  # and with it the rows of the search
             winner, rivals = self._choose(course)
             measured = self._measured(winner, course)
             model = self._model(winner, course)

@@ -129,10 +129,10 @@ class Search:
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
         n_rows, n_held_out = self._sample.n_samples, self._valid.n_samples
-        return Course(tuple(self._trials), best, n_rows, n_held_out, ended, self._sizes(best.candidate))
+        return Course(tuple(self._trials), best, n_rows, n_held_out, ended)
 
-    def _sizes(self, candidate: Candidate) -> tuple[Size, ...]:
-        """Return what fewer features reach, of a ridge alone that dual coordinates solve."""
+    def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
+        """Return what fewer features reach, all first; nothing where dual coordinates do not apply."""
         if not (candidate.is_ridge_hinge and self._descends_duals()):
             return ()
         file = None if self._folder is None else self._folder / "sizes.json"

@@ -246,6 +246,8 @@ def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
     for file in taken:
         disk.clear(file)
     write_work_file(claim, asked)
+    for folder in (to, to.parent):  # a power cut may not take the claim and leave the models that follow
+        disk.sync(folder)
 
 
 def publish(

@@ -170,7 +170,7 @@ class Course(NamedTuple):
         Why there were no more trials.
     sizes : tuple of Size
         What fewer features reach with the settings of the best trial, all features first; empty where a
-        penalty or another loss won.
+        penalty or another loss won, or nobody asked.
     """
 
     trials: tuple[Trial, ...]

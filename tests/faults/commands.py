@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections.abc import Callable
@@ -144,17 +143,7 @@ def small_parts() -> None:
 
 
 def result(folder: Path) -> dict[str, bytes]:
-    """Return what a command has made, without locks and the seconds it took."""
+    """Return what a command has made, without locks."""
     from faults.recorder import contents
 
-    found = {name: data for name, data in contents(folder).items() if not name.endswith("lock")}
-    for name in found:
-        if name.startswith("path/") and name.endswith(".json"):
-            found[name] = json.dumps(_without_seconds(json.loads(found[name]))).encode()
-    return found
-
-
-def _without_seconds(value):
-    if isinstance(value, dict):
-        return {name: _without_seconds(inner) for name, inner in value.items() if name != "seconds"}
-    return [_without_seconds(inner) for inner in value] if isinstance(value, list) else value
+    return {name: data for name, data in contents(folder).items() if not name.endswith("lock")}

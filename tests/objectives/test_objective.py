@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bigmc.errors import BigmcError
-from bigmc.objectives import objective
+from bigmc.objectives import PENALTIES, objective
 
 
 def test_the_pair_there_is():
@@ -26,6 +26,15 @@ def test_the_share_of_the_l1_norm_is_for_sparse_groups():
     for name, expected in (("l1", 9.0), ("l1/linf", 6.0)):
         assert objective("squared_hinge", name).penalty.value(W) == expected
     assert objective("log_loss", "l1", ridge=0.2).regulariser(0.1, W) == pytest.approx(0.9 + 2.9)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_newton_steps_are_for_penalties_that_are_smooth_where_no_weight_is_zero(name):
+    penalty = objective("log_loss", name, 0.3 if name == "sparse_group" else None).penalty
+    W, direction, small = np.array([[1.0, 1.0, -0.5]]), np.array([[1.0, -1.0, 0.2]]), 1e-6
+    ahead = (penalty.value(W + small * direction) - penalty.value(W)) / small
+    behind = (penalty.value(W) - penalty.value(W - small * direction)) / small
+    assert penalty.smooth_on_support == (abs(ahead - behind) < 1e-3)
 
 
 @pytest.mark.parametrize(

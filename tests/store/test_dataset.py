@@ -285,3 +285,18 @@ def test_bytes_read_and_signature(mixed):
     assert dataset.feature_signature == dataset["test"].feature_signature
     other = Dataset.from_arrays(np.ones((2, 11)), features={"hash_bits": 5})
     assert other.feature_signature != dataset.feature_signature
+
+
+@pytest.mark.parametrize(("memory", "stored"), [(1 << 20, True), (30_000, True), (9_000, False)])
+def test_a_feature_of_every_row_is_taken_alone_or_its_statistics_are_left_out(memory, stored, tmp_path):
+    """A block needs a whole feature: three bytes of 4,000 rows here, and two offsets."""
+    X = np.zeros((4000, 300), np.int8)
+    X[:, 7] = 1
+    X[np.arange(300), np.arange(300)] = 2
+    labels = np.arange(4000) % 2
+    dataset = store_dataset(tmp_path / "d", [("train", sp.csr_array(X))], labels, [0, 1], memory_limit=memory)
+    assert any((tmp_path / "d").glob("statistics/*")) == stored
+    sums, squares = dataset.class_statistics(0, 300)
+    for c in (0, 1):
+        np.testing.assert_array_equal(sums[c], X[labels == c].sum(axis=0))
+        np.testing.assert_array_equal(squares[c], (X[labels == c].astype(int) ** 2).sum(axis=0))

@@ -86,3 +86,10 @@ def test_shapes_that_do_not_fit_are_refused():
     empty = Dataset.from_arrays(np.ones((0, 3)), [])
     assert (empty.n_samples, empty.n_shards, empty.nnz) == (0, 0, 0)
     assert read_block(empty, 0, 3).indptr.shape == (0, 4)
+
+
+def test_the_bytes_of_a_shard_in_memory_are_those_of_its_arrays():
+    X = np.random.default_rng(0).poisson(0.4, (23, 9))
+    (shard,) = Dataset.from_arrays(X, np.arange(23) % 3).shards
+    nnz = np.count_nonzero(X)
+    assert shard.nbytes == 8 * 10 + 2 * nnz + nnz + shard.table().nbytes  # offsets, row ids, int8 values

@@ -1,0 +1,38 @@
+"""A manifest appears when every file it lists is on disk."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from bigmc.store.layout import read_manifest
+
+from .conftest import store_dataset
+
+
+def test_every_file_is_synced_before_a_manifest_lists_it(tmp_path, monkeypatch):
+    to = tmp_path / "d.bigmc"
+    fsync, replace = os.fsync, os.replace
+    synced: set[int] = set()
+    when_listed: list[set[int]] = []
+
+    def note(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def listed(source, target, **options):
+        if os.path.basename(target) == "manifest.json":
+            when_listed.append(set(synced))
+        replace(source, target, **options)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "replace", listed)
+    X = np.random.default_rng(0).poisson(0.5, (40, 6)).astype(float)
+    store_dataset(to, [("train", X[:30]), ("test", X[30:])], np.arange(40) % 3, ["a", "b", "c"])
+    (before,) = when_listed
+    manifest = read_manifest(to)
+    files = [to / file.path for file in manifest.files]
+    files += [to / "shards" / shard.name / file.path for shard in manifest.shards for file in shard.files]
+    assert len(files) > 20
+    assert [path for path in files if path.stat().st_ino not in before] == []
