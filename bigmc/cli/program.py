@@ -17,6 +17,7 @@ from bigmc.cli.interrupt import stopped_by_signals
 from bigmc.cli.screen import TOLD
 from bigmc.cli.settings import ENVIRONMENT
 from bigmc.cli.text import printable
+from bigmc.cli.without_pandas import leave_out_pandas
 from bigmc.errors import BigmcError
 from bigmc.version import __version__
 
@@ -62,6 +63,7 @@ def _main(
 
 def main() -> NoReturn:
     """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), 130 or 143 (stopped)."""
+    leave_out_pandas()
     try:
         with stopped_by_signals():
             app(standalone_mode=True)

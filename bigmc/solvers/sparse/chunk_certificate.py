@@ -102,15 +102,15 @@ class Certifier:
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         moved = balanced(task, spill, point) if task.fit_intercept else None
         request = PassRequest(
-            task.objective,
-            chosen,
-            task.weight_sum,
-            task.width,
-            scales,
-            self._plan.block_bytes,
-            self._plan.block_columns,
-            self._plan.shard_parts,
-            self._plan.held_shard_bytes,
+            objective=task.objective,
+            features=chosen,
+            weight_sum=task.weight_sum,
+            width=task.width,
+            scales=scales,
+            block_bytes=self._plan.block_bytes,
+            block_columns=self._plan.block_columns,
+            shard_parts=self._plan.shard_parts,
+            held_bytes=self._plan.held_shard_bytes,
         )
         row_norms, column_scale = None, task.dataset.column_scale()
         if rough and column_scale is not None:

@@ -239,13 +239,14 @@ class ChunkRounds:
         """Return the features whose gradients the next pass keeps."""
         state = self.state
         last = self._column_nnz if state.norms is None else state.norms
-        wanted = last.astype(np.float64)
+        wanted = last.astype(np.float32)  # one number a feature at a time: there are many
         wanted[self._column_nnz == 0] = -1.0
         for layer in state.layers if self._keeps_layers else []:
             wanted[layer] = np.inf
         wanted[state.coef.features] = np.inf
         most = min(self._most_gradients, int(np.count_nonzero(wanted >= 0)))
-        return np.sort(np.argpartition(-wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
+        np.negative(wanted, out=wanted)
+        return np.sort(np.argpartition(wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
 
     @property
     def _keeps_layers(self) -> bool:
