@@ -84,13 +84,13 @@ def test_prediction_with_every_score_of_many_classes(tmp_path):
     assert works_at_once(run, 64)["n_samples"] == 4000
 
 
-def test_too_many_classes_are_refused_before_their_labels_are_read(wide, tmp_path, monkeypatch):
+def test_what_does_not_fit_is_refused_before_labels_are_read(wide, tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text(
         "text,label\n" + "".join(f"w{i % 7},label {i % 3000}\n" for i in range(6000))
     )
-    api.ingest(tmp_path / "t.csv", tmp_path / "d.bigmc", text="text", label="label", hash_bits=6)
+    api.ingest(tmp_path / "t.csv", tmp_path / "d.bigmc", text="text", label="label", hash_bits=21)
     read = []
     monkeypatch.setattr(classes, "read_classes", lambda *arguments: read.append(arguments))
-    with pytest.raises(MemoryLimitError, match="sums per class"):
-        api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, memory_limit="64MB")
+    with pytest.raises(MemoryLimitError, match="entries and norms per feature"):
+        api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, memory_limit="32MB")
     assert not read

@@ -181,7 +181,7 @@ def test_working_features_grow_to_the_optimum(monkeypatch):
 def test_a_class_that_does_not_occur_is_left_out():
     X, y, _, optimum = REFERENCES["iris"]()
     dataset = Dataset.from_arrays(X, y)
-    dataset.classes = np.arange(5)
+    dataset.class_labels = np.arange(5)
     dataset.n_classes = 5
     solution = solve_dataset(dataset, tol=1e-7)
     assert solution.classes.tolist() == [0, 1, 2]

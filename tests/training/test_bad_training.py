@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from bigmc import api, cli
 from bigmc.engine import ThreadEngine
@@ -186,12 +187,12 @@ def test_a_damaged_shard_is_named_while_training(here, monkeypatch, capsys):
 
 
 def test_memory_that_does_not_do_names_what_does(here, monkeypatch, capsys):
-    X, y = np.eye(1800, 3), np.arange(1800) // 2
+    X, y = scipy.sparse.eye(1800, 1 << 21, format="csr"), np.arange(1800) // 2
     api.ingest(X, "new.bigmc", label=y, split={"train": 1.0}, memory_limit="200MB", engine=ThreadEngine(1))
     command = "train sparse new.bigmc --to new.model --alpha 10 --max-passes 1 --memory "
     status, _, err = run(monkeypatch, capsys, command + "32MB")
     assert status == 1
-    assert "sums per class" in err
+    assert "entries and norms per feature" in err
     assert "more than the limit of 32 MB; give --memory" in err
 
 

@@ -22,7 +22,7 @@ from bigmc.solvers.sparse.margins import PairMargins
 from bigmc.solvers.sparse.problem import Problem
 
 #: Features of the block at most; each is in at least one of so many samples.
-_MOST_FEATURES, _RAREST = 256, 100
+_MOST_FEATURES, _RAREST = 256, 10
 #: Samples their second moments are taken from, about, so many of them together.
 _SAMPLES, _TOGETHER = 4096, 512
 
