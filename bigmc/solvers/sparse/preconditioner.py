@@ -3,7 +3,7 @@
 Where many features are in nearly every sample, as the letters of texts are, their columns are far from
 orthogonal, and the diagonal says little of the Hessian. With the diagonal alone, steps along what these
 columns have in common came last, although the lower bound depends on them: on character n-grams of package
-descriptions the gap was .75 after 12 passes, and is below 1e-3 with the block.
+descriptions the gap was .75 after 12 passes, and is 1e-3 with the block.
 
 Over the features with the most entries and the intercept the Hessian ``2/n sum_i x_i x_i' (x) L_i`` is taken
 for ``C (x) L``: second moments of a few thousand samples times the mean curvature of the loss by the scores.
