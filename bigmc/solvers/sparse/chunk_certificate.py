@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
+from bigmc.solvers.sparse.balanced import Balanced, balanced
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, ShardPart, certifying_pass
-from bigmc.solvers.sparse.chunk_loss import Balanced, balanced
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -147,8 +147,8 @@ class Certifier:
         for piece in pieces:
             chunk = spill.load(piece)
             part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
-            intercept = moved.intercept if moved and moved.chunk == piece.chunk else point.intercept
-            part.rebuild_scores(point.coef, intercept, chunk.held)
+            own = moved if moved and moved.chunk == piece.chunk else point
+            part.rebuild_scores(own.coef, own.intercept, chunk.held)
             problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
             n_bytes += chunk.n_bytes
         return ShardPart(problem, rows, n_bytes)

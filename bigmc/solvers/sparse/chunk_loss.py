@@ -9,7 +9,8 @@ Srebro, "Memory and communication efficient distributed stochastic optimization 
 2017; Johnson, Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", NIPS
 2013). The damping ``a_j = max(h_j - h_cj, 0) + d h_j sqrt(50 / n_cj)``, with the largest curvature h_j of a
 feature over the classes, falls with the entries n_cj the chunk has of it: where these are few the Hessian
-of a chunk is wrong. The intercept is one more feature, which every sample has and no penalty counts.
+of a chunk is wrong. The intercept is one more feature, which every sample has and no penalty counts; beside
+centred columns (`bigmc.solvers.sparse.chunk_parts`) it is the level.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.arguments import GradientSums, Measures
-from bigmc.objectives import Curvature
+from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.chunk import Chunk
+from bigmc.solvers.sparse.chunk_parts import (
+    Part,
+    centred_parts,
+    gradients_of,
+    padded,
+    places_among_candidates,
+    plain_parts,
+    shift_of,
+    whole_gradients,
+)
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
@@ -43,11 +52,6 @@ _NEGLIGIBLE = 0.1
 _ENTRIES = 50.0
 #: With one chunk: sweeps at most.
 _MOST_SWEEPS = 300
-#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
-#: of the scores' precision and of the margins, and of the margins alone.
-_INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
-#: Parts the columns are cut into for the workers, whatever their number.
-_PARTS = 16
 
 
 @dataclass
@@ -81,23 +85,6 @@ class Weights:
     def coef(self, width: int) -> Coefficients:
         """Return those that are not zero."""
         return Coefficients.zeros(width).updated(list(zip(self.layers, self.rows, strict=True)))
-
-
-@dataclass(frozen=True)
-class Balanced:
-    """An intercept for the samples of one chunk that makes the dual point of all samples feasible.
-
-    Attributes
-    ----------
-    chunk : int
-    intercept : float64 array of shape (n_classes,)
-    left : float
-        What rounding leaves of the slope by the intercept, times the intercept.
-    """
-
-    chunk: int
-    intercept: NDArray[np.float64]
-    left: float
 
 
 class Evaluation:
@@ -134,7 +121,7 @@ class Evaluation:
         self._margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
-            part = _gradients(problem, columns)
+            part = gradients_of(problem, columns)
             gradient += share * part[0]
             curvature += share * part[1]
         more = slope_and_bend(problem, own, task.weight_sum)
@@ -188,32 +175,29 @@ def improve(
     """
     problem = task.problem(chunk)
     problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-    terms = _corrections(problem, chunk, weights, anchor, damping)
-    level = _level(problem, weights.intercept, anchor, damping) if task.fit_intercept else None
-    problem.rebuild_scores(weights.coef(task.width), weights.intercept, chunk.held)
+    centred = centred_parts(problem, chunk, weights.rows) if task.fit_intercept else []
+    parts = plain_parts(problem, chunk, weights.rows, centred) + centred
+    terms = _corrections(parts, chunk, anchor, damping)
+    level, shift = weights.intercept, shift_of(centred, task.n_classes)
+    level += shift
+    of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
+    problem.rebuild_scores(weights.coef(task.width), level - shift, chunk.held)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
-    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, 0, 0)
-    violations = [np.zeros(len(r)) for r in weights.rows]
-    active = [np.arange(len(r)) for r in weights.rows]
+    sweepers = [Sweeper(p.problem, task.descent.line_search, task.seed, False, 0, 0) for p in parts]
     for sweep in range(n_iter, n_iter + _SWEEPS):
         if task.fit_intercept:
-            improve_intercept(problem, weights.intercept, 1, level)
-        for b in sweeper.shuffled(range(len(weights.rows)), sweep):
-            sweeper.sweep(
-                chunk.held[b],
-                weights.rows[b],
-                violations[b],
-                active[b],
-                sweep,
-                task.alpha,
-                negligible,
-                terms[b],
-            )
-        active = [
-            np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(weights.rows, violations, strict=True)
-        ]
+            improve_intercept(problem, level, 1, of_level)
+        for b in sweepers[0].shuffled(range(len(parts)), sweep) if parts else []:
+            part, violations = parts[b], np.zeros(len(parts[b].rows))
+            moved = (part.columns, part.rows, violations, part.active)
+            sweepers[b].sweep(*moved, sweep, task.alpha, negligible, terms[b])
+            wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
+            part.active = part.active[wanted[part.active]]
     if task.fit_intercept:
-        improve_intercept(problem, weights.intercept, 1, level)
+        improve_intercept(problem, level, 1, of_level)
+    for part in centred:
+        weights.rows[part.layer][part.places] = part.rows
+    level -= shift_of(centred, task.n_classes)
     return _SWEEPS
 
 
@@ -252,28 +236,6 @@ def descend(
     return n_sweeps
 
 
-def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | None:
-    """Return a dual point near that of the anchor by whose intercept the slope is zero.
-
-    The dual variables of the samples of one chunk are those of another intercept, the minimum of their loss
-    with the slope of all others as a linear term. None if no chunk has enough positive margins for that.
-    """
-    half = task.weight_sum / 2.0
-    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
-    for number, chunk in spill.chunks(range(spill.n_chunks)):
-        problem = task.problem(chunk)
-        problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-        own = problem.margins()
-        others = half * anchor.slope - own.intercept_slope
-        intercept = anchor.intercept.copy()
-        level = Terms(_row(problem, problem.two_over_n * others), np.zeros(1))
-        moved = improve_intercept(problem, intercept, _INTERCEPT_STEPS, level, own)
-        left = others + moved.intercept_slope
-        if np.abs(left).max() <= noise * moved.total_slope * task.weight_sum / problem.weight_sum:
-            return Balanced(number, intercept, float(left @ anchor.intercept) / half)
-    return None
-
-
 @dataclass(frozen=True)
 class Distance:
     """How far the candidates are from their optimum.
@@ -310,48 +272,25 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
     return Distance(largest, gap)
 
 
-def _corrections(
-    problem: Problem, chunk: Chunk, weights: Weights, anchor: Evaluated, damping: float
-) -> list[Terms]:
+def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: float) -> list[Terms]:
     """Return what corrects the loss of a chunk whose scores are those of the anchor."""
-    terms, start = [], 0
-    for columns, before, counts in zip(chunk.held, weights.rows, chunk.counts(), strict=True):
-        gradient, curvature = _gradients(problem, columns)
-        here = slice(start, start + len(before))
-        start += len(before)
-        whole = anchor.curvature[here].astype(np.float64)
-        added = np.maximum(whole - curvature, 0.0)
-        added += damping * whole * np.sqrt(_ENTRIES / np.maximum(counts, 1))
-        tilt = anchor.gradient[here] - gradient - added[:, None] * before
-        terms.append(Terms(tilt, problem.objective.ridge + added))
+    terms, counts = [], chunk.counts()
+    for part in parts:
+        gradient, curvature = gradients_of(part.problem, part.columns)
+        raw = anchor.curvature[places_among_candidates(part, chunk)].astype(np.float64)
+        if part.means is None:
+            added, noisy = np.maximum(raw - curvature, 0.0), raw
+        else:  # what chunks get wrong is mostly what the level does to these columns
+            added, noisy = np.zeros(len(raw)), np.sqrt(curvature * raw)
+        added += damping * noisy * np.sqrt(_ENTRIES / np.maximum(counts[part.layer][part.places], 1))
+        tilt = whole_gradients(part, chunk, anchor) - gradient - added[:, None] * part.rows
+        terms.append(Terms(tilt, part.problem.objective.ridge + added))
     return terms
 
 
-def _level(problem: Problem, intercept: NDArray[np.float64], anchor: Evaluated, damping: float) -> Terms:
-    """Return what corrects the loss by the intercept, see `_corrections`."""
+def _level_terms(problem: Problem, level: NDArray[np.float64], anchor: Evaluated, damping: float) -> Terms:
+    """Return what corrects the loss by the level, see `_corrections`."""
     slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
     more = max(anchor.bend - bend, 0.0)
     more += damping * anchor.bend * float(np.sqrt(_ENTRIES / problem.n_samples))
-    return Terms(_row(problem, anchor.slope - slope - more * intercept), np.array([more]))
-
-
-def _row(problem: Problem, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.pad(values, (0, problem.width - len(values)))[None]
-
-
-def _gradients(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return gradient and largest curvature of columns at the present scores."""
-    n = len(columns.positions)
-    sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
-
-    def add(part: NDArray[np.int64]) -> None:
-        places = np.full(columns.indptr.shape[1] - 1, -1)
-        places[columns.positions[part]] = part
-        problem.objective.add_gradients(
-            places, columns.entries, problem.samples, problem.n_classes, sums, Curvature.LARGEST
-        )
-
-    for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
-        pass
-    scale = problem.two_over_n * problem.scale_of(columns.features)
-    return sums.gradients * scale[:, None], sums.curvatures * scale * problem.scale_of(columns.features)
+    return Terms(padded(problem, anchor.slope - slope - more * level), np.array([more]))

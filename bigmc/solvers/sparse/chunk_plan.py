@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bigmc.budget import Plan
+from bigmc.solvers.sparse.chunk_parts import bytes_of_centred
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
 
@@ -126,7 +127,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         If the limit is too small for chunks, with every item.
     """
     score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
-    row = score * size.width + 4 * size.most_labels + 24
+    row = score * size.width + 4 * size.most_labels + 24 + bytes_of_centred(size.n_frequent)
     entry_bytes = 2 + size.itemsize
     small = size.nnz <= 1 << 20
     items = [

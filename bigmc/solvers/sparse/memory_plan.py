@@ -84,6 +84,8 @@ class Size:
         Features that are certain to get weights: all that occur where there is no penalty.
     largest_shard : int
         Entries of the largest shard.
+    n_frequent : int
+        Features that nearly all samples have, see `bigmc.solvers.sparse.chunk_parts`.
     """
 
     n_samples: int
@@ -99,6 +101,7 @@ class Size:
     column_scaled: bool = False
     n_certain: int = 0
     largest_shard: int = 0
+    n_frequent: int = 0
 
 
 def plan_memory(limit: int, size: Size) -> SolverPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -108,6 +109,13 @@ class Problem:
         lanes = objective.loss.lanes
         self.width = -(-self.n_classes // lanes) * lanes
         self.scores = np.empty((self.n_samples, self.width), dtype)
+
+    def unscaled(self) -> Problem:
+        """Return the same samples, scores included, for columns whose values have their scales already."""
+        other = copy.copy(self)
+        other.column_scale, other.row_scale = None, np.ones_like(self.row_scale)
+        other.gain = self.weights.astype(self.dtype) if len(self.weights) else other.row_scale
+        return other
 
     @property
     def samples(self) -> Samples:

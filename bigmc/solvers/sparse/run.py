@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bigmc.objectives import Objective
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
+from bigmc.solvers.sparse.chunk_parts import count_frequent
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
@@ -57,7 +58,7 @@ class Task:
     def size(self, tol: float) -> Size:
         """Return what a plan of memory must know of it."""
         dataset = self.dataset
-        n_certain = 0 if self.alpha > 0 else int(np.count_nonzero(dataset.column_nnz()))
+        column_nnz = dataset.column_nnz()
         return Size(
             n_samples=dataset.n_samples,
             n_features=dataset.n_features,
@@ -70,8 +71,9 @@ class Task:
             most_labels=dataset.most_labels(),
             weighted=self.sample_weight is not None,
             column_scaled=dataset.weighting.idf,
-            n_certain=n_certain,
+            n_certain=0 if self.alpha > 0 else int(np.count_nonzero(column_nnz)),
             largest_shard=max(shard.nnz for shard in dataset.shards),
+            n_frequent=count_frequent(column_nnz, dataset.n_samples),
         )
 
 
