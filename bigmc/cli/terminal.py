@@ -111,9 +111,7 @@ def show_fit(result: Mapping[str, Any]) -> None:
         f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
     )
     if result["n_quarantined"]:
-        print(
-            f"{result['n_quarantined']:,} rows could not be used; rejects.parquet in the dataset says why of each"
-        )
+        print(f"{result['n_quarantined']:,} rows could not be used: rejects.parquet of the dataset says why")
     if "report" in result:
         print(f"report: {_word(result['report'])}")
 

@@ -1,4 +1,4 @@
-"""`bigmc fit` on files as people have them: rows that cannot be used are refused, or set aside and counted."""
+"""`bigmc fit` on files as people have them: rows that cannot be used are refused, or counted."""
 
 import json
 import random
