@@ -145,7 +145,7 @@ OUTSIDE = {
     "kernels/__init__.py": {"mkdir"},  # a cache of compiled kernels
     "budget.py": {"write_text"},  # resets a figure under /proc
     "solvers/sparse/problem.py": {"mkstemp", "unlink"},  # mapped into memory for a run
-    "solvers/sparse/spill.py": {"mkstemp", "unlink", "pwrite"},  # without a name, gone with the process
+    "solvers/sparse/scratch_arrays.py": {"mkstemp", "unlink", "pwrite"},  # gone with the process
     "cli/metrics.py": {"replace"},  # figures of a run for a collector, not a result
     "cli/demo.py": {"mkdir", "unlink", "replace"},  # makes a source, not a result
 }

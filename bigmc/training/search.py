@@ -32,7 +32,7 @@ from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Tr
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
 SAMPLE_WORK = 200_000_000
-"""Non-zeros of these rows times classes, at most, which is what a trial costs."""
+"""Non-zeros of these rows times classes, at most."""
 FEWEST_ROWS = 5_000
 """Rows that the search reads in any case."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
@@ -72,11 +72,14 @@ class Limits(NamedTuple):
         No trial begins later; infinite: until validation has turned.
     max_features : int or None
         Features that the model may have.
+    work : int
+        Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
     """
 
     memory: int
     seconds: float = math.inf
     max_features: int | None = None
+    work: int = SAMPLE_WORK
 
 
 class Search:
@@ -105,7 +108,7 @@ class Search:
         self._texts = bool(dataset.features.get("text")) and not dataset.features.get("dense")
         base = dataset.with_weighting(WEIGHTINGS["tfidf"]) if self._texts else dataset
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
-        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, SAMPLE_WORK / work)
+        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
@@ -119,6 +122,16 @@ class Search:
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of the sample."""
+        return self._sample.n_samples
+
+    @property
+    def n_held_out(self) -> int:
+        """Rows of the sample that validate."""
+        return self._valid.n_samples
+
     def run(self) -> Course:
         """Try candidates until none is better, or time is over."""
         ended = "no change of a setting helped any more"
@@ -128,8 +141,7 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        n_rows, n_held_out = self._sample.n_samples, self._valid.n_samples
-        return Course(tuple(self._trials), best, n_rows, n_held_out, ended)
+        return Course(tuple(self._trials), best, self.n_rows, self.n_held_out, ended)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return what fewer features reach, all first; nothing where dual coordinates do not apply."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import GradientSums, Measures
 from bigmc.objectives import Curvature
+from bigmc.solvers.sparse.chunk import Chunk
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
@@ -30,7 +31,7 @@ from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.sample import slope_and_bend
-from bigmc.solvers.sparse.spill import Chunk, Spill
+from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.sweeps import Sweeper
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.certifying_pass import PassSums
 from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Measured
 from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
@@ -32,24 +33,18 @@ from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.row_scales import RowsOf, exact_rows, norms_take_a_pass, rough_rows
-from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated, State
 
-#: Features are candidates whose gradient is above this share of alpha, or that have weights.
-_CANDIDATE = 0.6
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
 #: Rounds end when the last gained less than this share of the objective: first, every next time by this
 #: factor less, and at last in units of the tolerance.
 _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
+#: Rounds between passes at most; and the least factor of the gains asked for where rounds read little.
 _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 #: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
 #: candidates is this part of the tolerance, or of this part of the gap.
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 2, 0.5, 0.2
-#: Layers of the scratch file; one more, and it is written anew without those no longer wanted.
-_MOST_LAYERS = 4
-#: Features in the file keep their gradients in every pass while they are at most this share of all that do.
-_KEPT = 0.7
 #: With one chunk: the violation to reach in units of what was measured, and of alpha at least and at most.
 _FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
 #: Newton steps of the intercept where no feature has weights, at most.
@@ -63,9 +58,8 @@ class ChunkRounds:
 
     def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
         self._task, self._plan = task, plan
-        self._spill: Spill | None = None
+        self._columns = CandidateColumns(task, plan)
         self._certifier = Certifier(task, plan)
-        self._column_nnz = task.dataset.column_nnz()
         self._max_passes = math.inf
         self._rough = False
         self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
@@ -97,8 +91,7 @@ class ChunkRounds:
                     self._save(checkpoint, run)
                 self._settle(progress)
         finally:
-            if self._spill is not None:
-                self._spill.close()
+            self._columns.close()
 
     def largest_norm(self) -> float:
         """Return the largest dual norm of a gradient where no feature has weights.
@@ -110,15 +103,14 @@ class ChunkRounds:
         try:
             self._begin(rough=False)
             while True:
-                chosen = self._known_features()
+                chosen = self._columns.known_features(state)
                 found = self._pass(chosen)
                 state.norms = found.sums.norms
                 known = float(found.measured.norms.max(initial=0.0))
                 if found.measured.largest_norm <= known:
                     return known
         finally:
-            if self._spill is not None:
-                self._spill.close()
+            self._columns.close()
 
     def _enough(self) -> bool:
         """Return whether a pass over everything is worth more than another round.
@@ -167,9 +159,8 @@ class ChunkRounds:
         self.state.nnz_read = -(-self.state.bytes_read // entry_bytes)
 
     def _count_spill(self) -> None:
-        assert self._spill is not None
-        self._count(self._spill.n_bytes)
-        self._spill.n_bytes = 0
+        self._count(self._columns.spill.n_bytes)
+        self._columns.spill.n_bytes = 0
 
     def _begin(self, rough: bool) -> None:
         """Write the scratch file for the weights there are, and evaluate them.
@@ -181,15 +172,14 @@ class ChunkRounds:
         self._rough = rough
         features = state.coef.features
         if state.norms is not None and len(features):
-            chosen = np.flatnonzero(self._column_nnz)
-            state.layers = self._candidates(chosen, state.norms[chosen].astype(np.float64))
+            chosen = np.flatnonzero(self._columns.column_nnz)
+            state.layers = self._columns.choose(state, chosen, state.norms[chosen].astype(np.float64))
             state.rounds, state.gain = 1, math.inf
         else:
             state.layers = [features[: self._plan.most_candidates]] if len(features) else []
         self._write()
-        assert self._spill is not None
         if task.fit_intercept and not state.layers:
-            scores = ConstantScores(task, self._spill, state.intercept)
+            scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
         state.coef = Coefficients.zeros(task.width).updated(kept)
@@ -198,15 +188,14 @@ class ChunkRounds:
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
         state = self.state
-        assert self._spill is not None
-        state.anchor = evaluate(self._task, self._spill, state.coef, state.intercept)
+        state.anchor = evaluate(self._task, self._columns.spill, state.coef, state.intercept)
         self._count_spill()
 
     def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
-        chosen, rough = self._known_features(), self._rough
+        chosen, rough = self._columns.known_features(state), self._rough
         found = self._pass(chosen)
         state.norms = found.sums.norms
         state.lower = max(state.lower, found.lower)
@@ -214,7 +203,7 @@ class ChunkRounds:
         certificate = Certificate.of(state.lower, state.anchor.objective)
         if certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
-            state.layers = self._candidates(chosen, found.measured.norms)
+            state.layers = self._columns.choose(state, chosen, found.measured.norms)
             self._write()
             if rough:
                 self._evaluate()
@@ -228,34 +217,11 @@ class ChunkRounds:
     def _pass(self, chosen: NDArray[np.int64]) -> Certified:
         """Make a pass that keeps the gradients of `chosen`."""
         state = self.state
-        assert self._spill is not None
         assert state.anchor is not None
-        found = self._certifier.certify(self._spill, state.anchor, chosen, self._rough, state.scale)
+        found = self._certifier.certify(self._columns.spill, state.anchor, chosen, self._rough, state.scale)
         self._rough, state.scale = False, found.scale
         self._count_spill()
         return found
-
-    def _known_features(self) -> NDArray[np.int64]:
-        """Return the features whose gradients the next pass keeps."""
-        state = self.state
-        last = self._column_nnz if state.norms is None else state.norms
-        wanted = last.astype(np.float32)  # one number a feature at a time: there are many
-        wanted[self._column_nnz == 0] = -1.0
-        for layer in state.layers if self._keeps_layers else []:
-            wanted[layer] = np.inf
-        wanted[state.coef.features] = np.inf
-        most = min(self._most_gradients, int(np.count_nonzero(wanted >= 0)))
-        np.negative(wanted, out=wanted)
-        return np.sort(np.argpartition(wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
-
-    @property
-    def _keeps_layers(self) -> bool:
-        """Whether what is in the scratch file leaves others a chance of a gradient."""
-        return sum(map(len, self.state.layers)) <= _KEPT * self._most_gradients
-
-    @property
-    def _most_gradients(self) -> int:
-        return self._plan.most_gradients(self._spill.held_bytes if self._spill is not None else 0)
 
     def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
         state, violation = self.state, measured.violation
@@ -276,53 +242,10 @@ class ChunkRounds:
         state.history.append(entry)
         progress(_message(entry, max_passes))
 
-    def _candidates(self, chosen: NDArray[np.int64], norms: NDArray[np.float64]) -> list[NDArray[np.int64]]:
-        """Return the layers of the scratch file: those there are, and what is new, if all that fits."""
-        state, most = self.state, self._plan.most_candidates
-        rank = np.where(state.coef.slots(chosen) >= 0, np.inf, norms)
-        wanted = rank > _CANDIDATE * self._task.alpha
-        if np.count_nonzero(wanted) > most:
-            wanted[np.argsort(-rank, kind="stable")[most:]] = False
-        candidates = chosen[wanted]
-        new = np.setdiff1d(candidates, np.concatenate([np.empty(0, np.int64), *state.layers]))
-        full = sum(map(len, state.layers)) + len(new) > most
-        if full or len(state.layers) >= _MOST_LAYERS or not self._keeps_layers:
-            return [candidates]
-        return [*state.layers, new] if len(new) else state.layers
-
     def _write(self) -> None:
-        """Bring the compressed columns up to the layers of the state."""
-        state, old = self.state, self._spill
-        features = np.concatenate([np.empty(0, np.int64), *state.layers])
-        n_chunks = self._plan.n_chunks(int(self._column_nnz[features].sum()), len(features))
-        written = old.layers if old is not None else []
-        kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
-        most_held = self._plan.most_held(len(features), n_chunks)
-        if old is None or n_chunks > old.n_chunks or old.held_bytes > most_held or not kept:
-            state.layers = [np.sort(features)] if len(features) else []
-            state.n_chunks, state.most_held = n_chunks, most_held
-            if old is not None:
-                old.drop_columns()
-            self._spill = self._open(old.rows_of_shard if old is not None else self._rows_of())
-            if old is not None:
-                old.close()
-        assert self._spill is not None
-        for layer in state.layers[len(self._spill.layers) :]:
-            self._spill.add(layer)
+        """Bring the compressed columns up to the layers of the state, which counts as read and written."""
+        self._columns.write(self.state, self._rows_of)
         self._count_spill()
-
-    def _open(self, rows_of: RowsOf) -> Spill:
-        task, state = self._task, self.state
-        return Spill(
-            task.dataset,
-            task.sample_weight,
-            state.n_chunks,
-            task.seed,
-            task.scratch,
-            rows_of,
-            state.most_held,
-            self._plan.shard_parts,
-        )
 
     def _rows_of(self) -> RowsOf:
         """Return where labels and scales of the samples come from before there is a scratch file."""
@@ -335,20 +258,17 @@ class ChunkRounds:
 
     def _restore(self) -> None:
         """Write the scratch file of an interrupted run anew, which counts as read once already."""
-        self._spill = self._open(exact_rows(self._task.dataset))
-        for layer in self.state.layers:
-            self._spill.add(layer)
-        self._spill.n_bytes = 0
+        self._columns.restore(self.state, exact_rows(self._task.dataset))
+        self._columns.spill.n_bytes = 0
 
     def _round(self, progress: ProgressCallback) -> None:
         """Go through the chunks once."""
-        state, spill = self.state, self._spill
-        assert spill is not None
+        state, n_chunks = self.state, self._columns.spill.n_chunks
         before = state.bytes_read
         if state.damping == 0.0:
-            state.damping = max(1.0, _DAMPING * spill.n_chunks)
+            state.damping = max(1.0, _DAMPING * n_chunks)
         state.rounds += 1
-        if spill.n_chunks == 1:
+        if n_chunks == 1:
             self._descend(progress)
         else:
             self._improve(progress)
@@ -358,10 +278,9 @@ class ChunkRounds:
     def _descend(self, progress: ProgressCallback) -> None:
         """Move to the optimum of the candidates: the one chunk has all samples."""
         state, task, anchor = self.state, self._task, self.state.anchor
-        assert self._spill is not None
         assert anchor is not None
         weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
-        _, chunk = next(self._spill.chunks([0]))
+        _, chunk = next(self._columns.spill.chunks([0]))
         target, newton_bytes = self._target(anchor), self._plan.newton_bytes
         state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
         reached = None
@@ -375,16 +294,17 @@ class ChunkRounds:
     def _improve(self, progress: ProgressCallback) -> None:
         """Let every chunk improve the trial, and find out what that was worth."""
         state, task, anchor = self.state, self._task, self.state.anchor
-        assert self._spill is not None
+        spill = self._columns.spill
         assert anchor is not None
         evaluation = Evaluation(task, state.layers, state.coef, state.intercept) if state.trial else None
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
         generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
-        for _, chunk in self._spill.chunks(generator.permutation(self._spill.n_chunks)):
+        for _, chunk in spill.chunks(generator.permutation(spill.n_chunks)):
             if evaluation:
                 evaluation.add(chunk)
-            state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
+            if weights.finite:
+                state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
         good = self._accept(evaluation.result(), progress) if evaluation else True
         state.trial = good and weights.finite
         if state.trial:
@@ -412,9 +332,8 @@ class ChunkRounds:
     def _settle(self, progress: ProgressCallback) -> None:
         """Evaluate the last trial, and end with the best weights."""
         state = self.state
-        assert self._spill is not None
         if state.trial:
-            self._accept(evaluate(self._task, self._spill, state.coef, state.intercept), progress)
+            self._accept(evaluate(self._task, self._columns.spill, state.coef, state.intercept), progress)
             self._count_spill()
         assert state.anchor is not None
         state.coef, state.intercept, state.trial = state.anchor.coef, state.anchor.intercept, False

@@ -8,21 +8,20 @@ the shards.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numcodecs import blosc
 from numpy.typing import NDArray
 
 from bigmc.kernels.csc import select_rows, undo_delta
 from bigmc.kernels.linear.columns import gather_columns
+from bigmc.solvers.sparse.chunk import Chunk, Samples
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.row_scales import RowsOf
+from bigmc.solvers.sparse.scratch_arrays import ScratchArrays, Stored
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares
 from bigmc.store.shard import Shard
@@ -33,20 +32,6 @@ _ENTRIES, _FEATURES = 1 << 18, 1 << 16
 _PIECES = 16
 #: Pieces of a part of a shard at least, if there are several parts: beside its scores are those of a piece.
 _PART_PIECES = 4
-
-
-class Stored(NamedTuple):
-    """Where a compressed array lies in memory or else in the file, and its size in elements."""
-
-    offset: int
-    n_bytes: int
-    size: int
-    held: bool = False
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes in the file."""
-        return 0 if self.held else self.n_bytes
 
 
 @dataclass(frozen=True)
@@ -66,63 +51,6 @@ class Layer:
     features: NDArray[np.int64]
     counts: dict[tuple[int, int], Stored] = field(default_factory=dict)
     entries: dict[tuple[int, int], list[tuple[Stored, Stored]]] = field(default_factory=dict)
-
-
-class Samples:
-    """Labels and scales of some samples, as `bigmc.solvers.sparse.problem.Problem` needs them.
-
-    Attributes
-    ----------
-    n_samples, n_classes : int
-    has_sets : bool
-    weights : float64 array of shape (n_samples,) or None
-        Of the samples.
-    """
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        labels: NDArray[np.int32],
-        row_scale: NDArray[np.float32],
-        weights: NDArray[np.float64] | None,
-        column_scale: NDArray[np.float32] | None,
-    ) -> None:
-        self.n_samples, self.n_classes, self.has_sets = len(labels), dataset.n_classes, dataset.has_sets
-        self.weights = weights
-        self._labels, self._row_scale, self._column_scale = labels, row_scale, column_scale
-
-    @property
-    def weightless(self) -> bool:
-        """Whether no sample has a weight."""
-        return self.weights is not None and not self.weights.any()
-
-    def label_sets(self) -> NDArray[np.int32]:
-        """Return the class codes of every sample, -1 after the last."""
-        return self._labels
-
-    def column_scale(self) -> NDArray[np.float32] | None:
-        """Return the scale of every feature, or None."""
-        return self._column_scale
-
-    def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
-        """Return the factor of every row."""
-        return self._row_scale
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some samples and their columns of every layer."""
-
-    samples: Samples
-    held: list[Columns]
-    positions: list[NDArray[np.uint16]]
-    """Place of the samples of each piece in its shard."""
-    n_bytes: int
-    """Read from the file."""
-
-    def counts(self) -> list[NDArray[np.int64]]:
-        """Return the number of entries of each column of each layer."""
-        return [np.asarray(np.diff(columns.indptr, axis=1).sum(axis=0)) for columns in self.held]
 
 
 class Spill:
@@ -148,8 +76,6 @@ class Spill:
     Attributes
     ----------
     layers : list of Layer
-    held_bytes : int
-        Of columns in memory.
     n_bytes : int
         Decoded bytes read from shards, and bytes read from and written to the file.
     """
@@ -166,15 +92,11 @@ class Spill:
         shard_parts: int = 1,
     ) -> None:
         self._dataset, self._seed = dataset, seed
-        self._held, self.held_bytes = np.empty(most_held, np.uint8), 0
+        self._arrays = ScratchArrays(folder, most_held)
         self._column_scale = dataset.column_scale()
         self.n_chunks = n_chunks
         self.layers: list[Layer] = []
         self.n_bytes = 0
-        handle, name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
-        os.unlink(name)  # the system removes it with the last descriptor, however the process ends
-        self._file = handle
-        self._end = 0
         self._entry_bytes = 2 + dataset.dtype.itemsize
         self._shard_parts = shard_parts
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
@@ -187,13 +109,19 @@ class Spill:
         ]
         self._weighted = weights is not None
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of columns in memory."""
+        return self._arrays.held_bytes
+
     def close(self) -> None:
         """Give the file back."""
-        os.close(self._file)
+        self._arrays.close()
 
     def drop_columns(self) -> None:
         """Forget all layers, and give back the memory they take."""
-        self.layers, self._held, self.held_bytes = [], np.empty(0, np.uint8), 0
+        self.layers = []
+        self._arrays.drop_held()
 
     def _place_rows(
         self,
@@ -264,7 +192,8 @@ class Spill:
                 n = select_rows(offsets, rows_read, values, place, into, rows_kept, values_kept)
                 steps = rows_kept[:n].copy()
                 steps[1:] -= rows_kept[: max(n - 1, 0)]
-                layer.entries[s, part].append((self._hold(steps), self._hold(values_kept[:n])))
+                pair = (self._hold(steps), self._hold(values_kept[:n]))
+                layer.entries[s, part].append(pair)
         for part, entries in zip(present, counts, strict=True):
             layer.counts[s, part] = self._hold(entries)
 
@@ -285,35 +214,14 @@ class Spill:
             lo = hi
 
     def _hold(self, array: NDArray[Any]) -> Stored:
-        """Compress an array of a layer and keep it in memory while that has room, else in the file."""
-        data = _compressed(array)
-        start, stop = self.held_bytes, self.held_bytes + len(data)
-        if stop > len(self._held):
-            return self._put(data, len(array))
-        self._held[start:stop] = np.frombuffer(data, np.uint8)
-        self.held_bytes = stop
-        return Stored(start, len(data), len(array), held=True)
+        return self._counted(self._arrays.hold(array))
 
     def _write(self, array: NDArray[Any]) -> Stored:
-        return self._put(_compressed(array), len(array))
+        return self._counted(self._arrays.write(array))
 
-    def _put(self, data: bytes, size: int) -> Stored:
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self._file, data[written:], self._end + written)
-        stored = Stored(self._end, len(data), size)
-        self._end += len(data)
-        self.n_bytes += len(data)
+    def _counted(self, stored: Stored) -> Stored:
+        self.n_bytes += stored.file_bytes
         return stored
-
-    def _read(self, stored: Stored, out: NDArray[Any]) -> NDArray[Any]:
-        """Decode an array into the front of `out`."""
-        wanted = out[: stored.size]
-        if stored.size:
-            start, n_bytes = stored.offset, stored.n_bytes
-            held = self._held[start : start + n_bytes]
-            blosc.decompress(held if stored.held else os.pread(self._file, n_bytes, start), wanted)
-        return wanted
 
     def chunk(self, number: int) -> Chunk:
         """Read a chunk."""
@@ -368,11 +276,11 @@ class Spill:
         positions, labels, scales, weights = [], [], [], []
         for piece in pieces:
             own = self._rows[piece.shard, piece.part]
-            positions.append(self._read(own[0], np.empty(piece.n_rows, np.uint16)))
-            labels.append(self._read(own[1], np.empty(own[1].size, np.int32)))
-            scales.append(self._read(own[2], np.empty(piece.n_rows, np.float32)))
+            positions.append(self._arrays.read(own[0], np.empty(piece.n_rows, np.uint16)))
+            labels.append(self._arrays.read(own[1], np.empty(own[1].size, np.int32)))
+            scales.append(self._arrays.read(own[2], np.empty(piece.n_rows, np.float32)))
             if self._weighted:
-                weights.append(self._read(own[3], np.empty(piece.n_rows)))
+                weights.append(self._arrays.read(own[3], np.empty(piece.n_rows)))
         most = max(len(codes) // piece.n_rows for codes, piece in zip(labels, pieces, strict=True))
         together = np.full((sum(piece.n_rows for piece in pieces), most), -1, np.int32)
         first = 0
@@ -397,7 +305,7 @@ class Spill:
         counts = np.empty(n_columns, np.int32)
         start = 0
         for offsets, piece in zip(indptr, pieces, strict=True):
-            self._read(layer.counts[piece.shard, piece.part], counts)
+            self._arrays.read(layer.counts[piece.shard, piece.part], counts)
             np.cumsum(counts, out=offsets[1:])
             offsets += start
             start = int(offsets[-1])
@@ -405,16 +313,10 @@ class Spill:
         at = 0
         for piece in pieces:
             for rows, values in layer.entries[piece.shard, piece.part]:
-                undo_delta(self._read(rows, indices[at:]))
-                self._read(values, data[at:])
+                undo_delta(self._arrays.read(rows, indices[at:]))
+                self._arrays.read(values, data[at:])
                 at += rows.size
         return Columns(number, layer.features, np.arange(n_columns), indptr, indices, data, base, start)
-
-
-def _compressed(array: NDArray[Any]) -> bytes:
-    if not len(array):
-        return b""
-    return bytes(blosc.compress(np.ascontiguousarray(array), b"zstd", 1, blosc.BITSHUFFLE))
 
 
 def _choose(

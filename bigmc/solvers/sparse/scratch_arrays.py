@@ -1,0 +1,98 @@
+"""Compressed arrays in memory as far as they fit, else in a scratch file that ends with the process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numcodecs import blosc
+from numpy.typing import NDArray
+
+
+class Stored(NamedTuple):
+    """Where a compressed array lies in memory or else in the file, and its size in elements."""
+
+    offset: int
+    n_bytes: int
+    size: int
+    held: bool = False
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes in the file."""
+        return 0 if self.held else self.n_bytes
+
+
+class ScratchArrays:
+    """Writes arrays once and reads them any number of times; reading is safe from several threads.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Of the file, by default the system's for temporary files.
+    most_held : int
+        Bytes of compressed arrays that stay in memory, at most. They lie in one block of that size: many
+        small ones between other arrays would leave holes.
+
+    Attributes
+    ----------
+    held_bytes : int
+        Of compressed arrays in memory.
+    written_bytes : int
+        Of compressed arrays in the file.
+    """
+
+    def __init__(self, folder: Path | None, most_held: int) -> None:
+        self._held, self.held_bytes = np.empty(most_held, np.uint8), 0
+        handle, name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
+        os.unlink(name)  # the system removes it with the last descriptor, however the process ends
+        self._file = handle
+        self.written_bytes = 0
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._file)
+
+    def drop_held(self) -> None:
+        """Give back the memory of what is held, which can no longer be read."""
+        self._held, self.held_bytes = np.empty(0, np.uint8), 0
+
+    def hold(self, array: NDArray[Any]) -> Stored:
+        """Keep an array in memory where that has room, else write it into the file."""
+        data = _compressed(array)
+        start, stop = self.held_bytes, self.held_bytes + len(data)
+        if stop > len(self._held):
+            return self._put(data, len(array))
+        self._held[start:stop] = np.frombuffer(data, np.uint8)
+        self.held_bytes = stop
+        return Stored(start, len(data), len(array), held=True)
+
+    def write(self, array: NDArray[Any]) -> Stored:
+        """Write an array into the file."""
+        return self._put(_compressed(array), len(array))
+
+    def read(self, stored: Stored, out: NDArray[Any]) -> NDArray[Any]:
+        """Decode an array into the front of `out`, which has its dtype and at least its size."""
+        wanted = out[: stored.size]
+        if stored.size:
+            start, n_bytes = stored.offset, stored.n_bytes
+            held = self._held[start : start + n_bytes]
+            blosc.decompress(held if stored.held else os.pread(self._file, n_bytes, start), wanted)
+        return wanted
+
+    def _put(self, data: bytes, size: int) -> Stored:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._file, data[written:], self.written_bytes + written)
+        stored = Stored(self.written_bytes, len(data), size)
+        self.written_bytes += len(data)
+        return stored
+
+
+def _compressed(array: NDArray[Any]) -> bytes:
+    if not len(array):
+        return b""
+    return bytes(blosc.compress(np.ascontiguousarray(array), b"zstd", 1, blosc.BITSHUFFLE))
