@@ -75,7 +75,8 @@ def fit(
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
-        ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
+        ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
+        ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.ingestion import prepare_process
     from bigmc.training.fit import Fit, Splits
@@ -94,6 +95,7 @@ def fit(
         seconds = math.inf if time_limit is None else time_limit
         splits = Splits("train", "test", refit and "test" in data.splits)
         result = Fit(data, Path(to), splits, Limits(limit, seconds, max_features), workers, progress).run()
+    result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
 

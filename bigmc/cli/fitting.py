@@ -12,13 +12,13 @@ from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
 from bigmc.options.declare import argument, option, required, values_of
 from bigmc.options.ingest import given_options, parse_ngrams
-from bigmc.options.raw import FileOptions
+from bigmc.options.raw import RawOptions
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(Working, FileOptions):
+class Fit(Working, RawOptions):
     """Arguments of `bigmc fit`."""
 
     source: list[str] = argument("Raw files, or one dataset.")
@@ -65,7 +65,7 @@ def fit(asked: Fit) -> None:
         "analyzer": asked.analyzer,
         "ngrams": asked.ngrams,
         "hash_bits": asked.hash_bits,
-        **values_of(FileOptions, asked),
+        **values_of(RawOptions, asked),
     }
     with working(asked) as work:
         result = api.fit(

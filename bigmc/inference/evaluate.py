@@ -312,6 +312,8 @@ def _feature_names(model: Model) -> dict[int, list[FeatureName]]:
     names: dict[int, list[FeatureName]] = {}
     if model.names is not None:
         for entry in model.names.to_pylist():
+            # Binary weighting makes a 1 of a stored -1 too: the sign of the hash is then without effect.
+            entry["sign"] = 1 if model.weighting.binary else entry["sign"]
             names.setdefault(entry.pop("bucket"), []).append(entry)
     columns = model.feature_spec.get("columns")
     if columns is not None:
