@@ -324,7 +324,7 @@ class Job:
         load = Load(
             self._n_features(parts),
             self.recipe.names,
-            dense=features.hasher is None and bool(features.dense),
+            dense=features.only_dense,
             label_bytes=self.label_bytes or 0,
         )
         return load.of(parts)
