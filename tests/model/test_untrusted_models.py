@@ -136,6 +136,7 @@ def test_bad_norms_beside_a_warm_start_are_refused(what, path):
     values[0] = np.nan if what == "NaN" else 1
     np.save(stream, values)
     norms_beside(path).write_bytes(ARRAYS.get(what, stream.getvalue()))
-    dataset = api.ingest(np.eye(4, 256), path.with_name("d"), label=np.array(list("abab")), split={"train": 1.0})
+    labels = np.array(list("abab"))
+    dataset = api.ingest(np.eye(4, 256), path.with_name("d"), label=labels, split={"train": 1.0})
     with pytest.raises(BigmcError, match=r"norms.npy.*; delete it"):
         api.train("sparse", dataset, path.with_name("b.model"), warm_start=path)
