@@ -87,6 +87,11 @@ def _sparse(inputs: Path, folder: Path) -> None:
     api.train("sparse", inputs / "d.bigmc", folder / "s.model", alpha=3e-2, tol=1e-2, max_passes=4, **SMALL)
 
 
+def _calibrated(inputs: Path, folder: Path) -> None:
+    options = {"alpha": 3e-2, "tol": 1e-2, "max_passes": 4, "loss": "log_loss", "calibrate": 0.3}
+    api.train("sparse", inputs / "d.bigmc", folder / "c.model", **options, **SMALL)
+
+
 def _boost(inputs: Path, folder: Path) -> None:
     api.train("boost", inputs / "n.bigmc", folder / "b.model", n_rounds=3, C=10.0, **SMALL)
 
@@ -113,6 +118,11 @@ def _fit_rows(inputs: Path, folder: Path) -> None:
     api.fit(inputs / "rows.csv", folder / "f.model", **TEXT)
 
 
+def _warm_path(inputs: Path, folder: Path) -> None:
+    options = {"alphas": [5e-2], "max_passes": 2, "tol": 1e-1, "warm_start": inputs / "s.model"}
+    api.sparse_path(inputs / "d.bigmc", folder / "path", **options, **SMALL)
+
+
 def _predict(inputs: Path, folder: Path) -> None:
     api.predict(
         inputs / "s.model", inputs / "rows.csv", folder / "p.parquet", on_bad_row="quarantine", **SMALL
@@ -131,6 +141,10 @@ def _report(inputs: Path, folder: Path) -> None:
     api.report(inputs / "s.model", folder / "r.html", **SMALL)
 
 
+def _export(inputs: Path, folder: Path) -> None:
+    api.export(inputs / "m.model", folder / "m.md", dataset=inputs / "n.bigmc")
+
+
 def _with_dataset(inputs: Path, folder: Path) -> None:
     shutil.copytree(inputs / "d.bigmc", folder / "d.bigmc")
 
@@ -141,9 +155,11 @@ COMMANDS = (
     Command("append", _append, _with_dataset),
     Command("parts", _parts),
     Command("train sparse", _sparse),
+    Command("train calibrated", _calibrated),
     Command("train boost", _boost),
     Command("train mrc", _mrc),
     Command("path", _path),
+    Command("path warm", _warm_path),
     Command("fit", _fit),
     Command("fit numbers", _fit_numbers),
     Command("fit rows", _fit_rows),
@@ -151,6 +167,7 @@ COMMANDS = (
     Command("evaluate", _evaluate),
     Command("publish", _publish),
     Command("report", _report),
+    Command("export", _export),
 )
 
 
