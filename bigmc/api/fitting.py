@@ -125,14 +125,15 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
     """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
     from bigmc.store import disk
     from bigmc.store.work_file import read_work_file, write_work_file
-    from bigmc.training.pilot import choose_hashing
+    from bigmc.training.pilot import PilotColumns, choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
         return options
     file = folder / "hashing.json"
     if not file.exists():
-        columns, files = columns_of(options["text"]), IngestOptions().but(options)
-        pilot = choose_hashing(source, columns, options["label"], files, limit, options.get("hash_bits"))
+        columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
+        files = IngestOptions().but(options)
+        pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
         write_work_file(file, _advice(pilot))
     advised = read_work_file(file, folder)

@@ -158,6 +158,7 @@ class Fit:
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
                 found: FitResult = read_work_file(done, self._folder)
+                self._clear()
                 return found
             search = Search(self._train, self._engine, self._limits, self._folder, self._progress)
             course = search.run()
@@ -171,9 +172,13 @@ class Fit:
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
             write_work_file(done, result)
-            for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
-                disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
+            self._clear()
         return result
+
+    def _clear(self) -> None:
+        """Remove the models and checkpoints of the search, also those that a killed run has left."""
+        for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
+            disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
     def _check_max_features(self) -> None:
         """Refuse 0 features, and a choice of features from rows that do not fit into memory."""

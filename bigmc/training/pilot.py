@@ -24,7 +24,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.splits import row_fractions
+from bigmc.ingestion.splits import group_hashes, row_fractions
 from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
@@ -97,8 +97,50 @@ class Pilot(NamedTuple):
     curves: Mapping[Hashing, tuple[Point, ...]]
 
 
+class PilotColumns(NamedTuple):
+    """Columns that a pilot reads.
+
+    Attributes
+    ----------
+    text : tuple of str
+    label : str
+    group : str or None
+        Rows of one group are never on both sides of a trial.
+    """
+
+    text: tuple[str, ...]
+    label: str
+    group: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.text, self.label, *([self.group] if self.group else []))))
+
+    def groups(self, table: pa.Table) -> NDArray[np.int64] | None:
+        """Return a hash of the group of every row, None without groups."""
+        if self.group is None:
+            return None
+        return group_hashes(table.column(self.group).combine_chunks(), _SEED).view(np.int64)
+
+
+class PilotRows(NamedTuple):
+    """Rows to try hashings on.
+
+    Attributes
+    ----------
+    texts : Table
+    labels : array of shape (n_rows,)
+    groups : int64 array of shape (n_rows,) or None
+    """
+
+    texts: pa.Table
+    labels: NDArray[Any]
+    groups: NDArray[np.int64] | None = None
+
+
 def choose_hashing(
-    source: Any, text: tuple[str, ...], label: str, files: FileOptions, memory: int, bits: int | None
+    source: Any, columns: PilotColumns, files: FileOptions, memory: int, bits: int | None
 ) -> Pilot | None:
     """Return the hashing of text columns that learns best, as far as a sample of the rows tells.
 
@@ -111,68 +153,67 @@ def choose_hashing(
         If a column is missing.
     """
     sources = expand_sources(source, files)
-    columns = (*text, label)
-    parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=columns))
+    names, text = columns.names, columns.text
+    parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=names))
     n_rows = sum(part.n_rows for part in parts)
     most_bytes = min(PILOT_BYTES, memory // 8)
     share = min(1.0, PILOT_ROWS / max(n_rows, 1), most_bytes / max(sum(part.n_bytes for part in parts), 1))
     share = min(1.0, max(share, ROUNDS[1] / max(n_rows, 1)))
     tables = []
     for part in parts:
-        for batch in read(part, ReadRequest(columns, on_bad_row="quarantine"), sources=sources):
+        for batch in read(part, ReadRequest(names, on_bad_row="quarantine"), sources=sources):
             if batch.table is not None and batch.n_rows:
                 chosen = pa.array(row_fractions(batch.row, _SEED) < share)
                 tables.append(batch.table.filter(chosen))
     if not tables:
         raise DataError("the source has no rows", "check the path")
     table = pa.Table.from_batches(tables).drop_null().combine_chunks()
-    if pa.types.is_nested(table.schema.field(label).type) or table.num_rows < 50:
+    if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < 50:
         return None
-    labels = np.asarray(table.column(label).to_pylist(), object).astype(str)
-    return choose_for_texts(table.select(list(text)), labels, n_rows, memory, bits)
+    labels = np.asarray(table.column(columns.label).to_pylist(), object).astype(str)
+    sample = PilotRows(table.select(list(text)), labels, columns.groups(table))
+    return choose_for_texts(sample, n_rows, memory, bits)
 
 
-def choose_for_texts(
-    texts: pa.Table, labels: NDArray[Any], n_rows: int, memory: int, bits: int | None = None
-) -> Pilot | None:
+def choose_for_texts(sample: PilotRows, n_rows: int, memory: int, bits: int | None = None) -> Pilot | None:
     """Return the hashing that learns best from these rows, of `n_rows` in all; None with one class only."""
-    n_classes = len(np.unique(labels))
+    n_classes = len(np.unique(sample.labels))
     if n_classes < 2:
         return None
     if bits is None:
         bits = 20 if n_rows > MANY_ROWS and n_classes <= MANY_CLASSES else 18
-    length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in texts.columns)
+    length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in sample.texts.columns)
     choices = CHOICES if length > LONG_TEXT else CHOICES + CHARACTER_CHOICES
-    sample = _Texts(texts.combine_chunks().to_batches()[0], labels, min(bits, 18), memory)
+    trials = _Trials(sample, min(bits, 18), memory)
     curves: dict[Hashing, tuple[Point, ...]] = dict.fromkeys(choices, ())
     left = list(choices)
     for most in ROUNDS:
-        n_tried = sample.affordable(most, left)
+        n_tried = trials.affordable(most, left)
         if curves[left[0]] and n_tried <= curves[left[0]][-1].n_rows:
             break
         for choice in left:
-            curves[choice] += (sample.trial(choice, n_tried),)
+            curves[choice] += (trials.trial(choice, n_tried),)
         left = _in_the_race({choice: curves[choice] for choice in left}, n_rows)
     return Pilot(_best({choice: curves[choice] for choice in left}, n_rows), bits, curves)
 
 
-class _Texts:
-    """Rows to try hashings on, in the order of the source.
+class _Trials:
+    """Hashings tried on some rows.
 
     Parameters
     ----------
-    texts : RecordBatch
-    labels : array of shape (n_rows,)
+    sample : PilotRows
     bits : int
         Hash to ``2 ** bits`` buckets.
     memory : int
         Bytes.
     """
 
-    def __init__(self, texts: pa.RecordBatch, labels: NDArray[Any], bits: int, memory: int) -> None:
-        self._texts, self._labels, self._bits, self._memory = texts, labels, bits, memory
-        self._order = np.argsort(row_fractions(np.arange(len(labels)), _SEED), kind="stable")
-        self._n_classes = len(np.unique(labels))
+    def __init__(self, sample: PilotRows, bits: int, memory: int) -> None:
+        self._texts = sample.texts.combine_chunks().to_batches()[0]
+        self._labels, self._groups, self._bits, self._memory = sample.labels, sample.groups, bits, memory
+        self._order = np.argsort(row_fractions(np.arange(len(self._labels)), _SEED), kind="stable")
+        self._n_classes = len(np.unique(self._labels))
         self._entries: dict[Hashing, float] = {}
 
     def affordable(self, most: int, choices: Sequence[Hashing]) -> int:
@@ -194,7 +235,10 @@ class _Texts:
             (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
         )
         self._entries[choice] = max(1.0, matrix.nnz / n_tried)
-        data = Dataset.from_arrays(matrix, self._labels[chosen], weighting=WEIGHTINGS["tfidf"])
+        groups = None if self._groups is None else self._groups[chosen]  # what is held out goes by these ids
+        data = Dataset.from_arrays(
+            matrix, self._labels[chosen], row_ids=groups, weighting=WEIGHTINGS["tfidf"]
+        )
         search = Search(data, ThreadEngine(), Limits(self._memory, work=PILOT_WORK))
         quality = search.attempt(Candidate(None)).quality
         return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)

@@ -24,7 +24,7 @@ from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_rows
+from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.sizes import HeldOutRows, size_curve
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
@@ -112,7 +112,7 @@ class Search:
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
-        self._valid, places = draw_rows(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
+        self._valid, places = draw_groups(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
         self._learns, self._places = np.ones(n), places
         self._learns[places] = 0.0
         own = self._sample.sample_weights()

@@ -97,6 +97,15 @@ def test_a_finished_fit_is_not_done_again(fitted):
     assert (folder / "m").read_bytes() == before
 
 
+def test_what_a_fit_left_that_was_killed_as_it_cleared_its_folder_goes(fitted):
+    _, folder, _ = fitted
+    (folder / "m.fit" / "plain.model").write_bytes(b"a model")
+    (folder / "m.fit" / "plain.wip").mkdir()
+    (folder / "m.fit" / "plain.wip" / "checkpoint.npz").write_bytes(b"a checkpoint")
+    bigmc.fit(folder / "docs.csv", folder / "m", text="text", label="label", memory_limit="1GB")
+    assert not list((folder / "m.fit").glob("plain.*"))
+
+
 @pytest.mark.parametrize("lost", ["all trainings", "some trials"])
 def test_an_interrupted_fit_ends_with_the_same_bytes(fitted, lost, tmp_path):
     _, folder, _ = fitted

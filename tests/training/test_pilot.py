@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from bigmc.training import pilot
-from bigmc.training.pilot import Hashing, Point, choose_for_texts, expected_quality
+from bigmc.training.pilot import Hashing, PilotRows, Point, choose_for_texts, expected_quality
 
 MEMORY = 1 << 30
 
@@ -48,7 +48,7 @@ def test_pairs_of_words_are_taken_where_only_pairs_tell(n_rows):
     second = (first + generator.integers(1, 4, n_rows)) % 4
     texts = pa.table({"text": np.char.add(np.char.add(words[first], " "), words[second])})
     labels = np.where((first - second) % 2 == 0, (first > second).astype(str), (first < second).astype(str))
-    found = choose_for_texts(texts, labels, n_rows, MEMORY)
+    found = choose_for_texts(PilotRows(texts, labels), n_rows, MEMORY)
     assert found.hashing.analyzer == "word"
     assert found.hashing.ngrams == (1, 2)
     single = found.curves[Hashing("word", (1, 1))]
@@ -65,5 +65,5 @@ def test_little_memory_means_fewer_rows(monkeypatch):
 
 
 def _rows_tried(texts, labels, memory):
-    found = choose_for_texts(texts, labels, 6000, memory)
+    found = choose_for_texts(PilotRows(texts, labels), 6000, memory)
     return max(point.n_rows for curve in found.curves.values() for point in curve)
