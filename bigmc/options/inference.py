@@ -53,7 +53,9 @@ class PredictOptions(RawOptions):
     split: str | None = option(None, "Split of a dataset; by default all rows.")
     scores: bool = option(False, "Write the score of every class too.")
     proba: bool = option(False, "Write the probability of every class.")
-    keep: Sequence[str] = option((), "Column of the source to copy, such as an id; may be repeated.")
+    keep: Sequence[str] = option(
+        (), "Column of the source to copy, such as an id; may be repeated.", metavar="COLUMN"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
