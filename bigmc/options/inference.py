@@ -86,6 +86,7 @@ class EvaluateKeywords(TypedDict, total=False):
     split: str
     per_class: bool
     confusion: bool
+    propensities: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +100,17 @@ class EvaluateOptions:
         Add precision, recall, F1 and support of every class.
     confusion : bool
         Add the confusion matrix.
+    propensities : str, optional
+        Where labels are sets: split whose labels are counted; adds propensity-scored precision@k.
     """
 
     split: str = option("test", "Split to evaluate on.")
     per_class: bool = option(False, "Precision, recall and F1 per class.")
     confusion: bool = option(False, "Confusion matrix.")
+    propensities: str | None = option(
+        None,
+        "Sets of labels: split, such as train, whose counts weigh precision@k for rare labels.",
+    )
 
 
 class ReportKeywords(TypedDict, total=False):
