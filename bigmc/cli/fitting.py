@@ -23,19 +23,23 @@ class Fit(Working, RawOptions):
 
     source: list[str] = argument("Raw files, or one dataset.")
     to: str = required("Model to make.")
-    text: list[str] | None = option(None, "Text column; may be repeated.")
-    label: str | None = option(None, "Label column.")
-    dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.")
-    categorical: list[str] | None = option(None, "Column hashed as name=value; may be repeated.")
+    text: list[str] | None = option(None, "Text column; may be repeated.", metavar="COLUMN")
+    label: str | None = option(None, "Label column.", metavar="COLUMN")
+    dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.", metavar="COLUMN")
+    categorical: list[str] | None = option(
+        None, "Column hashed as name=value; may be repeated.", metavar="COLUMN"
+    )
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
-    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
+    weight: str | None = option(
+        None, "Number of at least 0: how much the row counts in training.", metavar="COLUMN"
+    )
     dataset: str | None = option(None, "Where raw data is kept; by default TO.dataset.")
     split: str | None = option(
         None,
         "Splits of raw data; the model is then trained on train alone. By default train=0.9,test=0.1, and in "
         "the end all rows.",
     )
-    group: str | None = option(None, "Column whose rows stay together in a split.")
+    group: str | None = option(None, "Column whose rows stay together in a split.", metavar="COLUMN")
     analyzer: str | None = option(None, "word, char or char_wb; by default what learns best from a sample.")
     ngrams: tuple[int, int] | None = option(
         None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
@@ -44,6 +48,9 @@ class Fit(Working, RawOptions):
     time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
     max_features: int | None = option(
         None, "Features that the model may have; by default texts keep as few as lose no accuracy."
+    )
+    label_thresholds: str = option(
+        "shared", "Sets of labels: shared (best micro F1), or each label its own (best macro F1)."
     )
     report: str | None = option(None, "HTML page on the model and the search.")
 
@@ -74,6 +81,7 @@ def fit(asked: Fit) -> None:
             dataset=asked.dataset,
             time_limit=None if asked.time is None else parse_time(asked.time),
             max_features=asked.max_features,
+            label_thresholds=asked.label_thresholds,  # type: ignore[arg-type]
             **work.means,
             **given_options(contents),
         )

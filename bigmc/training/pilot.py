@@ -257,7 +257,7 @@ def expected_quality(curve: Sequence[Point], n_rows: int) -> float:
     before = curve[-2]
     fall = math.log(max(1.0, (1.0 - before.quality) / error))
     power = fall / math.log(last.n_learned / before.n_learned)
-    return 1.0 - error * min(n_rows / last.n_learned, FURTHEST) ** -power
+    return float(1.0 - error * min(n_rows / last.n_learned, FURTHEST) ** -power)
 
 
 def _in_the_race(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> list[Hashing]:

@@ -130,6 +130,7 @@ def test_the_rest_of_a_training_is_estimated_from_the_gap():
         share = course.share(Progress("train", passes, 1000, "passes", {"gap": gap, "tol": tol}))
         assert share == pytest.approx((passes - 1) / 9, abs=2e-3)  # or that of the passes
     assert course.seconds_left(0.25, now=10.0) == pytest.approx(30.0)
+    assert course.seconds_left(0.25, now=0.0) is None  # no time has passed yet
     assert Course(0.0).share(Progress("x", 3, 4, "rows")) == 0.75
     assert Course(0.0).share(Progress("x", 3, 4, "rows", {"gap": math.inf, "tol": 0.1})) == 0.75
 
