@@ -83,6 +83,7 @@ def fit(
         ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.ingestion import prepare_process
+    from bigmc.ingestion.memory import prompt_release
     from bigmc.training.fit import Fit, Splits
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.search import Limits
@@ -92,7 +93,7 @@ def fit(
     local_folder(to, "a fit")
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
-    with opened(engine, prepare_process) as workers:
+    with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
             data, refit = dataset_of(source), False
