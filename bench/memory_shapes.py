@@ -158,7 +158,7 @@ def named_limit(said: str) -> int | None:
 STEPS = ("ingest", "train", "predict")
 LOSS = ["--loss", "multitask_squared_hinge", "--alpha", "1e-3", "--max-passes", "3"]
 PRINTED = ("status", "seconds", "anonymous_above_bare_bytes", "named_limit", "with_it", "said", "then")
-PLENTY = "8GB"
+PLENTY = "2GB"
 """Limit of what is made without a cap."""
 
 

@@ -4,9 +4,9 @@
 
 Mistakes are drawn with a seed from `bigmc/store`, `bigmc/solvers` and `bigmc/objectives`: a comparison turned
 or shifted, an operator exchanged, a number off by one, a condition negated, a statement left out, a result
-replaced by None. The quick tests of these folders run once under pytest-cov (needed only for this), which
-notes what test executes what line; the file ``--coverage`` keeps that. Each mistake is tried against the
-tests that execute its line, those of the quickest files first, one of which must fail. Tests that use
+replaced by None. The quick tests of these folders, or ``--tests``, run once under coverage.py (which only
+this needs), and the file ``--coverage`` keeps which test executes which line. Each mistake is tried against
+the tests that execute its line, those of the quickest files first, one of which must fail. Tests that use
 more than `CPU_SECONDS` count as noticing: it is processor time, so that a busy machine changes nothing. One
 JSON line per mistake says the file, the line, what was changed, whether it was noticed, and by how many tests
 it was tried; at the end stands the share that was. A file of results that exists already is continued.
@@ -18,10 +18,10 @@ import argparse
 import ast
 import copy
 import json
+import multiprocessing
 import os
 import queue
 import random
-import re
 import resource
 import shutil
 import sqlite3
@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("store", "solvers", "objectives")
@@ -124,36 +125,55 @@ def copy_project(folder: Path) -> Path:
     return copied
 
 
+class Watch:
+    """A plugin of pytest: tells coverage.py which test runs, and adds up the seconds of each."""
+
+    def __init__(self, coverage: Any) -> None:
+        self._coverage = coverage
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._coverage.switch_context(nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+
+
+def measure(path: Path, tests: list[str]) -> None:
+    """Run tests under coverage.py; its database goes to a file, the seconds of each test beside it."""
+    import coverage
+    import pytest
+
+    os.chdir(ROOT)
+    coverage_of = coverage.Coverage(data_file=path, source=["bigmc"])
+    watch = Watch(coverage_of)
+    coverage_of.start()
+    pytest.main(["-q", "-m", "not slow", *tests], plugins=[watch])
+    coverage_of.stop()
+    coverage_of.save()
+    path.with_suffix(".seconds").write_text(json.dumps(watch.seconds))
+
+
 class Coverage:
     """Which tests execute which lines, and how long they take.
 
     Parameters
     ----------
     path : Path
-        Database of coverage.py; made by running the tests if it is missing.
+        Database of coverage.py, made if it is missing.
+    tests : list of str
+        What to run for it.
     """
 
-    def __init__(self, path: Path) -> None:
-        durations = path.with_suffix(".durations")
-        if not durations.exists():
-            durations.write_text(self._run(path.absolute()))
-        self._seconds: dict[str, float] = {}
-        for seconds, test in re.findall(r"([\d.]+)s (?:setup|call|teardown) +(\S.*)", durations.read_text()):
-            self._seconds[test] = self._seconds.get(test, 0.0) + float(seconds)
+    def __init__(self, path: Path, tests: list[str]) -> None:
+        if not path.with_suffix(".seconds").exists():
+            child = multiprocessing.get_context("spawn").Process(
+                target=measure, args=(path.absolute(), tests)
+            )
+            child.start()
+            child.join()
+        self._seconds: dict[str, float] = json.loads(path.with_suffix(".seconds").read_text())
         self._database = sqlite3.connect(path)
-
-    def _run(self, path: Path) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-vv", "--durations=0"]
-        command += ["--durations-min=0", "--cov=bigmc", "--cov-context=test", "--cov-report="]
-        done = subprocess.run(
-            [*command, *(f"tests/{folder}" for folder in FOLDERS)],
-            cwd=ROOT,
-            env={**os.environ, "COVERAGE_FILE": str(path)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        return done.stdout
 
     def tests_of(self, file: str, line: int) -> list[str]:
         """Return the tests that execute a line, or its file where none does, the quickest files first."""
@@ -174,8 +194,7 @@ class Coverage:
             " line_bits.context_id join file on file.id = line_bits.file_id where file.path like ?",
             (f"%/{file}",),
         )
-        tests = {context.partition("|")[0] for context, numbits in rows if executes(numbits)}
-        return {test for test in tests if test in self._seconds}
+        return {context for context, numbits in rows if executes(numbits) and context in self._seconds}
 
 
 def _has(numbits: bytes, line: int) -> bool:
@@ -213,6 +232,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--folders", nargs="+", default=FOLDERS, help="try only those drawn of these")
     parser.add_argument("--coverage", type=Path, default=Path("mutants.coverage"))
+    parser.add_argument("--tests", type=Path, help="file of the tests to use, one a line")
     parser.add_argument("--to", type=Path, default=Path("mutants.jsonl"))
     given = parser.parse_args()
     files = [path for folder in FOLDERS for path in sorted((ROOT / "bigmc" / folder).rglob("*.py"))]
@@ -220,7 +240,9 @@ def main() -> None:
     drawn = random.Random(given.seed).sample(every, min(given.draw, len(every)))
     known = [json.loads(line) for line in given.to.read_text().splitlines()] if given.to.exists() else []
     done = {(row["file"], row["node"]) for row in known}
-    coverage = Coverage(given.coverage)
+    every_test = [f"tests/{folder}" for folder in FOLDERS]
+    tests = every_test if given.tests is None else given.tests.read_text().splitlines()
+    coverage = Coverage(given.coverage, tests)
     wanted = [mutant for mutant in drawn if Path(mutant.file).parts[1] in given.folders]
     todo = [mutant for mutant in wanted if (mutant.file, mutant.node) not in done]
     with (

@@ -49,6 +49,9 @@ class Fit(Working, RawOptions):
     max_features: int | None = option(
         None, "Features that the model may have; by default texts keep as few as lose no accuracy."
     )
+    label_thresholds: str = option(
+        "shared", "Sets of labels: shared (best micro F1), or each label its own (best macro F1)."
+    )
     report: str | None = option(None, "HTML page on the model and the search.")
 
 
@@ -78,6 +81,7 @@ def fit(asked: Fit) -> None:
             dataset=asked.dataset,
             time_limit=None if asked.time is None else parse_time(asked.time),
             max_features=asked.max_features,
+            label_thresholds=asked.label_thresholds,  # type: ignore[arg-type]
             **work.means,
             **given_options(contents),
         )

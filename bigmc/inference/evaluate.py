@@ -131,8 +131,8 @@ def evaluate(
     saved.finish("labels", dataset.n_shards, confusion)
     matrix = confusion.matrix
     right = matrix.diagonal()
-    counted = LabelCounts(right, matrix.sum(axis=1), matrix.sum(axis=0))
-    by_label = counted.figures(labels, of_model, options)
+    by_counts = LabelCounts(right, matrix.sum(axis=1), matrix.sum(axis=0))
+    by_label = by_counts.figures(labels, of_model, options)
     accuracy = float(right.sum() / dataset.n_samples)
     result: Evaluation = {"accuracy": accuracy, "n_samples": dataset.n_samples, **by_label}  # type: ignore[typeddict-item]
     if model.has_probabilities:
@@ -140,7 +140,7 @@ def evaluate(
         known[of_model] = np.arange(model.n_classes)
         result |= cast(Evaluation, _probability_figures(model, dataset, known[of_truth], resources, saved))
     if options.confusion:
-        occurring = counted.occurring
+        occurring = by_counts.occurring
         result["confusion"] = {
             "labels": [labels[c] for c in occurring.tolist()],
             "matrix": matrix[occurring][:, occurring].toarray().tolist(),

@@ -26,6 +26,7 @@ from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.sizes import HeldOutRows, size_curve
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
@@ -94,6 +95,8 @@ class Search:
     folder : Path, optional
         Where trials are written down; by default nowhere.
     progress : callable
+    thresholds : Thresholds, optional
+        What models of sets of labels are judged by.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Search:
         limits: Limits,
         folder: Path | None = None,
         progress: ProgressCallback = silent,
+        thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
         self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
         self._texts = bool(dataset.features.get("text")) and not dataset.features.get("dense")
@@ -117,7 +121,7 @@ class Search:
         self._learns[places] = 0.0
         own = self._sample.sample_weights()
         self._weights = self._learns if own is None else self._learns * own
-        self._truth = Truth.of(self._valid)
+        self._truth = Truth.of(self._valid, thresholds)
         self._duals: tuple[str | None, DualDescent] | None = None
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
