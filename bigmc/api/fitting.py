@@ -116,10 +116,8 @@ def _raw_data(
     options: IngestKeywords,
     resources: Resources,
 ) -> Dataset:
-    """Return raw data as a dataset, which is made if it is not there."""
+    """Return raw data as a dataset, which is made unless it is there; one of other data is refused."""
     place = Path(f"{to}.dataset") if dataset is None else dataset
-    if is_dataset(place):
-        return dataset_of(place)
     label = options.get("label")
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
