@@ -7,7 +7,7 @@ Every method gets the same rows (``bench/first_choice_sets.py``) and is processe
 Parquet table to the predictions of the rows held out; those are judged by the same code. Peers have one
 thread. bigmc runs with its defaults: ``bigmc fit``, which searches, and ``bigmc ingest``, ``train`` and
 ``predict``, one fit. ``bigmc fit --group`` is told which of the rows to train on belong together; no other
-method is. The defaults were chosen on packages, glosses and questions; the other sets judge them.
+method is. The defaults were chosen on packages, glosses, lines and questions; other sets judge.
 One JSON line a run, kept in ``results/first_choice.jsonl``; runs that are there are not repeated.
 """
 
@@ -32,7 +32,7 @@ from first_choice_peers import PEERS, judged
 from first_choice_sets import HERE, PUBLIC, SEED, TABLES, TEXTS, make
 
 ROOT = HERE.parent
-CHOSEN_ON = ("packages", "glosses", "questions")
+CHOSEN_ON = ("packages", "glosses", "lines", "questions")
 KINDS = {"questions": "pair", "strings": "char", "names": "char", "words": "char"}
 """What a text is made into where it is not words; as a user of the peers would choose."""
 GROUPED = "bigmc fit --group"
