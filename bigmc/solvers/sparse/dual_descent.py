@@ -32,6 +32,8 @@ _MOST_GROUPS = 4
 """Groups of classes that go through the entries of a sample together."""
 _SCORED_ROWS = 4096
 """Samples scored at once."""
+_COPIED = 1024
+"""Features whose weights are copied at once."""
 
 
 class DualDescent:
@@ -118,9 +120,11 @@ class DualDescent:
 
     def start(self) -> Start:
         """Return the weights."""
-        coef = self._coef[:, : self.n_classes].astype(np.float64)
-        used = np.flatnonzero(coef[:-1].any(axis=1))
-        return Start(self.features[used], coef[used], coef[-1].copy())
+        used = np.flatnonzero(self.coef.any(axis=1))
+        coef = np.empty((len(used), self.n_classes))
+        for lo in range(0, len(used), _COPIED):  # a copy of all rows at once would be in memory too
+            coef[lo : lo + _COPIED] = self.coef[used[lo : lo + _COPIED]]
+        return Start(self.features[used], coef, self.intercept.astype(np.float64))
 
     @property
     def coef(self) -> NDArray[np.float32]:
