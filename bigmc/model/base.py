@@ -286,10 +286,14 @@ class Model(ABC):
     @property
     def nbytes(self) -> int:
         """Bytes in memory of the kind's arrays, of what scoring makes of them, and of the names."""
-        own = sum(array.nbytes for array in self.to_arrays().values())
+        own = self._array_bytes()
         scale = 0 if self.column_scale is None else self.column_scale.nbytes
         names = 0 if self.names is None else int(self.names.nbytes)
         return own + self.scorer.table_bytes + scale + names
+
+    def _array_bytes(self) -> int:
+        """Return the bytes of the kind's arrays."""
+        return sum(array.nbytes for array in self.to_arrays().values())
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Return the label of the largest score of each row; the first of the classes on a tie."""
