@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 
@@ -85,6 +86,9 @@ def fit(asked: Fit) -> None:
             **work.means,
             **given_options(contents),
         )
+        made = asked.dataset or f"{asked.to}.dataset"
+        for doubt in api.doubts_about_labels(made) if Path(made).is_dir() else []:
+            work.screen.say(f"note: {doubt}")
         if asked.report is not None:
             result["report"] = api.report(asked.to, asked.report)["report"]
         usage = work.engine.usage()

@@ -15,7 +15,7 @@ def tickets(path):
     for row in range(300):
         team = rng.choice([*TEAMS])
         words = " ".join(rng.choices(TEAMS[team].split(), k=3))
-        lines.append(f"{words},{'' if row in MISSING else team}")
+        lines.append(f"{words},{'' if row in MISSING else 'NA' if row == 5 else team}")
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -31,6 +31,7 @@ def test_rows_without_a_label_are_set_aside_on_request(run, tmp_path, monkeypatc
     status, out, err = run(f"{command} --on-bad-row quarantine")
     assert status == 0, err
     assert "3 rows could not be used" in out
+    assert "'NA'" in err
     rejects = pq.read_table("m.dataset/rejects.parquet")
     assert rejects["row_id"].to_pylist() == list(MISSING)
     status, out, _ = run("info m.dataset --json")

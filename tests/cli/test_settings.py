@@ -139,12 +139,13 @@ def test_rows_from_standard_input_are_answered_as_they_come(made):
     words = [sys.executable, "-m", "bigmc", "predict", "m", "-", "--to", "-", "--keep", "id", "-q"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=ENV, cwd=made, **pipes)
+    ids = ["row 0", 17, {"day": [1, 2.5]}, None]
     for number, label in enumerate("abba"):
-        row = {"id": f"row {number}", "text": f"{label * 3} word{number}"}
+        row = {"id": ids[number], "text": f"{label * 3} word{number}"}
         process.stdin.write(json.dumps(row).encode() + b"\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
-        assert answer == {"row_id": number, "id": f"row {number}", "predicted_label": label}
+        assert answer == {"row_id": number, "id": ids[number], "predicted_label": label}
     process.stdin.write(b'{"id": 1}\n')
     out, err = process.communicate()
     assert process.returncode == 1
