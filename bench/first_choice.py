@@ -32,7 +32,6 @@ from first_choice_peers import PEERS, judged
 from first_choice_sets import HERE, PUBLIC, SEED, TABLES, TEXTS, make
 
 ROOT = HERE.parent
-CHOSEN_ON = ("packages", "glosses", "lines", "questions")
 KINDS = {"questions": "pair", "strings": "char", "names": "char", "words": "char"}
 """What a text is made into where it is not words; as a user of the peers would choose."""
 GROUPED = "bigmc fit --group"
