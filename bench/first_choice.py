@@ -6,7 +6,8 @@
 Every method gets the same rows (``bench/first_choice_sets.py``) and is processes of its own from the raw
 Parquet table to the predictions of the rows held out; those are judged by the same code. Peers have one
 thread. bigmc runs with its defaults: ``bigmc fit``, which searches, and ``bigmc ingest``, ``train`` and
-``predict``, one fit. The defaults were chosen on packages, glosses and questions; the other sets judge them.
+``predict``, one fit. ``bigmc fit --group`` is told which of the rows to train on belong together; no other
+method is. The defaults were chosen on packages, glosses, lines and questions; other sets judge.
 One JSON line a run, kept in ``results/first_choice.jsonl``; runs that are there are not repeated.
 """
 
@@ -31,10 +32,10 @@ from first_choice_peers import PEERS, judged
 from first_choice_sets import HERE, PUBLIC, SEED, TABLES, TEXTS, make
 
 ROOT = HERE.parent
-CHOSEN_ON = ("packages", "glosses", "questions")
 KINDS = {"questions": "pair", "strings": "char", "names": "char", "words": "char"}
 """What a text is made into where it is not words; as a user of the peers would choose."""
-OURS = ("bigmc fit", "bigmc train")
+GROUPED = "bigmc fit --group"
+OURS = ("bigmc fit", GROUPED, "bigmc train")
 COLUMNS = ("set", "method", "accuracy", "log loss", "ECE", "s", "CPU s", "peak MB", "model MB")
 
 
@@ -90,13 +91,15 @@ def run_ours(method: str, name: str, train: Path, test: Path, limit: int) -> dic
     else:
         columns += ["--text", "text"]
         short = KINDS.get(name) == "char"
-        columns += ["--analyzer", "char_wb", "--ngrams", "1-3"] if short and method != "bigmc fit" else []
+        columns += ["--analyzer", "char_wb", "--ngrams", "1-3"] if short and method == "bigmc train" else []
+        columns += ["--group", "group"] if method == GROUPED else []
     with tempfile.TemporaryDirectory(dir=train.parent) as scratch:
         model, dataset, said = (str(Path(scratch) / part) for part in ("m.model", "d.bigmc", "p.parquet"))
         predict = ["predict", model, str(test), "--to", said]
         predict += [] if method == "bigmc train" else ["--proba"]
         commands = {
             "bigmc fit": [["fit", str(train), "--to", model, *columns], predict],
+            GROUPED: [["fit", str(train), "--to", model, *columns], predict],
             "bigmc train": [
                 ["ingest", str(train), "--to", dataset, *columns, "--split", "train=1"],
                 ["train", "sparse", dataset, "--to", model],
@@ -179,8 +182,10 @@ def main() -> None:
     for name in given.sets:
         train, test = sides(name, given.folder.resolve(), given.public)
         for method in given.methods or [*PEERS, *OURS]:
-            if method != "bigmc fit" and (method == "LightGBM") != (name in TABLES):
+            if method not in ("bigmc fit", GROUPED) and (method == "LightGBM") != (name in TABLES):
                 continue  # one fit without a search is for texts
+            if method == GROUPED and "group" not in pq.read_schema(train).names:
+                continue
             if (name, method) in done and not given.again:
                 continue
             function = run_ours if method in OURS else run_peer

@@ -1,4 +1,4 @@
-"""The sets of ``bench/first_choice.py``: one Parquet table each, with columns text, label and split.
+"""The sets of ``bench/first_choice.py``: one Parquet table each, with columns text, label, group and split.
 
     python bench/first_choice_sets.py packages glosses lines --folder bench/data
 
@@ -136,7 +136,7 @@ def make(name: str, folder: Path) -> Path:
         table = table.set_column(table.num_columns - 1, "label", label)
     else:
         made = TEXTS[name](folder)
-        table = pa.table({"text": list(made.texts), "label": list(made.labels)})
+        table = pa.table({"text": list(made.texts), "label": list(made.labels), "group": list(made.groups)})
         rows, test = _split(made.groups, made.sample)
     split = pa.array(np.where(test, "test", "train"))
     table = table.take(pa.array(rows)).append_column("split", split)

@@ -6,7 +6,8 @@ Each step is one ``bigmc`` command in a process of its own, which the kernel kil
 the bare imports and 1.2 times ``--memory``. A step may be done within its limit, or refuse with a limit that
 would do: then that limit is tried at once, and must work, unless the machine has less memory. One JSON line
 per step; the exit status is 1 if a process was killed, took more than its limit, or refused the limit that it
-had named.
+had named. With ``--steps`` only these are measured, and what they need of the others is kept from before or
+made without a cap.
 """
 
 from __future__ import annotations
@@ -154,6 +155,41 @@ def named_limit(said: str) -> int | None:
     return int(float(found[1]) * units[found[2]]) if found else None
 
 
+STEPS = ("ingest", "train", "predict")
+LOSS = ["--loss", "multitask_squared_hinge", "--alpha", "1e-3", "--max-passes", "3"]
+PRINTED = ("status", "seconds", "anonymous_above_bare_bytes", "named_limit", "with_it", "said", "then")
+PLENTY = "2GB"
+"""Limit of what is made without a cap."""
+
+
+def commands_of(name: str, folder: Path) -> dict[str, tuple[list[str], Path]]:
+    """Write the source of a shape unless it is there; return the command of each step, and what it makes."""
+    written = folder / "source.json"
+    if not written.exists():
+        written.write_text(json.dumps(SHAPES[name](folder)))
+    ingest = json.loads(written.read_text())
+    dataset, model, predictions = folder / "d.bigmc", folder / "m.model", folder / "p.parquet"
+    return {
+        "ingest": (["ingest", *ingest, "--to", str(dataset)], dataset),
+        "train": (["train", "sparse", str(dataset), "--to", str(model), *LOSS], model),
+        "predict": (["predict", str(model), ingest[0], "--to", str(predictions)], predictions),
+    }
+
+
+def measure(step: str, command: list[str], limit: int, log: Path) -> tuple[bool, dict[str, object]]:
+    """Try a step, and the limit that it names; return whether it kept its promise, and the figures."""
+    outcome, figures = attempt(step, command, limit, log)
+    if outcome == "refused":
+        needed, second, more = with_named_limit(step, command, log)
+        figures |= {"named_limit": needed, "with_it": second, "then": more.get("said", [])}
+        if "anonymous_above_bare_bytes" in more:
+            figures["anonymous_above_bare_bytes"] = more["anonymous_above_bare_bytes"]
+        if second not in ("done", TOO_LARGE):
+            outcome = f"refused, then {second}"
+    figures["outcome"] = outcome
+    return outcome in ("done", "refused"), figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -161,6 +197,7 @@ def main() -> None:
     parser.add_argument("--memory", default="64MB", help="limit of every step")
     parser.add_argument("--to", type=Path, default=Path("memory-shapes"), help="folder to work in")
     parser.add_argument("--shapes", nargs="+", default=[*SHAPES], choices=[*SHAPES])
+    parser.add_argument("--steps", nargs="+", default=[*STEPS], choices=STEPS)
     given = parser.parse_args()
     limit = named_limit(f"--memory {given.memory}")
     assert limit is not None
@@ -168,54 +205,17 @@ def main() -> None:
     for name in given.shapes:
         folder = given.to / f"{name}-{given.memory}"
         folder.mkdir(parents=True, exist_ok=True)
-        ingest = SHAPES[name](folder)
-        for made in ("d.bigmc", "m.model", "p.parquet"):
-            subprocess.run(["rm", "-rf", str(folder / made)], check=True)
-        dataset, model = str(folder / "d.bigmc"), str(folder / "m.model")
-        loss = ["--loss", "multitask_squared_hinge"]
-        steps = {
-            "ingest": ["ingest", *ingest, "--to", dataset],
-            "train": [
-                "train",
-                "sparse",
-                dataset,
-                "--to",
-                model,
-                *loss,
-                "--alpha",
-                "1e-3",
-                "--max-passes",
-                "3",
-            ],
-            "predict": ["predict", model, ingest[0], "--to", str(folder / "p.parquet")],
-        }
-        for step, command in steps.items():
-            outcome, figures = attempt(step, command, limit, folder / "log")
-            if outcome == "refused":
-                needed, second, more = with_named_limit(step, command, folder / "log")
-                figures["named_limit"], figures["with_it"] = needed, second
-                held &= second in ("done", TOO_LARGE)
-                outcome = "refused" if second in ("done", TOO_LARGE) else f"refused, then {second}"
-                figures |= {"then": more.get("said", [])}
-            held &= outcome in ("done", "refused")
-            keys = (
-                "status",
-                "seconds",
-                "anonymous_above_bare_bytes",
-                "named_limit",
-                "with_it",
-                "said",
-                "then",
-            )
-            print(
-                json.dumps(
-                    {"shape": name, "step": step, "limit": limit, "outcome": outcome}
-                    | {k: figures[k] for k in keys if k in figures}
-                ),
-                flush=True,
-            )
-            if outcome not in ("done", "refused") or figures.get("with_it") == TOO_LARGE:
-                break
+        for step, (command, made) in commands_of(name, folder).items():
+            if step in given.steps:
+                subprocess.run(["rm", "-rf", str(made), f"{made}.wip"], check=True)
+                kept, figures = measure(step, command, limit, folder / "log")
+                held &= kept
+                shown = {"shape": name, "step": step, "limit": limit, "outcome": figures["outcome"]}
+                print(json.dumps(shown | {k: figures[k] for k in PRINTED if k in figures}), flush=True)
+            if not made.exists() and any(later in given.steps for later in STEPS[STEPS.index(step) + 1 :]):
+                bigmc = [sys.executable, "-m", "bigmc", *command, "--memory", PLENTY]
+                if subprocess.run(bigmc, check=False).returncode:
+                    break
     sys.exit(not held)
 
 

@@ -1,5 +1,6 @@
 """Sphinx configuration: Markdown pages, the API and the command line read from the code."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version as installed_version
@@ -28,16 +29,30 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = "bigmc"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
 
 draw(DOCS.parent / "bigmc", DOCS / "_static" / "architecture.svg")
 
-# Typer writes the reference of the commands from their options and help texts.
-(DOCS / "_generated").mkdir(exist_ok=True)
-subprocess.run(
-    [
-        *(sys.executable, "-m", "typer", "bigmc.cli.program", "utils", "docs", "--name", "bigmc"),
-        *("--title", "Options", "--output", str(DOCS / "_generated" / "cli.md")),
-    ],
-    check=True,
-    stdout=subprocess.DEVNULL,
-)
+COMMANDS = DOCS / "_generated" / "cli.md"
+
+
+def write_commands() -> None:
+    """Let typer write the reference of the commands, and give its lists of commands whole sentences."""
+    COMMANDS.parent.mkdir(exist_ok=True)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "typer", "bigmc.cli.program", "utils", "docs", "--name", "bigmc"),
+            *("--title", "Options", "--output", str(COMMANDS)),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    text = COMMANDS.read_text()
+    for command, sentence in re.findall(r"^#+ `bigmc ([^`]+)`\n\n(.+)$", text, re.MULTILINE):
+        shortened = rf"^\* `{command.split()[-1]}`: .*\.\.\.$"
+        text = re.sub(shortened, f"* `{command.split()[-1]}`: {sentence}", text, flags=re.MULTILINE)
+    COMMANDS.write_text(text)
+
+
+write_commands()

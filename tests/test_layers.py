@@ -40,6 +40,7 @@ ALLOWED = {
         "model",
     },
     "cli": {"api", "engine"},
+    "mlflow": {"api", "store"},
     "__main__": {"cli"},
     "__init__": {"api", "estimators", "text"},
 }

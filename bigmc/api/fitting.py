@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
@@ -32,6 +32,7 @@ def fit(
     dataset: str | Path | None = None,
     time_limit: float | None = None,
     max_features: int | None = None,
+    label_thresholds: Literal["shared", "each"] = "shared",
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -64,6 +65,9 @@ def fit(
     max_features : int, optional
         Features that the model may have; it is then linear, and trained with rows in memory. By default texts
         keep as few as lose no accuracy.
+    label_thresholds : {"shared", "each"}, optional
+        Where labels are sets: one threshold of the scores, chosen for micro-averaged F1, or one for each
+        label, for macro-averaged F1.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
@@ -75,16 +79,21 @@ def fit(
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
-        ``certificate``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes``.
+        ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
+        ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.ingestion import prepare_process
+    from bigmc.ingestion.memory import prompt_release
     from bigmc.training.fit import Fit, Splits
+    from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.search import Limits
 
     started = time.monotonic()
     budget.reset_peak()
     local_folder(to, "a fit")
-    with opened(engine, prepare_process) as workers:
+    if label_thresholds not in ("shared", "each"):
+        raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
+    with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
             data, refit = dataset_of(source), False
@@ -92,8 +101,10 @@ def fit(
             data = _raw_data(source, to, dataset, given_options(options), Resources(workers, limit, progress))
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
-        splits = Splits("train", "test", refit and "test" in data.splits)
+        thresholds = Thresholds(label_thresholds)
+        splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         result = Fit(data, Path(to), splits, Limits(limit, seconds, max_features), workers, progress).run()
+    result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
 
@@ -105,10 +116,8 @@ def _raw_data(
     options: IngestKeywords,
     resources: Resources,
 ) -> Dataset:
-    """Return raw data as a dataset, which is made if it is not there."""
+    """Return raw data as a dataset, which is made unless it is there; one of other data is refused."""
     place = Path(f"{to}.dataset") if dataset is None else dataset
-    if is_dataset(place):
-        return dataset_of(place)
     label = options.get("label")
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
@@ -123,14 +132,15 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
     """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
     from bigmc.store import disk
     from bigmc.store.work_file import read_work_file, write_work_file
-    from bigmc.training.pilot import choose_hashing
+    from bigmc.training.pilot import PilotColumns, choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
         return options
     file = folder / "hashing.json"
     if not file.exists():
-        columns, files = columns_of(options["text"]), IngestOptions().but(options)
-        pilot = choose_hashing(source, columns, options["label"], files, limit, options.get("hash_bits"))
+        columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
+        files = IngestOptions().but(options)
+        pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
         disk.make_folder(folder)
         write_work_file(file, _advice(pilot))
     advised = read_work_file(file, folder)

@@ -73,6 +73,9 @@ def evaluate(
         Add precision, recall, F1 and support of every class.
     confusion : bool, default=False
         Add the confusion matrix.
+    propensities : str, optional
+        Where labels are sets: split, such as ``"train"``, whose labels are counted. Adds ``psp_at_1``,
+        ``psp_at_3`` and ``psp_at_5``, precision@k in which rare labels count more.
     to : path, optional
         File for the figures.
     overwrite : bool, default=False
@@ -102,7 +105,10 @@ def evaluate(
         clear_beside(output)
     else:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
-        with saved_beside(output, {"command": "evaluate", **asdict(subject)}) as saved:
+        made = {"command": "evaluate", **asdict(subject)}
+        if asked.propensities is not None:
+            made["propensities"] = asked.propensities
+        with saved_beside(output, made) as saved:
             figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
             if figures is None:
                 figures = _measured(known, data, asked, limits, saved)
@@ -136,7 +142,11 @@ def _measured(
     with opened(limits.engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(limits.memory, workers.process_memory)
         resources = Resources(workers, limit, limits.progress)
-        return evaluation.evaluate(model, dataset[options.split], options, resources, saved)
+        counted = None if options.propensities is None else dataset[options.propensities]
+        figures = evaluation.evaluate(model, dataset[options.split], options, resources, saved, counted)
+    if options.propensities is not None:
+        figures["propensities"] = options.propensities
+    return figures
 
 
 def predict(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -61,6 +62,16 @@ class Training(Working, Replacing):
 
 SHARED_BY_ENVIRONMENT = ("memory", "threads", "scheduler", "scheduler_file")
 """Options that a variable such as ``BIGMC_MEMORY`` gives to all commands."""
+
+_METAVARS: Mapping[Any, str] = {
+    bool: "",
+    int: "N",
+    float: "NUMBER",
+    str: "TEXT",
+    list[str]: "TEXT",
+    Path: "FILE",
+}
+"""What stands for a value of a type in the help."""
 
 
 def as_command(function: Callable[[A], None]) -> Callable[..., None]:
@@ -147,7 +158,7 @@ class _Declared:
             info = typer.Option(
                 *self._flags(hint, default),
                 help=option.help,
-                metavar=option.metavar,
+                metavar=self._metavar(hint),
                 envvar=variable,
                 show_envvar=variable is not None,
                 show_default=shown,
@@ -162,6 +173,16 @@ class _Declared:
             return str if isinstance(default, str | float) else str | None
         hint = list[str] if self.hint == Sequence[str] else self.hint
         return hint | None if default is None else hint
+
+    def _metavar(self, hint: Any) -> str | None:
+        """Return what stands for the value in the help; None where typer lists the choices.
+
+        A flag has no value, and texts and numbers are called so instead of by their Python types.
+        """
+        if self.option.metavar is not None or self.option.is_argument:
+            return self.option.metavar
+        kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        return next((_METAVARS[kind] for kind in kinds if kind in _METAVARS), None)
 
     def _flags(self, hint: Any, default: Any) -> tuple[str, ...]:
         if self.option.flags:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 
@@ -12,30 +13,34 @@ from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
 from bigmc.options.declare import argument, option, required, values_of
 from bigmc.options.ingest import given_options, parse_ngrams
-from bigmc.options.raw import FileOptions
+from bigmc.options.raw import RawOptions
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(Working, FileOptions):
+class Fit(Working, RawOptions):
     """Arguments of `bigmc fit`."""
 
     source: list[str] = argument("Raw files, or one dataset.")
     to: str = required("Model to make.")
-    text: list[str] | None = option(None, "Text column; may be repeated.")
-    label: str | None = option(None, "Label column.")
-    dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.")
-    categorical: list[str] | None = option(None, "Column hashed as name=value; may be repeated.")
+    text: list[str] | None = option(None, "Text column; may be repeated.", metavar="COLUMN")
+    label: str | None = option(None, "Label column.", metavar="COLUMN")
+    dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.", metavar="COLUMN")
+    categorical: list[str] | None = option(
+        None, "Column hashed as name=value; may be repeated.", metavar="COLUMN"
+    )
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
-    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
+    weight: str | None = option(
+        None, "Number of at least 0: how much the row counts in training.", metavar="COLUMN"
+    )
     dataset: str | None = option(None, "Where raw data is kept; by default TO.dataset.")
     split: str | None = option(
         None,
         "Splits of raw data; the model is then trained on train alone. By default train=0.9,test=0.1, and in "
         "the end all rows.",
     )
-    group: str | None = option(None, "Column whose rows stay together in a split.")
+    group: str | None = option(None, "Column whose rows stay together in a split.", metavar="COLUMN")
     analyzer: str | None = option(None, "word, char or char_wb; by default what learns best from a sample.")
     ngrams: tuple[int, int] | None = option(
         None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
@@ -44,6 +49,9 @@ class Fit(Working, FileOptions):
     time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
     max_features: int | None = option(
         None, "Features that the model may have; by default texts keep as few as lose no accuracy."
+    )
+    label_thresholds: str = option(
+        "shared", "Sets of labels: shared (best micro F1), or each label its own (best macro F1)."
     )
     report: str | None = option(None, "HTML page on the model and the search.")
 
@@ -65,7 +73,7 @@ def fit(asked: Fit) -> None:
         "analyzer": asked.analyzer,
         "ngrams": asked.ngrams,
         "hash_bits": asked.hash_bits,
-        **values_of(FileOptions, asked),
+        **values_of(RawOptions, asked),
     }
     with working(asked) as work:
         result = api.fit(
@@ -74,9 +82,13 @@ def fit(asked: Fit) -> None:
             dataset=asked.dataset,
             time_limit=None if asked.time is None else parse_time(asked.time),
             max_features=asked.max_features,
+            label_thresholds=asked.label_thresholds,  # type: ignore[arg-type]
             **work.means,
             **given_options(contents),
         )
+        made = asked.dataset or f"{asked.to}.dataset"
+        for doubt in api.doubts_about_labels(made) if Path(made).is_dir() else []:
+            work.screen.say(f"note: {doubt}")
         if asked.report is not None:
             result["report"] = api.report(asked.to, asked.report)["report"]
         usage = work.engine.usage()

@@ -50,9 +50,10 @@ class Course:
             share = max(share, math.log(self.first_gap / gap) / way) if way else share
         return min(max(share, 0.0), 1.0)
 
-    def seconds_left(self, share: float, now: float) -> float:
-        """Return about how long the rest takes."""
-        return (now - self.started) * (1 - share) / share if share else 0.0
+    def seconds_left(self, share: float, now: float) -> float | None:
+        """Return about how long the rest takes; None at the first message, before which no time is known."""
+        elapsed = now - self.started
+        return elapsed * (1 - share) / share if share and elapsed > 0 else None
 
 
 class Screen:
@@ -127,13 +128,13 @@ class Screen:
             facts=describe(message.facts),
         )
 
-    def _write_line(self, message: messages.Progress, left: float) -> None:
+    def _write_line(self, message: messages.Progress, left: float | None) -> None:
         done = f"{message.done:,}/{message.total:,} {message.unit}" if message.total else f"{message.done:,}"
-        remaining = f", {left:.0f} s left" if left >= 1 else ""
+        remaining = f", {left:.0f} s left" if left is not None and left >= 1 else ""
         line = f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip()
         print(printable(line), file=sys.stderr)
 
-    def _write_progress(self, message: messages.Progress, share: float, left: float) -> None:
+    def _write_progress(self, message: messages.Progress, share: float, left: float | None) -> None:
         self._write_event(
             "progress",
             step=message.stage,
@@ -141,7 +142,7 @@ class Screen:
             total=message.total or None,
             unit=message.unit,
             share=round(share, 4),
-            seconds_left=round(left, 1) if share else None,
+            seconds_left=None if left is None else round(left, 1),
             **message.facts,
         )
 

@@ -51,7 +51,9 @@ current: ContextVar[Settings] = ContextVar("settings", default=_DEFAULT)
 
 _Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", envvar="BIGMC_QUIET", help="Say nothing but results and errors."),
+    typer.Option(
+        "--quiet", "-q", metavar="", envvar="BIGMC_QUIET", help="Say nothing but results and errors."
+    ),
 ]
 _Log = Annotated[
     LogFormat,

@@ -110,6 +110,8 @@ def show_fit(result: Mapping[str, Any]) -> None:
         f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "
         f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
     )
+    if result["n_quarantined"]:
+        print(f"{result['n_quarantined']:,} rows could not be used: rejects.parquet of the dataset says why")
     if "report" in result:
         print(f"report: {_word(result['report'])}")
 

@@ -15,6 +15,7 @@ from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
+from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import (
     ByLabel,
     ClassFeatures,
@@ -42,6 +43,7 @@ def evaluate(
     options: EvaluateOptions,
     resources: Resources,
     saved: SavedSums = NOT_SAVED,
+    counted: Dataset | None = None,
 ) -> Evaluation:
     """Return how often the model is right on a dataset; one pass over the columns with weight.
 
@@ -58,6 +60,8 @@ def evaluate(
     resources : Resources
     saved : SavedSums, optional
         Where the sums over the shards survive a kill; by default nowhere.
+    counted : Dataset, optional
+        Where labels are sets: samples with the same classes whose labels are counted for propensities.
 
     Returns
     -------
@@ -94,6 +98,8 @@ def evaluate(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
             "evaluate on data with labels like those the model was trained on",
         )
+    if options.propensities is not None and not sets:
+        raise DataError("propensities are for sets of labels", "leave --propensities out")
     if sets and options.confusion:
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
@@ -110,7 +116,8 @@ def evaluate(
     if sets:
         places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
         shards = range(saved.begin("sets", total), dataset.n_shards)
-        for shard, here in engine.map(count_shard, shards, model, dataset, places, room):
+        inverse = None if counted is None else _inverse(counted, model, places)
+        for shard, here in engine.map(count_shard, shards, model, dataset, places, room, inverse):
             saved.add("sets", shard, total, here)
             progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
         by_label = LabelCounts(total.right, total.support, total.predicted).figures(labels, of_model, options)
@@ -124,8 +131,8 @@ def evaluate(
     saved.finish("labels", dataset.n_shards, confusion)
     matrix = confusion.matrix
     right = matrix.diagonal()
-    counted = LabelCounts(right, matrix.sum(axis=1), matrix.sum(axis=0))
-    by_label = counted.figures(labels, of_model, options)
+    by_counts = LabelCounts(right, matrix.sum(axis=1), matrix.sum(axis=0))
+    by_label = by_counts.figures(labels, of_model, options)
     accuracy = float(right.sum() / dataset.n_samples)
     result: Evaluation = {"accuracy": accuracy, "n_samples": dataset.n_samples, **by_label}  # type: ignore[typeddict-item]
     if model.has_probabilities:
@@ -133,12 +140,19 @@ def evaluate(
         known[of_model] = np.arange(model.n_classes)
         result |= cast(Evaluation, _probability_figures(model, dataset, known[of_truth], resources, saved))
     if options.confusion:
-        occurring = counted.occurring
+        occurring = by_counts.occurring
         result["confusion"] = {
             "labels": [labels[c] for c in occurring.tolist()],
             "matrix": matrix[occurring][:, occurring].toarray().tolist(),
         }
     return result
+
+
+def _inverse(counted: Dataset, model: Model, places: Places) -> NDArray[np.float64]:
+    """Return the inverse propensities of the classes of a model."""
+    counts = np.zeros(places.n_labels, np.int64)
+    counts[places.of_truth] = label_counts(counted)
+    return inverse_propensities(counts[places.of_model], counted.n_samples)
 
 
 def _probability_figures(
@@ -312,6 +326,8 @@ def _feature_names(model: Model) -> dict[int, list[FeatureName]]:
     names: dict[int, list[FeatureName]] = {}
     if model.names is not None:
         for entry in model.names.to_pylist():
+            # Binary weighting makes a 1 of a stored -1 too: the sign of the hash is then without effect.
+            entry["sign"] = 1 if model.weighting.binary else entry["sign"]
             names.setdefault(entry.pop("bucket"), []).append(entry)
     columns = model.feature_spec.get("columns")
     if columns is not None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
@@ -158,5 +157,7 @@ def _area(chances: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     n_negative = len(positive) - n_positive
     if not n_positive or not n_negative:
         return float("nan")
-    ranks = rankdata(chances)
+    ordered = np.sort(chances)
+    # Mean ranks, from 1 on, of equal values: scipy.stats, which has them too, takes 30 MB to import.
+    ranks = 0.5 * (np.searchsorted(ordered, chances) + np.searchsorted(ordered, chances, side="right") + 1)
     return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))

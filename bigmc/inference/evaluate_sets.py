@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.inference.propensities import weighted_sums
 from bigmc.inference.top_labels import RANKS, top_classes, top_sums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
@@ -32,6 +33,8 @@ class SetCounts:
         Sums over the samples, see `figures`.
     top : float64 array of shape (2, len(RANKS))
         Sums over the samples of precision@k and nDCG@k.
+    weighted : float64 array of shape (2, len(RANKS))
+        Weights of the hits among the first k, and the most there could be; 0 without propensities.
     """
 
     right: NDArray[np.int64]
@@ -41,6 +44,7 @@ class SetCounts:
     ranking_loss: float = 0.0
     precision: float = 0.0
     top: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, len(RANKS))))
+    weighted: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, len(RANKS))))
 
     @classmethod
     def zeros(cls, n_labels: int) -> SetCounts:
@@ -59,7 +63,7 @@ class SetCounts:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` returned."""
         self.right, self.support, self.predicted = (arrays[k] for k in ("right", "support", "predicted"))
-        self.exact, self.top = int(arrays["exact"][0]), arrays["top"]
+        self.exact, self.top, self.weighted = int(arrays["exact"][0]), arrays["top"], arrays["weighted"]
         self.ranking_loss, self.precision = (float(arrays[k][0]) for k in ("ranking_loss", "precision"))
 
     def figures(self, n_samples: int) -> dict[str, float]:
@@ -70,9 +74,11 @@ class SetCounts:
         not order (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean over the labels of a
         sample of how many of the classes scored as high are labels
         (`sklearn.metrics.label_ranking_average_precision_score`), both for the classes of the model.
-        ``precision_at_k`` and ``ndcg_at_k`` (`sklearn.metrics.ndcg_score`) are of the k best classes.
+        ``precision_at_k`` and ``ndcg_at_k`` (`sklearn.metrics.ndcg_score`) are of the k best classes, and so
+        is ``psp_at_k`` with propensities: precision weighted by them, as a share of the largest possible.
         """
         total = int(self.support.sum() + self.predicted.sum())
+        gained, most = self.weighted
         return {
             "accuracy": self.exact / n_samples,
             "micro_f1": 2.0 * int(self.right.sum()) / total if total else 0.0,
@@ -80,6 +86,7 @@ class SetCounts:
             "ranking_precision": self.precision / n_samples,
             **{f"precision_at_{k}": float(self.top[0, i]) / n_samples for i, k in enumerate(RANKS)},
             **{f"ndcg_at_{k}": float(self.top[1, i]) / n_samples for i, k in enumerate(RANKS)},
+            **{f"psp_at_{k}": float(gained[i] / most[i]) for i, k in enumerate(RANKS) if most[i]},
         }
 
 
@@ -98,7 +105,14 @@ class Places:
     n_labels: int
 
 
-def count_shard(shard: int, model: Model, dataset: Dataset, places: Places, room: int) -> SetCounts:
+def count_shard(
+    shard: int,
+    model: Model,
+    dataset: Dataset,
+    places: Places,
+    room: int,
+    inverse: NDArray[np.float64] | None = None,
+) -> SetCounts:
     """Count what a shard of a dataset adds, in `room` bytes beside its labels.
 
     Parameters
@@ -111,6 +125,8 @@ def count_shard(shard: int, model: Model, dataset: Dataset, places: Places, room
     places : Places
     room : int
         Bytes.
+    inverse : float64 array of shape (model.n_classes,), optional
+        Inverse propensities.
     """
     column = dataset.shards[shard].table(["label"]).column("label")
     n_rows, n_labels = len(column), places.n_labels
@@ -133,7 +149,10 @@ def count_shard(shard: int, model: Model, dataset: Dataset, places: Places, room
     )
     top = top_classes(model.shard_tiles(dataset, shard, room), n_rows, max(RANKS))
     sums = top_sums(top, rows[known], ours[known], model.n_classes)
-    return SetCounts(right, support, marked, int(exact.sum()), loss, precision, sums)
+    counts = SetCounts(right, support, marked, int(exact.sum()), loss, precision, sums)
+    if inverse is not None:
+        counts.weighted = weighted_sums(top, rows[known], ours[known], inverse)
+    return counts
 
 
 def _ranking(

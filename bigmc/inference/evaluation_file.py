@@ -65,6 +65,8 @@ def stored_figures(
         return None
     if any((name in found) != asked for name, asked in details.items()):
         return None
+    if found.get("propensities") != options.propensities:
+        return None
     figures = {name: value for name, value in found.items() if name not in own}
     if options.per_class:
         known = {_json_key(label): label for label in labels}

@@ -15,7 +15,7 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
-from bigmc.ingestion.memory import BATCH_COST, READER_BYTES, bytes_held
+from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.readers.parquet import longest_text
@@ -133,7 +133,7 @@ def plan_sources(
     engine, scratch = _hold_records(engine, scratch, _held_by(parts, hints))
     reading = ReadRequest(
         columns=hints.columns,
-        batch_bytes=int(np.clip(scratch // (4 * BATCH_COST), 1 << 15, 4 << 20)),
+        batch_bytes=int(np.clip(scratch // (4 * _batch_cost(model)), 1 << 15, 4 << 20)),
         on_bad_row=options.on_bad_row,
         reader_bytes=READER_BYTES + max((bytes_held(part) for part in parts), default=0),
         record_limit=hints.record_limit,
@@ -180,6 +180,12 @@ def _held_by(parts: Sequence[Part], hints: ReadHints) -> int:
                     raise limit.refusal(parts[largest].path, row, n_bytes) from None
             raise
     return held[largest] if held else 0
+
+
+def _batch_cost(model: Model) -> int:
+    """Return the bytes in memory per source byte of a batch; Fourier features are more than their columns."""
+    spec = feature_spec_of(model)
+    return DENSE_BATCH_COST if spec.only_dense and spec.map is None else BATCH_COST
 
 
 def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]:

@@ -39,6 +39,7 @@ class Evaluation(ByLabel):
     micro_f1: NotRequired[float]
     ranking_loss: NotRequired[float]
     ranking_precision: NotRequired[float]
+    propensities: NotRequired[str]
     log_loss: NotRequired[float | None]
     brier: NotRequired[float]
     calibration_error: NotRequired[float]

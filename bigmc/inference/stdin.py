@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from bigmc.errors import DataError
 from bigmc.inference.part_predictor import PartPredictor
 from bigmc.inference.samples import SCORE_BYTES, SampleReader
-from bigmc.inference.writers import open_writer
+from bigmc.inference.writers import JsonLinesWriter, open_writer
 from bigmc.model import Model
 from bigmc.options.declare import values_of
 from bigmc.options.inference import PredictOptions
@@ -78,26 +78,25 @@ class StreamPredictor:
         predictor = PartPredictor(self.model, self.options, SCORE_BYTES, kept)
         reader, n_rows = SampleReader.of(self.model), 0
         with open_writer(self.output, file, predictor.empty().schema) as writer:
+            as_text = _text
+            if isinstance(writer, JsonLinesWriter):  # numbers stay numbers there
+                writer.json_columns, as_text = frozenset(self.options.keep), _json
             for line, rows in batches:
                 for start in range(0, len(rows), reader.batch_rows):
                     some = rows[start : start + reader.batch_rows]
                     try:
-                        table = self._table(predictor, reader, some, n_rows)
+                        [samples] = reader.batches(some)
                     except DataError as error:
                         where = f"standard input, rows read from line {line} on"
                         raise DataError(f"{where}: {error.message}", error.cure) from None
-                    writer.write(table)
+                    writer.write(predictor.of_rows(n_rows, samples, self._kept(some, as_text)))
                     file.flush()
                     n_rows += len(some)
         return n_rows
 
-    def _table(
-        self, predictor: PartPredictor, reader: SampleReader, rows: list[Mapping[str, Any]], first: int
-    ) -> pa.Table:
-        values = {name: [_text(row.get(name)) for row in rows] for name in self.options.keep}
-        kept = pa.table({name: pa.array(column, pa.string()) for name, column in values.items()})
-        [samples] = reader.batches(rows)
-        return predictor.of_rows(first, samples, kept)
+    def _kept(self, rows: list[Mapping[str, Any]], as_text: Callable[[Any], str | None]) -> pa.Table:
+        values = {name: [as_text(row.get(name)) for row in rows] for name in self.options.keep}
+        return pa.table({name: pa.array(column, pa.string()) for name, column in values.items()})
 
 
 def _rows(source: int) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
@@ -138,4 +137,8 @@ def _lines(source: int) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if value is None or isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -74,17 +74,29 @@ class CsvWriter(TableWriter):
 
 
 class JsonLinesWriter(TableWriter):
-    """A JSON object a row and line; what is written is passed on at once, for a reader of a pipe."""
+    """A JSON object a row and line; what is written is passed on at once, for a reader of a pipe.
+
+    Attributes
+    ----------
+    json_columns : frozenset of str
+        Columns of texts that are JSON themselves: the values that they stand for are written.
+    """
+
+    json_columns: frozenset[str] = frozenset()
 
     def write(self, table: pa.Table) -> None:
         """Append a table."""
         names = table.column_names
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
-            columns = [table.column(name).slice(start, ROWS_AT_ONCE).to_pylist() for name in names]
+            columns = [self._values(table, name, start) for name in names]
             rows = (dict(zip(names, map(_finite, row), strict=True)) for row in zip(*columns, strict=True))
             lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
             self._file.write("".join(lines).encode("utf-8", "backslashreplace"))
         self._file.flush()
+
+    def _values(self, table: pa.Table, name: str, start: int) -> list[Any]:
+        values = table.column(name).slice(start, ROWS_AT_ONCE).to_pylist()
+        return [json.loads(text) for text in values] if name in self.json_columns else values
 
 
 _WRITERS: dict[str, type[TableWriter]] = {

@@ -74,6 +74,11 @@ class FeatureSpec:
         return (self.hasher.n_features if self.hasher else 0) + len(self.dense) + self.n_own
 
     @property
+    def only_dense(self) -> bool:
+        """Whether every column is a number that keeps a feature of its own."""
+        return self.hasher is None and bool(self.dense)
+
+    @property
     def named(self) -> bool:
         """Whether there are hashed features with names to be collected."""
         return bool(self.text or self.categorical)

@@ -20,10 +20,16 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
 from bigmc.ingestion.label_census import bytes_of_labels
-from bigmc.ingestion.labels import (
-    TooManyLabels,
+from bigmc.ingestion.labels import TooManyLabels
+from bigmc.ingestion.memory import (
+    RECORD_COST,
+    Load,
+    Shares,
+    divide,
+    prompt_release,
+    refuse_large_chunks,
+    smallest_limit,
 )
-from bigmc.ingestion.memory import RECORD_COST, Load, Shares, divide, prompt_release, refuse_large_chunks
 from bigmc.ingestion.part import NAMES, REJECTS
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
@@ -74,8 +80,8 @@ class Job:
         Memory limit in bytes, above the bare process.
     hints : ReadHints
         What is known about the sources.
-    label_bytes : int
-        Bytes of the distinct labels, once they were counted because they are many.
+    label_bytes : int or None
+        Bytes of the distinct labels, 0 if they are few; None before they are counted.
     before : Dataset, optional
         The dataset these sources are appended to, as it was before.
     """
@@ -86,7 +92,7 @@ class Job:
     limit: int
     hints: ReadHints
     before: Dataset | None = None
-    label_bytes: int = 0
+    label_bytes: int | None = None
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Do whatever of the job is left to do and return the dataset.
@@ -131,9 +137,13 @@ class Job:
         try:
             self._divide(engine)
         except MemoryLimitError:
-            parts = scan(self.sources, LARGEST_PART, self.hints)
-            self._divide(engine, parts)
+            self._divide(engine, self._scanned())
             raise
+
+    def _scanned(self) -> list[Part]:
+        """Return the sources cut into parts."""
+        part_bytes = self._part_bytes()
+        return gather_small_files(scan(self.sources, part_bytes, self.hints), part_bytes)
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
@@ -202,8 +212,7 @@ class Job:
             disk.unlink(self.to / name)
         n_bytes = sum(source.get("bytes", 0) for source in self.recipe.sources)
         progress(Progress("scan", 0, n_bytes, "bytes"))
-        part_bytes = self._part_bytes()
-        parts = gather_small_files(scan(self.sources, part_bytes, self.hints), part_bytes)
+        parts = self._scanned()
         if not parts:
             raise DataError(
                 f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
@@ -228,9 +237,7 @@ class Job:
         try:
             self._write_parts(missing, parts, engine, meter)
         except TooManyLabels:
-            task = PartTask.of(self.sources, self.recipe, self._divide(engine, parts)[1], self._parts_folder)
-            held = bytes_of_labels(parts, task, engine.at_most(1))
-            job = replace(self, label_bytes=held)
+            job = self._with_labels(parts, engine)
             missing = [part for part in missing if not self.part_folder(part).exists()]
             job._write_parts(missing, parts, engine, meter)
 
@@ -282,14 +289,15 @@ class Job:
         return self.recipe.features.n_features or own
 
     def _divide(self, engine: Engine, parts: Sequence[Part] = ()) -> tuple[int, Shares]:
-        features = self.recipe.features
-        load = Load(
-            self._n_features(parts),
-            self.recipe.names,
-            dense=features.hasher is None and bool(features.dense),
-            label_bytes=self.label_bytes,
-        )
-        load = load.of(parts)
+        """Return how many workers the limit allows, and the share of each.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the limit does not allow one worker; it names a limit that is enough for these parts, for which
+            the labels are counted and the longest texts measured.
+        """
+        load = self._load(parts)
         try:
             return divide(self.limit, engine.n_threads, load)
         except MemoryLimitError:
@@ -298,8 +306,28 @@ class Job:
                 columns = self.recipe.columns
                 longest = max(longest_text(source.path, columns)[1] for source in self.sources)
                 held = max(load.record_bytes, RECORD_COST * (longest - SHORT_RECORD))
-                divide(self.limit, engine.n_threads, replace(load, record_bytes=held))
+                load = replace(load, record_bytes=held)
+            if parts and self.label_bytes is None:
+                load = replace(load, label_bytes=self._with_labels(parts, engine).label_bytes or 0)
+            divide(self.limit, engine.n_threads, load)
             raise
+
+    def _with_labels(self, parts: Sequence[Part], engine: Engine) -> Job:
+        """Return the job with the bytes of its labels, counted by a pass over them."""
+        load = self._load(parts)
+        shares = divide(smallest_limit(load), 1, load)[1]
+        task = PartTask.of(self.sources, self.recipe, shares, self._parts_folder)
+        return replace(self, label_bytes=bytes_of_labels(parts, task, engine.at_most(1)))
+
+    def _load(self, parts: Sequence[Part]) -> Load:
+        features = self.recipe.features
+        load = Load(
+            self._n_features(parts),
+            self.recipe.names,
+            dense=features.only_dense,
+            label_bytes=self.label_bytes or 0,
+        )
+        return load.of(parts)
 
     @property
     def _parts_folder(self) -> Path:

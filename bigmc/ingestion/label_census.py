@@ -64,11 +64,15 @@ class LabelCensus:
 
 
 def bytes_of_labels(parts: Sequence[Part], task: PartTask, engine: Engine) -> int:
-    """Return about the bytes that the distinct labels of all parts take, by a pass over the label column."""
-    total = LabelCensus()
+    """Return about the bytes that the distinct labels of all parts take, by a pass over the label column.
+
+    It is 0 if each part holds its own within what every worker has for labels.
+    """
+    total, most = LabelCensus(), 0
     for _, found in engine.map(count_part, parts, task):
         total.add_all(found)
-    return total.n_bytes
+        most = max(most, found.n_bytes)
+    return total.n_bytes if most > task.shares.label_bytes else 0
 
 
 def count_part(part: Part, task: PartTask) -> LabelCensus:

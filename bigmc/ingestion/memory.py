@@ -111,6 +111,12 @@ class Load:
             footer_bytes=max((part.footer_bytes for part in parts), default=0),
         )
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a worker beside its buffers."""
+        labels = max(0, self.label_bytes - LABELS_BYTES)
+        return FEATURE_COST * self.n_features + self.record_bytes + labels + self.footer_bytes
+
     def __str__(self) -> str:
         labels = f", {format_bytes(self.label_bytes)} of labels" if self.label_bytes else ""
         records = f", {format_bytes(self.record_bytes)} for the longest record" if self.record_bytes else ""
@@ -183,16 +189,13 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     MemoryLimitError
         If it does not allow one worker.
     """
-    features = FEATURE_COST * load.n_features
-    longer = load.record_bytes + max(0, load.label_bytes - LABELS_BYTES)
-    smallest = SMALLEST_WORKER + features + longer + load.footer_bytes
-    if limit < FIXED_COST + smallest:
+    if limit < smallest_limit(load):
         raise MemoryLimitError(
             f"ingest of {load} with a memory limit of {format_bytes(limit)} cannot work",
-            f"give --memory {-(-(FIXED_COST + smallest) // 10**6)}MB or more{load.other_cure}",
+            f"give --memory {-(-smallest_limit(load) // 10**6)}MB or more{load.other_cure}",
         )
-    n_workers = min(n_workers, (limit - FIXED_COST) // smallest)
-    mine = (limit - FIXED_COST) // n_workers - features - longer - load.footer_bytes
+    n_workers = min(n_workers, (limit - FIXED_COST) // (SMALLEST_WORKER + load.n_bytes))
+    mine = (limit - FIXED_COST) // n_workers - load.n_bytes
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
     batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
@@ -205,6 +208,11 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
         record_limit=record_limit(limit, load.n_features),
         label_bytes=max(LABELS_BYTES, load.label_bytes),
     )
+
+
+def smallest_limit(load: Load) -> int:
+    """Return the least memory limit, in bytes, with which one worker can hold a load."""
+    return FIXED_COST + SMALLEST_WORKER + load.n_bytes
 
 
 def record_limit(limit: int, n_features: int) -> RecordLimit:

@@ -27,14 +27,14 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import RAW_LIMIT, Reject, rejects_table, settle
 from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
-from bigmc.ingestion.splits import assign_splits, group_fractions, row_fractions
+from bigmc.ingestion.splits import assign_splits, group_fractions, group_hashes, row_fractions
 from bigmc.options.raw import OnBadRow
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replacing
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
-from bigmc.store.layout import SAMPLE_WEIGHT, FileEntry, ShardEntry
+from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT, FileEntry, ShardEntry
 from bigmc.store.work_file import read_work_file, read_work_table, write_work_file
 
 RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
@@ -248,7 +248,8 @@ class PartWriter:
         if recipe.group is None:
             fractions = row_fractions(ids, recipe.seed)
         else:
-            fractions = group_fractions(batch.table.column(recipe.group), recipe.seed)
+            hashes = group_hashes(batch.table.column(recipe.group), recipe.seed)
+            fractions = group_fractions(hashes)
         assigned = assign_splits(fractions, recipe.splits)
         for number, split in enumerate(recipe.splits):
             chosen = assigned == number
@@ -258,6 +259,8 @@ class PartWriter:
             columns = {"label": codes.filter(mask), "row_id": ids[chosen]}
             if recipe.weight is not None:
                 columns[SAMPLE_WEIGHT] = weights_of(batch.table.column(recipe.weight))[chosen]
+            if recipe.group is not None:
+                columns[GROUP_HASH] = hashes[chosen].view(np.int64)
             columns |= {name: batch.table.column(name).filter(mask) for name in recipe.keep}
             yield split, keep_matrix(samples, chosen), pa.table(columns)
 

@@ -29,10 +29,10 @@ from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
 from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
-from bigmc.store.layout import SAMPLE_WEIGHT
+from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
-ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT})
+ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
 """Columns of ``rows.parquet`` that ingest makes."""
 
 MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})

@@ -68,12 +68,17 @@ def row_fractions(rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
         return unit_interval(splitmix64(states))
 
 
-def group_fractions(groups: pa.Array, seed: int) -> NDArray[np.float64]:
-    """Return a number in [0, 1) for each row, the same for all rows of a group."""
+def group_hashes(groups: pa.Array, seed: int) -> NDArray[np.uint64]:
+    """Return a hash for each row, the same for all rows of a group."""
     encoded = groups.dictionary_encode()
     values = encoded.dictionary.to_pylist()
     key = (seed % 2**64).to_bytes(8, "little")
     digests = (hashlib.blake2b(str(v).encode(), digest_size=8, key=key).digest() for v in values)
-    by_group = np.array([int.from_bytes(d, "little") >> 11 for d in digests], dtype=np.float64) * 2.0**-53
-    fractions: NDArray[np.float64] = by_group[np.asarray(encoded.indices)]
-    return fractions
+    by_group = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
+    hashes: NDArray[np.uint64] = by_group[np.asarray(encoded.indices)]
+    return hashes
+
+
+def group_fractions(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each hash."""
+    return np.asarray((hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53)

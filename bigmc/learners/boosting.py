@@ -30,6 +30,7 @@ from bigmc.solvers.boosting import (
     solve,
 )
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import holdout_keys
 
 
 class _Descent(NamedTuple):
@@ -176,7 +177,7 @@ def _calibrated(model: BoostedModel, dataset: Dataset, options: BoostingOptions)
     """Return the model with probabilities fitted to the samples held out of its training."""
     from bigmc.model.fit_calibration import fit_temperature  # an optimiser, which most trainings do without
 
-    held = held_out(dataset.row_ids(), options.validation_fraction, options.seed)
+    held = held_out(holdout_keys(dataset), options.validation_fraction, options.seed)
     labels, scores, codes, n_rows = dataset.labels(), [], [], 0
     for shard, first in enumerate(dataset.base[:-1].tolist()):
         rows = np.flatnonzero(held[first : int(dataset.base[shard + 1])])

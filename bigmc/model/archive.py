@@ -11,16 +11,17 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.store.atomic import write_atomic
-from bigmc.store.npy import read_npy
+from bigmc.store.npy import check_npy, read_npy
 from bigmc.store.untrusted import parse_json
 
 #: What the header must call itself.
@@ -42,6 +43,8 @@ _ZIP_ERRORS = (
     ValueError,
 )
 _RETRAIN = "copy it anew or train again"
+_PIECE = 1 << 20
+"""Bytes of a member that are read at once to check it."""
 #: Bytes of an array for each byte of its file, at most, and those that any file may have: a stranger's file
 #: must not fill the memory.
 _MOST_INFLATED, _ALWAYS_INFLATED = 256, 64 << 20
@@ -77,18 +80,30 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
     ModelError
         If the file is absent, no bigmc model, of another version or damaged (naming the member).
     """
-    raw = _read(path)
-    header, members = _unpack(path, raw)
-    most = _MOST_INFLATED * len(raw) + _ALWAYS_INFLATED
-    arrays = {}
-    for name, content in members.items():
-        try:
-            if header["version"] == DEFLATED_VERSION:
-                content = _inflated(content, most)
-            arrays[name.removesuffix(".npy")] = read_npy(content)
-        except (ValueError, EOFError, zlib.error) as error:
-            raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
-    return {name: value for name, value in header.items() if name != "version"}, arrays
+    with _opened(path) as file:
+        archive, header = _listed(path, file)
+        most = _MOST_INFLATED * path.stat().st_size + _ALWAYS_INFLATED
+        deflated = header["version"] == DEFLATED_VERSION
+        arrays = {}
+        for name, expected in sorted(header["members"].items()):
+            _check_digest(path, archive, name, expected)
+            try:
+                if deflated:
+                    array = read_npy(_inflated(_member(path, archive, name), most))
+                else:
+                    array = _array(archive, name)
+            except (ValueError, EOFError, zlib.error) as error:
+                raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
+            arrays[name.removesuffix(".npy")] = array
+    own = {name: value for name, value in header.items() if name not in ("format", "members", "version")}
+    return own, arrays
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Return the array of a member without a second copy of its bytes."""
+    with archive.open(name) as stream:
+        check_npy(cast(BinaryIO, stream), archive.getinfo(name).file_size)
+        return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
 
 def _inflated(content: bytes, most: int) -> bytes:
@@ -103,12 +118,14 @@ def _inflated(content: bytes, most: int) -> bytes:
 def check_archive(path: Path) -> list[str]:
     """Return what is wrong with the file, one line each; a single wrong byte anywhere is found."""
     try:
-        raw = _read(path)
-        header, members = _unpack(path, raw)
         read_archive(path)
+        with _opened(path) as file:
+            archive, header = _listed(path, file)
+            members = {name: _member(path, archive, name) for name in sorted(header["members"])}
     except ModelError as error:
         return [error.message]
-    if _pack(header, members) != raw:
+    own = {name: value for name, value in header.items() if name not in ("format", "members")}
+    if _pack(own, members) != path.read_bytes():
         return [f"{path}: bytes outside the members were changed"]
     return []
 
@@ -139,26 +156,30 @@ def _pack(header: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def _read(path: Path) -> bytes:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open the file of a model."""
     try:
-        raw = path.read_bytes()
+        file = path.open("rb")
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist", "check the path or train a model first") from None
     except IsADirectoryError:
         raise ModelError(f"{path} is a folder, not a model", "give the file written by train") from None
+    with file:
+        yield file
+
+
+def _listed(path: Path, file: BinaryIO) -> tuple[zipfile.ZipFile, Mapping[str, Any]]:
+    """Return the archive in a file and its whole header; it has the members that the header lists."""
+    raw = file.read(128)
     if not raw:
         raise ModelError(f"{path} is empty", _RETRAIN)
-    return raw
-
-
-def _unpack(path: Path, raw: bytes) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """Return the header with its version, but without its own other fields, and the members as checked."""
-    if _HEADER.encode() not in raw[:128]:  # the header is the first member
+    if _HEADER.encode() not in raw:  # the header is the first member
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
         what = "is cut short" if damaged else "is not a bigmc model"
         raise ModelError(f"{path} {what}", _RETRAIN if damaged else "give the file written by train")
     try:
-        archive = zipfile.ZipFile(io.BytesIO(raw))
+        archive = zipfile.ZipFile(file)
         names = archive.namelist()
     except _ZIP_ERRORS as error:
         raise ModelError(f"{path} is damaged or cut short ({error})", _RETRAIN) from error
@@ -167,21 +188,37 @@ def _unpack(path: Path, raw: bytes) -> tuple[Mapping[str, Any], dict[str, bytes]
     strangers = sorted(set(names) ^ {_HEADER, *hashes})
     if strangers or len(names) != len(set(names)):
         raise ModelError(f"{path}: {', '.join(strangers) or 'a member'} is missing or too many", _RETRAIN)
-    members = {}
-    for name, expected in sorted(hashes.items()):
-        members[name] = _member(path, archive, name)
-        if hashlib.sha256(members[name]).hexdigest() != expected:
-            raise ModelError(f"{path}: {name} is damaged (its sha256 is not the recorded one)", _RETRAIN)
-    own = {name: value for name, value in header.items() if name not in ("format", "members")}
-    return own, members
+    return archive, header
+
+
+def _check_digest(path: Path, archive: zipfile.ZipFile, name: str, expected: str) -> None:
+    """Compare a member with the SHA-256 that the header has of it."""
+    digest = hashlib.sha256()
+    with _reading(path, name):
+        _refuse_compressed(archive, name)
+        with archive.open(name) as stream:
+            while piece := stream.read(_PIECE):
+                digest.update(piece)
+    if digest.hexdigest() != expected:
+        raise ModelError(f"{path}: {name} is damaged (its sha256 is not the recorded one)", _RETRAIN)
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    with _reading(path, name):
+        _refuse_compressed(archive, name)
+        return archive.read(name)
+
+
+def _refuse_compressed(archive: zipfile.ZipFile, name: str) -> None:
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise zipfile.BadZipFile("it is compressed, models are not")
+
+
+@contextmanager
+def _reading(path: Path, name: str) -> Iterator[None]:
+    """Name the member that zipfile cannot read."""
     try:
-        entry = archive.getinfo(name)
-        if entry.compress_type != zipfile.ZIP_STORED:
-            raise zipfile.BadZipFile("it is compressed, models are not")
-        return archive.read(entry)
+        yield
     except _ZIP_ERRORS as error:
         raise ModelError(f"{path}: {name} is damaged ({error})", _RETRAIN) from error
 

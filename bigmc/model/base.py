@@ -69,8 +69,8 @@ class Model(ABC):
     names : pyarrow.Table or None
         Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
         `bigmc.model.feature_names.NAMES_PER_FEATURE` of each feature.
-    label_threshold : float or None
-        Where labels are sets: those classes are a sample's labels that have a larger score.
+    label_threshold : float, tuple of float, or None
+        Where labels are sets: the score above which a class is a label; a tuple has one for each class.
     calibration : Calibration or None
         How scores become probabilities, fitted on rows that training did not see.
     takes_missing : bool
@@ -104,7 +104,7 @@ class Model(ABC):
     n_passes: float = 0
     history: Sequence[Mapping[str, Any]] = ()
     names: pa.Table | None = None
-    label_threshold: float | None = None
+    label_threshold: float | tuple[float, ...] | None = None
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
@@ -130,8 +130,12 @@ class Model(ABC):
             raise ModelError(f"the model uses features outside 0 to {self.n_features - 1}")
         if self.weighting.idf != (self.column_scale is not None):
             raise ModelError("a model has a column scale exactly if its weighting has idf")
-        if self.label_threshold is not None and not math.isfinite(self.label_threshold):
-            raise ModelError(f"the threshold of the scores is {self.label_threshold}", "train again")
+        if self.label_threshold is not None:
+            thresholds = np.atleast_1d(self.label_threshold)
+            if not np.isfinite(thresholds).all():
+                raise ModelError("a threshold of the scores is not finite", "train again")
+            if isinstance(self.label_threshold, tuple) and len(thresholds) != self.n_classes:
+                raise ModelError(f"{len(thresholds)} thresholds for {self.n_classes} classes", "train again")
         if self.column_scale is not None and self.column_scale.shape != (self.n_features,):
             raise ModelError(f"{self.column_scale.shape} column scales for {self.n_features} features")
 
@@ -171,7 +175,10 @@ class Model(ABC):
 
     def figures(self) -> dict[str, float]:
         """Return what else there is to know about the model."""
-        return {} if self.label_threshold is None else {"label_threshold": self.label_threshold}
+        thresholds = self.label_threshold
+        if isinstance(thresholds, tuple):
+            return {"least_label_threshold": min(thresholds), "largest_label_threshold": max(thresholds)}
+        return {} if thresholds is None else {"label_threshold": thresholds}
 
     def certificate_notes(self) -> tuple[str, ...]:
         """Return sentences on what the certificate says of this model beside the optimum, or does not."""
@@ -225,7 +232,7 @@ class Model(ABC):
         """Return the codes of the predicted set of labels of every row of a shard."""
         rows, codes = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
         for lo, scores in self.shard_tiles(dataset, shard, room):
-            here, columns = self._above(scores)
+            here, columns = self._above(scores, lo)
             rows.append(here)
             codes.append(columns + lo)
         return set_column(np.concatenate(rows), np.concatenate(codes), dataset.shards[shard].n_rows)
@@ -235,11 +242,12 @@ class Model(ABC):
         rows, codes = self._above(scores)
         return set_column(rows, codes, len(scores))
 
-    def _above(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return rows and columns of the scores above the threshold, which the model must have."""
+    def _above(self, scores: NDArray[np.float64], first: int = 0) -> tuple[NDArray[np.intp], ...]:
+        """Return rows and columns of the scores, of the classes from `first` on, above the threshold."""
         assert self.label_threshold is not None
-        rows, columns = np.nonzero(scores > self.label_threshold)
-        return rows, columns
+        threshold = np.asarray(self.label_threshold)
+        own = threshold[first : first + scores.shape[1]] if threshold.ndim else threshold
+        return np.nonzero(scores > own)
 
     @property
     def format_version(self) -> int:
@@ -278,10 +286,14 @@ class Model(ABC):
     @property
     def nbytes(self) -> int:
         """Bytes in memory of the kind's arrays, of what scoring makes of them, and of the names."""
-        own = sum(array.nbytes for array in self.to_arrays().values())
+        own = self._array_bytes()
         scale = 0 if self.column_scale is None else self.column_scale.nbytes
         names = 0 if self.names is None else int(self.names.nbytes)
         return own + self.scorer.table_bytes + scale + names
+
+    def _array_bytes(self) -> int:
+        """Return the bytes of the kind's arrays."""
+        return sum(array.nbytes for array in self.to_arrays().values())
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Return the label of the largest score of each row; the first of the classes on a tie."""

@@ -1,11 +1,14 @@
-"""Probabilities from scores: one or two numbers that `bigmc.model.fit_calibration` fits.
+"""Probabilities from scores: one to three numbers that `bigmc.model.fit_calibration` fits.
 
 Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICML 2017, section 4.2: one
 factor of all scores before the softmax, with the least log loss on held-out rows. Where each class was
 trained against the rest, a sigmoid of every score, divided by their sum, fits better (Zadrozny and Elkan,
 "Transforming classifier scores into accurate multiclass probability estimates", KDD 2002); the softmax is its
-limit for very negative offsets. Where labels are sets, every class is a yes or no of its own, and Platt's
-sigmoid (1999), shared by all classes, takes the place of both. The order of the classes stays as it is.
+limit for very negative offsets. A power of these sigmoids (the generalised logistic curve of Richards, "A
+flexible growth function for empirical use", 1959) bends the middle of the curve apart from its ends: without
+it, rows whose largest score is neither low nor high are trusted too much. Where labels are sets, every class
+is a yes or no of its own, and Platt's sigmoid (1999), shared by all classes, takes the place of all these.
+The order of the classes stays as it is.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from scipy.special import expit, log_expit, softmax
 
 from bigmc.errors import ModelError
 
-SOFTMAX, SIGMOID = "softmax", "sigmoid"
+SOFTMAX, SIGMOID, POWER = "softmax", "sigmoid", "power of a sigmoid"
 
 MOST_ROWS = 20_000
-"""Rows that calibration uses at most: one or two numbers need no more."""
+"""Rows that calibration uses at most: a few numbers need no more."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,23 @@ class Calibration:
         Factor of the scores, above 0.
     offset : float
         Added to them before a sigmoid; else 0.
-    link : {"softmax", "sigmoid"}
+    link : {"softmax", "sigmoid", "power of a sigmoid"}
         What makes probabilities of the classes of one label.
+    power : float
+        Exponent of the sigmoids, above 0; 1 with the other links.
     """
 
     scale: float = 1.0
     offset: float = 0.0
     link: str = SOFTMAX
+    power: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite([self.scale, self.offset]).all() and self.scale > 0):
-            raise ModelError(f"a calibration of scale {self.scale} and offset {self.offset}", "train again")
-        if self.link not in (SOFTMAX, SIGMOID):
+        numbers = np.array([self.scale, self.offset, self.power])
+        if not (np.isfinite(numbers).all() and self.scale > 0 and self.power > 0):
+            said = f"a calibration of scale {self.scale}, offset {self.offset} and power {self.power}"
+            raise ModelError(said, "train again")
+        if self.link not in (SOFTMAX, SIGMOID, POWER):
             raise ModelError(f"a calibration by {self.link!r}", "train again, or take the latest bigmc")
 
     @classmethod
@@ -55,7 +63,8 @@ class Calibration:
         """Return the calibration of `to_dict`; None of None."""
         if fields is None:
             return None
-        return cls(float(fields["scale"]), float(fields["offset"]), str(fields.get("link", SOFTMAX)))
+        link, power = str(fields.get("link", SOFTMAX)), float(fields.get("power", 1.0))
+        return cls(float(fields["scale"]), float(fields["offset"]), link, power)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
@@ -64,8 +73,8 @@ class Calibration:
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability that each class is the label; a row adds up to 1."""
         logits = self.scale * scores
-        if self.link == SIGMOID:
-            logits = log_expit(logits + self.offset)
+        if self.link != SOFTMAX:
+            logits = self.power * log_expit(logits + self.offset)
         found: NDArray[np.float64] = softmax(logits, axis=1)
         return found
 

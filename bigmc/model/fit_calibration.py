@@ -5,6 +5,7 @@ Apart from what applies a calibration, so that prediction does not import an opt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit, log_softmax
 
 from bigmc.errors import DataError
-from bigmc.model.calibration import SIGMOID, Calibration
+from bigmc.model.calibration import POWER, SIGMOID, Calibration
 
 _FITTED_ENTRIES = 500_000
-"""Scores that two numbers are fitted to, at most."""
+"""Scores that several numbers are fitted to, at most."""
 
 _LOG_SCALES = (-7.0, 7.0)
 """Bounds of the logarithm of the factor."""
+_OFFSETS, _LOG_POWERS = (-30.0, 30.0), (-4.0, 4.0)
+_EVIDENCE = 1.0
+"""Gain in log-likelihood that a power must bring, by Akaike's criterion for one number more."""
 
 
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
@@ -52,7 +56,7 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
 
 
 def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
-    """Return the sigmoid whose shares have the least log loss, at most that of `fit_temperature`.
+    """Return the power of sigmoids whose shares have the least log loss, at most that of `fit_temperature`.
 
     Parameters and errors as there.
     """
@@ -62,22 +66,31 @@ def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> 
     own = np.arange(len(codes)), codes
 
     def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale = np.exp(parameters[0])
+        scale, power = np.exp(parameters[0]), np.exp(parameters[2])
         logits = log_expit(scale * scores + parameters[1])
-        shares = log_softmax(logits, axis=1)
+        shares = log_softmax(power * logits, axis=1)
         slope = np.exp(shares)
         slope[own] -= 1.0
+        by_power = (slope * logits).sum()
         slope *= -np.expm1(logits)
-        gradient = np.array([(slope * scores).sum() * scale, slope.sum()])
+        gradient = power * np.array([(slope * scores).sum() * scale, slope.sum(), by_power])
         return float(-shares[own].mean()), gradient / len(codes)
 
     first = float(np.log(single.scale))
-    bounds = [_LOG_SCALES, (-30.0, 30.0)]
-    starts = (np.array([first, offset]) for offset in (0.0, -4.0))
-    found = min((minimize(log_loss, x, jac=True, bounds=bounds) for x in starts), key=lambda f: f.fun)
-    if log_loss(np.array([first, -30.0]))[0] <= found.fun:
+    starts = (np.array([first, offset, 0.0]) for offset in (0.0, -4.0))
+    plain = min((_minimised(log_loss, x, (0.0, 0.0)) for x in starts), key=lambda f: f.fun)
+    bent = _minimised(log_loss, plain.x, _LOG_POWERS)
+    if (plain.fun - bent.fun) * len(codes) > _EVIDENCE:
+        scale, offset, power = np.exp(bent.x[0]), bent.x[1], np.exp(bent.x[2])
+        return Calibration(float(scale), float(offset), POWER, float(power))
+    if log_loss(np.array([first, _OFFSETS[0], 0.0]))[0] <= plain.fun:
         return single
-    return Calibration(float(np.exp(found.x[0])), float(found.x[1]), SIGMOID)
+    return Calibration(float(np.exp(plain.x[0])), float(plain.x[1]), SIGMOID)
+
+
+def _minimised(loss: Callable[..., Any], start: NDArray[np.float64], log_powers: tuple[float, float]) -> Any:
+    bounds = [_LOG_SCALES, _OFFSETS, log_powers]
+    return minimize(loss, start, jac=True, bounds=bounds)
 
 
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:

@@ -102,10 +102,17 @@ class LinearModel(Model):
             coef[rows, classes] = values
         return cls(**record, features=features, coef=coef, intercept=intercept)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory, where the weights have their zeros."""
-        return super().nbytes + (0 if "coef" in self.to_arrays() else self.coef.nbytes)
+    def _array_bytes(self) -> int:
+        """Return the bytes of the weights with their zeros, and of what a file has to make them of.
+
+        They are counted and not made: the non-zero of a large model would take several times its size.
+        """
+        own = self.features.nbytes + self.intercept.nbytes + self.coef.nbytes
+        if self.step is not None:
+            return own + self.coef.size + self.step.nbytes
+        entry = self.coef.itemsize + np.min_scalar_type(self.n_classes).itemsize
+        sparse = int(np.count_nonzero(self.coef)) * entry + 8 * len(self.coef)
+        return own + (sparse if sparse < self.coef.nbytes else 0)
 
     @property
     def used_features(self) -> NDArray[np.int64]:

@@ -56,7 +56,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             n_passes=header["n_passes"],
             history=header["history"],
             names=names_from_arrays(arrays),
-            label_threshold=header.get("label_threshold"),
+            label_threshold=_threshold(header.get("label_threshold")),
             calibration=Calibration.from_dict(header.get("calibration")),
         )
     except ModelError as error:
@@ -75,8 +75,13 @@ def _check_header(header: Mapping[str, Any]) -> None:
     if not all(isinstance(entry, dict) for entry in header["history"]):
         raise ValueError("history is not a list of figures")
     if header.get("label_threshold") is not None:
-        check_types(header, {"label_threshold": (int, float)})
+        check_types(header, {"label_threshold": (int, float, list)})
     check_feature_spec(header["feature_spec"], header["n_features"])
+
+
+def _threshold(stored: float | list[float] | None) -> float | tuple[float, ...] | None:
+    """Return the threshold of a header, a list of which has one for each class."""
+    return tuple(map(float, stored)) if isinstance(stored, list) else stored
 
 
 def verify_model(path: str | os.PathLike[str]) -> list[str]:

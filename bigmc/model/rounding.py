@@ -17,22 +17,24 @@ LARGEST_MULTIPLE = 63
 _ROWS = 4096
 
 
-def rounded(coef: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the weights rounded to multiples of a step, and the step of each class.
+def round_weights(coef: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Round weights, where they are, to multiples of a step of each class, and return these steps.
 
     Parameters
     ----------
-    coef : float array of shape (n_features, n_classes)
+    coef : float32 array of shape (n_features, n_classes)
+        Changed.
 
     Returns
     -------
-    coef : float32 array of the same shape
-    step : float32 array of shape (n_classes,)
+    float32 array of shape (n_classes,)
         Above 0, also of a class without weights.
     """
     largest = np.maximum(coef.max(axis=0, initial=0.0), -coef.min(axis=0, initial=0.0))
     step = np.where(largest > 0, largest / LARGEST_MULTIPLE, 1.0).astype(np.float32)
-    return weights_of(multiples_of(coef, step), step), step
+    for lo in range(0, len(coef), _ROWS):  # no second copy of all weights
+        coef[lo : lo + _ROWS] = weights_of(multiples_of(coef[lo : lo + _ROWS], step), step)
+    return step
 
 
 def multiples_of(coef: NDArray[Any], step: NDArray[np.float32]) -> NDArray[np.int8]:

@@ -53,7 +53,9 @@ class PredictOptions(RawOptions):
     split: str | None = option(None, "Split of a dataset; by default all rows.")
     scores: bool = option(False, "Write the score of every class too.")
     proba: bool = option(False, "Write the probability of every class.")
-    keep: Sequence[str] = option((), "Column of the source to copy, such as an id; may be repeated.")
+    keep: Sequence[str] = option(
+        (), "Column of the source to copy, such as an id; may be repeated.", metavar="COLUMN"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,6 +86,7 @@ class EvaluateKeywords(TypedDict, total=False):
     split: str
     per_class: bool
     confusion: bool
+    propensities: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +100,17 @@ class EvaluateOptions:
         Add precision, recall, F1 and support of every class.
     confusion : bool
         Add the confusion matrix.
+    propensities : str, optional
+        Where labels are sets: split whose labels are counted; adds propensity-scored precision@k.
     """
 
     split: str = option("test", "Split to evaluate on.")
     per_class: bool = option(False, "Precision, recall and F1 per class.")
     confusion: bool = option(False, "Confusion matrix.")
+    propensities: str | None = option(
+        None,
+        "Sets of labels: split, such as train, whose counts weigh precision@k for rare labels.",
+    )
 
 
 class ReportKeywords(TypedDict, total=False):

@@ -69,14 +69,22 @@ class IngestOptions(RawOptions):
         If an option has a value that no data allows.
     """
 
-    text: Sequence[str] = option((), "Text column; may be repeated.")
-    label: Any = option(None, "Label column; where it holds lists, labels are sets.", parse=str)
+    text: Sequence[str] = option((), "Text column; may be repeated.", metavar="COLUMN")
+    label: Any = option(
+        None, "Label column; where it holds lists, labels are sets.", metavar="COLUMN", parse=str
+    )
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
-    weight: str | None = option(None, "Number of at least 0: how much the row counts in training.")
-    categorical: Sequence[str] = option((), "Column hashed as name=value; may be repeated.")
-    numeric: Sequence[str] = option((), "Number hashed by its column's name; may be repeated.")
-    dense: Sequence[str] = option((), "Number kept as a feature of its own; may be repeated.")
-    keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.")
+    weight: str | None = option(
+        None, "Number of at least 0: how much the row counts in training.", metavar="COLUMN"
+    )
+    categorical: Sequence[str] = option((), "Column hashed as name=value; may be repeated.", metavar="COLUMN")
+    numeric: Sequence[str] = option(
+        (), "Number hashed by its column's name; may be repeated.", metavar="COLUMN"
+    )
+    dense: Sequence[str] = option(
+        (), "Number kept as a feature of its own; may be repeated.", metavar="COLUMN"
+    )
+    keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.", metavar="COLUMN")
     hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")
     ngrams: tuple[int, int] = option((1, 2), "Shortest and longest n-gram.", shown="1-2", parse=parse_ngrams)
     analyzer: str = option("word", "word, char or char_wb.", shown="word")
@@ -97,7 +105,7 @@ class IngestOptions(RawOptions):
         default_factory=lambda: dict(DEFAULT_SPLITS),
         metadata=option(None, "Splits and their shares.", shown="train=0.8,test=0.2", parse=str).metadata,
     )
-    group: str | None = option(None, "Column whose rows stay together in a split.")
+    group: str | None = option(None, "Column whose rows stay together in a split.", metavar="COLUMN")
     seed: int = option(0, "Seed of the split.", shown="0")
     n_features: int | None = option(None, "Width of svmlight data.")
     names: bool = option(True, "Keep the words behind hashed features.", "--names/--no-names", shown="names")

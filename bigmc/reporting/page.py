@@ -89,7 +89,9 @@ def _summary(model: Model) -> Markup:
         f"Trained by the learner “{learner}”{on}. It decides between {model.n_classes:,} classes by "
         f"{len(model.used_features):,} of {model.n_features:,} features."
     )
-    if model.label_threshold is not None:
+    if isinstance(model.label_threshold, tuple):
+        chosen += " A sample has every label whose score is above a threshold of its own."
+    elif model.label_threshold is not None:
         chosen += f" A sample has every label whose score is above {model.label_threshold:.4g}."
     return join([chosen])
 

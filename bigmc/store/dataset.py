@@ -388,6 +388,8 @@ class Dataset:
         }
         if self.has_sets:
             figures["label_sets"] = True
+        if self._stored and (n_quarantined := self._stored.n_quarantined):
+            figures["n_quarantined"] = n_quarantined
         return figures
 
 

@@ -57,6 +57,8 @@ ROWS_TABLE = "rows.parquet"
 MATRIX = "x"
 SAMPLE_WEIGHT = "sample_weight"
 """Column of ``rows.parquet`` with the weight of each sample, where the ingest was given some."""
+GROUP_HASH = "group_hash"
+"""Column of ``rows.parquet`` with a hash of the group of each sample, where the ingest was given groups."""
 
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 

@@ -7,7 +7,10 @@ from typing import NotRequired, TypedDict
 
 
 class DatasetInfo(TypedDict):
-    """Figures of ``bigmc info --json``; ``label_sets`` is there only where labels are sets."""
+    """Figures of ``bigmc info --json``.
+
+    ``label_sets`` is there only where labels are sets, ``n_quarantined`` only where rows were set aside.
+    """
 
     n_samples: int
     n_features: int
@@ -17,3 +20,4 @@ class DatasetInfo(TypedDict):
     splits: Mapping[str, int]
     bytes: int
     label_sets: NotRequired[bool]
+    n_quarantined: NotRequired[int]

@@ -1,8 +1,9 @@
-"""A random part of the samples, in memory."""
+"""A random part of the samples, in memory: single ones, or whole groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.csc import merge_columns, select_rows
 from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
+from bigmc.store.layout import GROUP_HASH
 from bigmc.store.memory_shard import MAX_ROWS, MemoryShard
 from bigmc.store.shard import Shard
 
@@ -40,11 +42,76 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
     DataError
         If no row was drawn.
     """
+    _check_share(share)
+    chosen = [
+        np.flatnonzero(hashed_shares(shard.table(["row_id"]).column("row_id").to_numpy(), seed) < share)
+        for shard in dataset.shards
+    ]
+    return _in_memory(dataset, chosen, engine)
+
+
+def draw_groups(
+    dataset: Dataset, share: float, seed: int, engine: Engine
+) -> tuple[Dataset, NDArray[np.int64]]:
+    """Return about `share` of the groups of a dataset, as `draw_rows` does; rows where it knows no groups.
+
+    There is always a group on either side.
+
+    Raises
+    ------
+    DataError
+        If all samples are of one group.
+    """
+    _check_share(share)
+    hashes = _group_hashes(dataset)
+    if hashes is None:
+        return draw_rows(dataset, share, seed, engine)
+    shares = hashed_shares(hashes, seed)
+    least, largest = shares.min(), shares.max()
+    if least == largest:
+        raise DataError("all samples are of one group", "leave --group out, or name another column")
+    taken = (shares < share) | (shares == least)
+    if share < 1:
+        taken &= shares < largest
+    chosen = [np.flatnonzero(taken[a:b]) for a, b in pairwise(dataset.base)]
+    return _in_memory(dataset, chosen, engine)
+
+
+def holdout_keys(dataset: Dataset) -> NDArray[np.int64]:
+    """Return what decides whether a sample is held out: a hash of its group, or else its id."""
+    hashes = _group_hashes(dataset)
+    return dataset.row_ids() if hashes is None else hashes
+
+
+def _group_hashes(dataset: Dataset) -> NDArray[np.int64] | None:
+    """Return a hash of the group of every sample, None unless every shard knows the groups."""
+    hashes = []
+    for shard in dataset.shards:
+        column = _group_column(shard)
+        if column is None:
+            return None
+        hashes.append(column.to_numpy())
+    return np.concatenate(hashes)
+
+
+def _group_column(shard: Shard) -> pa.ChunkedArray | None:
+    """Return the hashes of the groups, None where the ingest had none or kept none of some row."""
+    try:
+        column = shard.table([GROUP_HASH]).column(GROUP_HASH)
+    except (DataError, KeyError):
+        return None
+    return None if column.null_count else column
+
+
+def _check_share(share: float) -> None:
     if not 0 < share <= 1:
         raise DataError(f"a sample of {share} of the rows", "give a share above 0 and up to 1")
-    chosen = [
-        _chosen(shard.table(["row_id"]).column("row_id").to_numpy(), share, seed) for shard in dataset.shards
-    ]
+
+
+def _in_memory(
+    dataset: Dataset, chosen: Sequence[NDArray[np.int64]], engine: Engine
+) -> tuple[Dataset, NDArray[np.int64]]:
+    """Return the chosen rows of every shard as a dataset, and their places."""
     groups: list[list[int]] = [[]]
     n_rows = 0
     for s, rows in enumerate(chosen):
@@ -55,7 +122,7 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
         n_rows += len(rows)
     drawn = [shard for _, shard in engine.map(_draw, groups, dataset, chosen) if shard is not None]
     if not drawn:
-        raise DataError(f"a sample of {share:g} of {dataset.n_samples} rows is empty", "draw a larger one")
+        raise DataError(f"a sample of {dataset.n_samples} rows is empty", "draw a larger one")
     positions = np.concatenate([dataset.base[s] + rows for s, rows in enumerate(chosen)])
     weights = dataset.sample_weights()
     sample = Dataset(
@@ -68,11 +135,6 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
         sample_weights=None if weights is None else weights[positions],
     )
     return sample, positions
-
-
-def _chosen(row_ids: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
-    """Return the places of the rows whose hash is small."""
-    return np.flatnonzero(hashed_shares(row_ids, seed) < share)
 
 
 def hashed_shares(row_ids: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
@@ -88,7 +150,7 @@ def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]
         if not len(chosen[s]):
             continue
         shard = dataset.shards[s]
-        tables.append(shard.table(_COLUMNS).take(pa.array(chosen[s])))
+        tables.append(_row_table(shard).take(pa.array(chosen[s])))
         piece = _select(shard, chosen[s], dataset.dtype)
         indptrs.append(piece[0])
         indices.append(piece[1])
@@ -104,6 +166,12 @@ def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]
     merge_columns(dataset.n_features, offsets, first_rows, rows, values, *merged)
     indptr: NDArray[np.int64] = np.stack(indptrs).sum(axis=0, dtype=np.int64)
     return MemoryShard(indptr, *merged, pa.concat_tables(tables).combine_chunks())
+
+
+def _row_table(shard: Shard) -> pa.Table:
+    """Return what a shard in memory says of its rows, and their groups."""
+    table, groups = shard.table(_COLUMNS), _group_column(shard)
+    return table if groups is None else table.append_column(GROUP_HASH, groups)
 
 
 def _select(

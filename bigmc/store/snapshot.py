@@ -195,6 +195,11 @@ class Stored:
         """Whether labels are sets."""
         return self.ingests[0].manifest.label_sets
 
+    @property
+    def n_quarantined(self) -> int:
+        """Number of rows that every ingest set aside, of all splits together."""
+        return sum(ingest.manifest.rows_quarantined for ingest in self.ingests)
+
     def name(self, shard: StoredShard) -> str:
         """Return the name of a shard among those of all ingests."""
         folders = [ingest.path for ingest in self.ingests]

@@ -29,7 +29,7 @@ from bigmc.ingestion.splits import row_fractions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from bigmc.training.pilot import PILOT_ROWS, choose_for_texts
+from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts
 from bigmc.training.search import Limits, Search
 from bigmc.training.trials import WEIGHTINGS, Course
 
@@ -171,7 +171,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = np.arange(len(texts))
         chosen = np.flatnonzero(row_fractions(rows, _SEED) < PILOT_ROWS / max(len(texts), 1))
         sample = pa.table({_COLUMN: texts.take(pa.array(chosen))})
-        pilot = choose_for_texts(sample, labels[chosen].astype(str), len(texts), memory, self.hash_bits)
+        drawn = PilotRows(sample, labels[chosen].astype(str))
+        pilot = choose_for_texts(drawn, len(texts), memory, self.hash_bits)
         if pilot is None:
             return TextHasher("word", self.ngrams, self.hash_bits or 18)
         named: Analyzer = pilot.hashing.analyzer

@@ -31,6 +31,7 @@ from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.label_thresholds import Threshold, Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
@@ -54,11 +55,14 @@ class Splits(NamedTuple):
         Splits of the dataset; without rows in `test` nothing is measured.
     refit : bool
         Whether the model is trained on the rows of `test` too, once these have measured it.
+    thresholds : Thresholds
+        What models of sets of labels are judged by.
     """
 
     train: str
     test: str
     refit: bool
+    thresholds: Thresholds = Thresholds.SHARED
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Winner:
     candidate : Candidate or None
         Settings of a linear model; None for boosting.
     calibration : Calibration
-    threshold : float or None
+    threshold : Threshold or None
         Where labels are sets: the score above which a class is a label.
     C : float or None
         Of boosting.
@@ -84,7 +88,7 @@ class Winner:
     kind: str
     candidate: Candidate | None
     calibration: Calibration
-    threshold: float | None = None
+    threshold: Threshold | None = None
     C: float | None = None
     size: Size | None = None
     max_features: int | None = None
@@ -158,8 +162,16 @@ class Fit:
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
                 found: FitResult = read_work_file(done, self._folder)
+                self._clear()
                 return found
-            search = Search(self._train, self._engine, self._limits, self._folder, self._progress)
+            search = Search(
+                self._train,
+                self._engine,
+                self._limits,
+                self._folder,
+                self._progress,
+                self._splits.thresholds,
+            )
             course = search.run()
             course = course._replace(sizes=search.sizes(course.best.candidate))
             del search  # and with it the rows of the search
@@ -171,9 +183,13 @@ class Fit:
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
             write_work_file(done, result)
-            for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
-                disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
+            self._clear()
         return result
+
+    def _clear(self) -> None:
+        """Remove the models and checkpoints of the search, also those that a killed run has left."""
+        for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
+            disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
     def _check_max_features(self) -> None:
         """Refuse 0 features, and a choice of features from rows that do not fit into memory."""
@@ -193,6 +209,8 @@ class Fit:
         """Write down what is being made; refuse to go on with something else."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
         asked = {"dataset": identity(self._data), **self._splits._asdict(), **limits}
+        if asked["thresholds"] == Thresholds.SHARED:  # a fit begun before there was a choice goes on
+            del asked["thresholds"]
         file = self._folder / ASKED
         if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
@@ -234,7 +252,7 @@ class Fit:
         first = course.trials[0]
         plain = Winner.of(first, None if winner.size is None else Size.whole(first))
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
-        by = "micro_f1" if self._data.has_sets else "accuracy"
+        by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
         ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
         shares = {"plain_ridge": ridge[by]}
         if not self._data.has_sets:
@@ -261,7 +279,7 @@ class Fit:
         rows = min(MOST_ROWS, SCORE_ENTRIES // max(test.n_classes, 1))
         drawn, _ = draw_rows(test, min(1.0, max(rows, 1) / test.n_samples), _CALIBRATION_SEED, self._engine)
         scores = [model.shard_scores(drawn, s) for s in range(drawn.n_shards)]
-        verdict = Truth.of(drawn).judge(np.concatenate(scores))
+        verdict = Truth.of(drawn, self._splits.thresholds).judge(np.concatenate(scores))
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _model(self, winner: Winner, course: Course) -> Model:

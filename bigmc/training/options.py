@@ -19,7 +19,7 @@ from bigmc.options.learners import LearnerOptions, learner_options
 from bigmc.store.atomic import sha256
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists
-from bigmc.store.sample import draw_rows
+from bigmc.store.sample import draw_groups
 
 VALID = "valid"
 """Split that chooses among models; where it is missing, rows of the training split do."""
@@ -27,13 +27,13 @@ _CALIBRATION_SEED = 0x5CA1
 
 
 class HeldOut(NamedTuple):
-    """Rows that training leaves out.
+    """Rows that training leaves out: whole groups, where the dataset has groups.
 
     Attributes
     ----------
     share : float
     seed : int
-        Of the hash of the rows' ids that chooses them.
+        Of the hash of the rows' ids, or groups, that chooses them.
     """
 
     share: float
@@ -41,7 +41,7 @@ class HeldOut(NamedTuple):
 
     def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
         """Return these rows of some samples, in memory, and their places."""
-        return draw_rows(samples, self.share, self.seed, engine)
+        return draw_groups(samples, self.share, self.seed, engine)
 
 
 def calibration_rows(share: float, n_samples: int) -> HeldOut:

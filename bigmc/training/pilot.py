@@ -1,7 +1,16 @@
-"""How a text is best cut into features: tried on some thousand rows before everything is hashed."""
+"""How a text is best cut into features: tried on some thousand rows before everything is hashed.
+
+What is best for thousands of rows need not be best for all: pairs of words gain more from further rows than
+characters do. Every choice is tried on more and more rows, and compared by what its learning curve
+promises for all of them; the error falls as a power of the number of rows (Cortes, Jackel, Solla, Vapnik and
+Denker, "Learning curves: asymptotic values and rate of convergence", NIPS 1993). Choices that stay far behind
+leave early.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +24,25 @@ from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.splits import row_fractions
+from bigmc.ingestion.splits import group_hashes, row_fractions
 from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
-from bigmc.training.search import HELD_OUT, Limits, Search
-from bigmc.training.trials import WEIGHTINGS, Candidate, Trial
+from bigmc.training.search import Limits, Search
+from bigmc.training.trials import WEIGHTINGS, Candidate
 
-PILOT_ROWS = 8_000
-"""Rows that decide."""
+ROUNDS = (2_000, 8_000, 32_000)
+"""Rows that the choices are tried on, one round after the other."""
+PILOT_ROWS, PILOT_BYTES = ROUNDS[-1], 64_000_000
+"""Rows that are read, and bytes of them from which on they are fewer, down to `ROUNDS[1]`."""
+PILOT_WORK = 800_000_000
+"""Non-zeros of the rows of a trial times classes, at most."""
+FURTHEST = 16
+"""Times the rows of the last round to which a learning curve is continued, at most."""
+BEHIND = 3.0
+"""Standard errors behind the best one at which a choice leaves."""
+_BYTES_PER_ENTRY = 48
+"""Of memory that a trial takes."""
 LONG_TEXT = 200
 """Characters of a text, on average, from which on its characters say no more than its words and cost more."""
 MANY_ROWS, MANY_CLASSES = 20_000, 64
@@ -42,6 +61,26 @@ CHOICES = (Hashing("word", (1, 1)), Hashing("word", (1, 2)))
 CHARACTER_CHOICES = (Hashing("char_wb", (1, 4)), Hashing("char_wb", (2, 5)))
 
 
+class Point(NamedTuple):
+    """A point of a learning curve.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the trial.
+    n_learned : int
+        Those of them that were learned from.
+    n_held_out : int
+        Rows that judged.
+    quality : float
+    """
+
+    n_rows: int
+    n_learned: int
+    n_held_out: int
+    quality: float
+
+
 class Pilot(NamedTuple):
     """What a pilot found.
 
@@ -49,18 +88,61 @@ class Pilot(NamedTuple):
     ----------
     hashing : Hashing
     hash_bits : int
-    trials : tuple of (Hashing, Trial)
+    curves : mapping of Hashing to tuple of Point
+        The learning curve of every choice.
     """
 
     hashing: Hashing
     hash_bits: int
-    trials: tuple[tuple[Hashing, Trial], ...]
+    curves: Mapping[Hashing, tuple[Point, ...]]
+
+
+class PilotColumns(NamedTuple):
+    """Columns that a pilot reads.
+
+    Attributes
+    ----------
+    text : tuple of str
+    label : str
+    group : str or None
+        Rows of one group are never on both sides of a trial.
+    """
+
+    text: tuple[str, ...]
+    label: str
+    group: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.text, self.label, *([self.group] if self.group else []))))
+
+    def groups(self, table: pa.Table) -> NDArray[np.int64] | None:
+        """Return a hash of the group of every row, None without groups."""
+        if self.group is None:
+            return None
+        return group_hashes(table.column(self.group).combine_chunks(), _SEED).view(np.int64)
+
+
+class PilotRows(NamedTuple):
+    """Rows to try hashings on.
+
+    Attributes
+    ----------
+    texts : Table
+    labels : array of shape (n_rows,)
+    groups : int64 array of shape (n_rows,) or None
+    """
+
+    texts: pa.Table
+    labels: NDArray[Any]
+    groups: NDArray[np.int64] | None = None
 
 
 def choose_hashing(
-    source: Any, text: tuple[str, ...], label: str, files: FileOptions, memory: int, bits: int | None
+    source: Any, columns: PilotColumns, files: FileOptions, memory: int, bits: int | None
 ) -> Pilot | None:
-    """Return the hashing of text columns that learns best from a sample of the rows.
+    """Return the hashing of text columns that learns best, as far as a sample of the rows tells.
 
     The rows are drawn by a hash of their numbers, in one pass over the source. Of choices that do as well the
     first one wins. None where labels are sets, or too few rows have what is needed.
@@ -71,52 +153,131 @@ def choose_hashing(
         If a column is missing.
     """
     sources = expand_sources(source, files)
-    columns = (*text, label)
-    parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=columns))
+    names, text = columns.names, columns.text
+    parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=names))
     n_rows = sum(part.n_rows for part in parts)
-    share = min(1.0, PILOT_ROWS / max(n_rows, 1))
+    most_bytes = min(PILOT_BYTES, memory // 8)
+    share = min(1.0, PILOT_ROWS / max(n_rows, 1), most_bytes / max(sum(part.n_bytes for part in parts), 1))
+    share = min(1.0, max(share, ROUNDS[1] / max(n_rows, 1)))
     tables = []
     for part in parts:
-        for batch in read(part, ReadRequest(columns, on_bad_row="quarantine"), sources=sources):
+        for batch in read(part, ReadRequest(names, on_bad_row="quarantine"), sources=sources):
             if batch.table is not None and batch.n_rows:
                 chosen = pa.array(row_fractions(batch.row, _SEED) < share)
                 tables.append(batch.table.filter(chosen))
     if not tables:
         raise DataError("the source has no rows", "check the path")
     table = pa.Table.from_batches(tables).drop_null().combine_chunks()
-    if pa.types.is_nested(table.schema.field(label).type) or table.num_rows < 50:
+    if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < 50:
         return None
-    labels = np.asarray(table.column(label).to_pylist(), object).astype(str)
-    return choose_for_texts(table.select(list(text)), labels, n_rows, memory, bits)
+    labels = np.asarray(table.column(columns.label).to_pylist(), object).astype(str)
+    sample = PilotRows(table.select(list(text)), labels, columns.groups(table))
+    return choose_for_texts(sample, n_rows, memory, bits)
 
 
-def choose_for_texts(
-    texts: pa.Table, labels: NDArray[Any], n_rows: int, memory: int, bits: int | None = None
-) -> Pilot | None:
+def choose_for_texts(sample: PilotRows, n_rows: int, memory: int, bits: int | None = None) -> Pilot | None:
     """Return the hashing that learns best from these rows, of `n_rows` in all; None with one class only."""
-    n_classes = len(np.unique(labels))
+    n_classes = len(np.unique(sample.labels))
     if n_classes < 2:
         return None
     if bits is None:
         bits = 20 if n_rows > MANY_ROWS and n_classes <= MANY_CLASSES else 18
-    length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in texts.columns)
+    length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in sample.texts.columns)
     choices = CHOICES if length > LONG_TEXT else CHOICES + CHARACTER_CHOICES
-    batch = texts.combine_chunks().to_batches()[0]
-    trials = []
-    for choice in choices:
-        hasher = TextHasher(choice.analyzer, choice.ngrams, min(bits, 18))
-        rows = FeatureSpec(text=tuple(texts.column_names), hasher=hasher).transform(batch)
+    trials = _Trials(sample, min(bits, 18), memory)
+    curves: dict[Hashing, tuple[Point, ...]] = dict.fromkeys(choices, ())
+    left = list(choices)
+    for most in ROUNDS:
+        n_tried = trials.affordable(most, left)
+        if curves[left[0]] and n_tried <= curves[left[0]][-1].n_rows:
+            break
+        for choice in left:
+            curves[choice] += (trials.trial(choice, n_tried),)
+        left = _in_the_race({choice: curves[choice] for choice in left}, n_rows)
+    return Pilot(_best({choice: curves[choice] for choice in left}, n_rows), bits, curves)
+
+
+class _Trials:
+    """Hashings tried on some rows.
+
+    Parameters
+    ----------
+    sample : PilotRows
+    bits : int
+        Hash to ``2 ** bits`` buckets.
+    memory : int
+        Bytes.
+    """
+
+    def __init__(self, sample: PilotRows, bits: int, memory: int) -> None:
+        self._texts = sample.texts.combine_chunks().to_batches()[0]
+        self._labels, self._groups, self._bits, self._memory = sample.labels, sample.groups, bits, memory
+        self._order = np.argsort(row_fractions(np.arange(len(self._labels)), _SEED), kind="stable")
+        self._n_classes = len(np.unique(self._labels))
+        self._entries: dict[Hashing, float] = {}
+
+    def affordable(self, most: int, choices: Sequence[Hashing]) -> int:
+        """Return the number of rows to try next: at most `most`, and few enough for work and memory."""
+        entries = max((self._entries.get(choice, 1.0) for choice in choices), default=1.0)
+        by_work = PILOT_WORK / (entries * self._n_classes)
+        by_memory = self._memory / (2 * _BYTES_PER_ENTRY * entries)
+        return min(most, len(self._labels), max(int(min(by_work, by_memory)), ROUNDS[0]))
+
+    def trial(self, choice: Hashing, n_tried: int) -> Point:
+        """Return how good a model of some rows is, at the rows of them that it does not learn from."""
+        chosen = np.sort(self._order[:n_tried])
+        hasher = TextHasher(choice.analyzer, choice.ngrams, self._bits)
+        rows = FeatureSpec(text=tuple(self._texts.schema.names), hasher=hasher).transform(
+            self._texts.take(pa.array(chosen))
+        )
         assert isinstance(rows, Rows)
-        trials.append((choice, _trial(rows, labels, memory)))
-    best = trials[0]
-    for other in trials[1:]:
-        margin = 0.5 * np.sqrt(best[1].quality * (1 - best[1].quality) / (HELD_OUT * len(labels)))
-        if other[1].quality > best[1].quality + margin:
-            best = other
-    return Pilot(best[0], bits, tuple(trials))
+        matrix = scipy.sparse.csr_array(
+            (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
+        )
+        self._entries[choice] = max(1.0, matrix.nnz / n_tried)
+        groups = None if self._groups is None else self._groups[chosen]  # what is held out goes by these ids
+        data = Dataset.from_arrays(
+            matrix, self._labels[chosen], row_ids=groups, weighting=WEIGHTINGS["tfidf"]
+        )
+        search = Search(data, ThreadEngine(), Limits(self._memory, work=PILOT_WORK))
+        quality = search.attempt(Candidate(None)).quality
+        return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)
 
 
-def _trial(rows: Rows, labels: NDArray[Any], memory: int) -> Trial:
-    matrix = scipy.sparse.csr_array((rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features))
-    data = Dataset.from_arrays(matrix, labels, weighting=WEIGHTINGS["tfidf"])
-    return Search(data, ThreadEngine(), Limits(memory)).attempt(Candidate(None))
+def expected_quality(curve: Sequence[Point], n_rows: int) -> float:
+    """Return the quality that a learning curve promises for so many rows.
+
+    The error is a power of the number of rows through the last two points; it neither rises nor is it
+    continued further than to `FURTHEST` times the rows of the last point.
+    """
+    last = curve[-1]
+    error = 1.0 - last.quality
+    if len(curve) < 2 or error <= 0.0 or n_rows <= last.n_learned:
+        return last.quality
+    before = curve[-2]
+    fall = math.log(max(1.0, (1.0 - before.quality) / error))
+    power = fall / math.log(last.n_learned / before.n_learned)
+    return float(1.0 - error * min(n_rows / last.n_learned, FURTHEST) ** -power)
+
+
+def _in_the_race(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> list[Hashing]:
+    """Return the choices that may still be the best one."""
+    promised = {choice: expected_quality(curve, n_rows) for choice, curve in curves.items()}
+    best = max(promised.values())
+    return [
+        choice for choice in curves if promised[choice] >= best - BEHIND * _standard_error(curves[choice][-1])
+    ]
+
+
+def _best(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> Hashing:
+    """Return the choice that promises most, of about equal ones the first."""
+    (best, curve), *others = curves.items()
+    for choice, other in others:
+        margin = 0.5 * _standard_error(curve[-1])
+        if expected_quality(other, n_rows) > expected_quality(curve, n_rows) + margin:
+            best, curve = choice, other
+    return best
+
+
+def _standard_error(point: Point) -> float:
+    return math.sqrt(point.quality * (1.0 - point.quality) / point.n_held_out)

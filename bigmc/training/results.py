@@ -113,3 +113,4 @@ class FitResult(Measured):
     seconds: NotRequired[float]
     peak_memory_bytes: NotRequired[int]
     report: NotRequired[str]
+    n_quarantined: NotRequired[int]

@@ -24,15 +24,16 @@ from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_rows
+from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.sizes import HeldOutRows, size_curve
 from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
 SAMPLE_WORK = 200_000_000
-"""Non-zeros of these rows times classes, at most, which is what a trial costs."""
+"""Non-zeros of these rows times classes, at most."""
 FEWEST_ROWS = 5_000
 """Rows that the search reads in any case."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
@@ -72,11 +73,14 @@ class Limits(NamedTuple):
         No trial begins later; infinite: until validation has turned.
     max_features : int or None
         Features that the model may have.
+    work : int
+        Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
     """
 
     memory: int
     seconds: float = math.inf
     max_features: int | None = None
+    work: int = SAMPLE_WORK
 
 
 class Search:
@@ -91,6 +95,8 @@ class Search:
     folder : Path, optional
         Where trials are written down; by default nowhere.
     progress : callable
+    thresholds : Thresholds, optional
+        What models of sets of labels are judged by.
     """
 
     def __init__(
@@ -100,24 +106,35 @@ class Search:
         limits: Limits,
         folder: Path | None = None,
         progress: ProgressCallback = silent,
+        thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
         self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
         self._texts = bool(dataset.features.get("text")) and not dataset.features.get("dense")
         base = dataset.with_weighting(WEIGHTINGS["tfidf"]) if self._texts else dataset
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
-        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, SAMPLE_WORK / work)
+        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
         self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
-        self._valid, places = draw_rows(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
+        self._valid, places = draw_groups(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
         self._learns, self._places = np.ones(n), places
         self._learns[places] = 0.0
         own = self._sample.sample_weights()
         self._weights = self._learns if own is None else self._learns * own
-        self._truth = Truth.of(self._valid)
+        self._truth = Truth.of(self._valid, thresholds)
         self._duals: tuple[str | None, DualDescent] | None = None
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the sample."""
+        return self._sample.n_samples
+
+    @property
+    def n_held_out(self) -> int:
+        """Rows of the sample that validate."""
+        return self._valid.n_samples
 
     def run(self) -> Course:
         """Try candidates until none is better, or time is over."""
@@ -128,8 +145,7 @@ class Search:
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
-        n_rows, n_held_out = self._sample.n_samples, self._valid.n_samples
-        return Course(tuple(self._trials), best, n_rows, n_held_out, ended)
+        return Course(tuple(self._trials), best, self.n_rows, self.n_held_out, ended)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return what fewer features reach, all first; nothing where dual coordinates do not apply."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.learners import learner_of
 from bigmc.model import LinearModel
-from bigmc.model.rounding import rounded
+from bigmc.model.rounding import round_weights
 from bigmc.options.learners import SparseOptions
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
@@ -135,10 +135,9 @@ def train_with_size(
         del duals  # before the memory for the next one is taken
         dataset = with_shared_scale(dataset, features)
         duals = _descended(dataset, weights, ridge, engine, features)
-    coef, step = rounded(duals.coef)
-    duals.replace_weights(coef)
-    used, intercept = coef.any(axis=1), duals.intercept.astype(np.float64)
-    upper = duals.objective(ridge)
+    step = round_weights(duals.coef)
+    used, intercept = duals.coef.any(axis=1), duals.intercept.astype(np.float64)
+    upper, coef = duals.objective(ridge), duals.coef[used]
     lower = duals.lower_bound(ridge)
     features, n_epochs = duals.features[used], duals.n_epochs
     del duals
@@ -151,7 +150,7 @@ def train_with_size(
         feature_spec=dataset.features,
         params=learner_of(SparseOptions(**candidate.options(total))).recorded(),
         features=features,
-        coef=coef if used.all() else coef[used],
+        coef=coef,
         intercept=intercept,
         column_scale=dataset.column_scale(),
         certificate=bounds,
@@ -196,5 +195,5 @@ def _descended(
 
 def _verdict(duals: DualDescent, rows: HeldOutRows) -> Verdict:
     """Judge rounded weights."""
-    duals.replace_weights(rounded(duals.coef)[0])
+    round_weights(duals.coef)
     return rows.truth.judge(duals.scores(rows.places))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from bigmc.model.fit_calibration import fit_shares, fit_sigmoid
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
+from bigmc.training.label_thresholds import Threshold, Thresholds, choose_threshold
 
 HINGE = "multitask_squared_hinge"
 """The loss that is tried first: that of LIBLINEAR, every class against the rest."""
@@ -75,13 +76,13 @@ class Trial:
     ----------
     candidate : Candidate
     quality : float
-        Share of right labels, or micro-averaged F1 where labels are sets.
+        Share of right labels, or F1 where labels are sets.
     log_loss : float
         After calibration on the same rows.
     calibration : Calibration
     n_features : int
         Features with weight.
-    threshold : float or None
+    threshold : Threshold or None
         Where labels are sets: the score above which a class is a label.
     seconds : float
         Of training and scoring; 0 in what is compared.
@@ -92,7 +93,7 @@ class Trial:
     log_loss: float
     calibration: Calibration
     n_features: int
-    threshold: float | None = None
+    threshold: Threshold | None = None
     seconds: float = field(compare=False, default=0.0)
 
     @classmethod
@@ -107,6 +108,7 @@ class Trial:
         parts = {
             "candidate": Candidate(**fields["candidate"]),
             "calibration": Calibration(**fields["calibration"]),
+            "threshold": _threshold(fields["threshold"]),
         }
         return cls(**{**fields, **parts})
 
@@ -129,7 +131,7 @@ class Size:
     quality: float
     log_loss: float
     calibration: Calibration
-    threshold: float | None = None
+    threshold: Threshold | None = None
 
     @classmethod
     def of(cls, n_features: int, n_used: int, verdict: Verdict) -> Size:
@@ -145,7 +147,8 @@ class Size:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Size:
         """Return the size of `asdict`."""
-        return cls(**{**fields, "calibration": Calibration(**fields["calibration"])})
+        calibration = Calibration(**fields["calibration"])
+        return cls(**{**fields, "calibration": calibration, "threshold": _threshold(fields["threshold"])})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields for JSON."""
@@ -154,6 +157,11 @@ class Size:
     def count(self, n_used: int, most: int | None) -> int:
         """Return the number of features to keep of those that occur in all rows."""
         return min(math.ceil(self.share * n_used), n_used if most is None else most)
+
+
+def _threshold(stored: float | Sequence[float] | None) -> Threshold | None:
+    """Return a threshold as JSON has it."""
+    return tuple(stored) if isinstance(stored, Sequence) else stored
 
 
 class Course(NamedTuple):
@@ -187,28 +195,37 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     quality : float
-        Share of right labels, or micro-averaged F1 where labels are sets.
+        Share of right labels, or F1 where labels are sets.
     log_loss : float
         After calibration on the same rows.
     calibration : Calibration
-    threshold : float or None
+    threshold : Threshold or None
         Where labels are sets: the score above which a class is a label, by which the quality is best.
     """
 
     quality: float
     log_loss: float
     calibration: Calibration
-    threshold: float | None = None
+    threshold: Threshold | None = None
 
 
 class Truth(NamedTuple):
-    """Labels of the rows held out: codes, or which classes are labels where labels are sets."""
+    """Labels of the rows held out: codes, or which classes are labels where labels are sets.
+
+    Attributes
+    ----------
+    codes : int32 array of shape (n_rows,) or None
+    is_label : bool array of shape (n_rows, n_classes) or None
+    thresholds : Thresholds
+        What sets are judged by.
+    """
 
     codes: NDArray[np.int32] | None
     is_label: NDArray[np.bool_] | None
+    thresholds: Thresholds = Thresholds.SHARED
 
     @classmethod
-    def of(cls, valid: Dataset) -> Truth:
+    def of(cls, valid: Dataset, thresholds: Thresholds = Thresholds.SHARED) -> Truth:
         """Return the labels of a dataset."""
         if not valid.has_sets:
             return cls(valid.labels(), None)
@@ -216,7 +233,7 @@ class Truth(NamedTuple):
         for lo, shard in zip(valid.base[:-1], valid.shards, strict=True):
             rows, codes = pairs_of(shard.table(["label"]).column("label"))
             marks[lo + rows, codes] = True
-        return cls(None, marks)
+        return cls(None, marks, thresholds)
 
     def judge(self, scores: NDArray[np.float64]) -> Verdict:
         """Judge the scores of these rows, shape (n_rows, n_classes)."""
@@ -230,17 +247,5 @@ class Truth(NamedTuple):
         calibration = fit_sigmoid(scores, self.is_label)
         logits = calibration.scale * scores + calibration.offset
         loss = float(np.logaddexp(0.0, np.where(self.is_label, -logits, logits)).sum(axis=1).mean())
-        quality, threshold = best_micro_f1(scores, self.is_label)
+        quality, threshold = choose_threshold(self.thresholds, scores, self.is_label)
         return Verdict(quality, loss, calibration, threshold)
-
-
-def best_micro_f1(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the largest micro-averaged F1 of any threshold, and that threshold."""
-    order = np.argsort(scores, axis=None)[::-1]
-    hits = np.cumsum(is_label.reshape(-1)[order])
-    marked = np.arange(1, len(order) + 1)
-    f1 = 2.0 * hits / (marked + hits[-1])
-    best = int(np.argmax(f1))
-    ordered = scores.reshape(-1)[order]
-    below = ordered[best + 1] if best + 1 < len(ordered) else ordered[best] - 1.0
-    return float(f1[best]), float(0.5 * (ordered[best] + below))

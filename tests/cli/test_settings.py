@@ -130,6 +130,7 @@ def test_the_rest_of_a_training_is_estimated_from_the_gap():
         share = course.share(Progress("train", passes, 1000, "passes", {"gap": gap, "tol": tol}))
         assert share == pytest.approx((passes - 1) / 9, abs=2e-3)  # or that of the passes
     assert course.seconds_left(0.25, now=10.0) == pytest.approx(30.0)
+    assert course.seconds_left(0.25, now=0.0) is None  # no time has passed yet
     assert Course(0.0).share(Progress("x", 3, 4, "rows")) == 0.75
     assert Course(0.0).share(Progress("x", 3, 4, "rows", {"gap": math.inf, "tol": 0.1})) == 0.75
 
@@ -138,12 +139,13 @@ def test_rows_from_standard_input_are_answered_as_they_come(made):
     words = [sys.executable, "-m", "bigmc", "predict", "m", "-", "--to", "-", "--keep", "id", "-q"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=ENV, cwd=made, **pipes)
+    ids = ["row 0", 17, {"day": [1, 2.5]}, None]
     for number, label in enumerate("abba"):
-        row = {"id": f"row {number}", "text": f"{label * 3} word{number}"}
+        row = {"id": ids[number], "text": f"{label * 3} word{number}"}
         process.stdin.write(json.dumps(row).encode() + b"\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
-        assert answer == {"row_id": number, "id": f"row {number}", "predicted_label": label}
+        assert answer == {"row_id": number, "id": ids[number], "predicted_label": label}
     process.stdin.write(b'{"id": 1}\n')
     out, err = process.communicate()
     assert process.returncode == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,6 +87,11 @@ def _sparse(inputs: Path, folder: Path) -> None:
     api.train("sparse", inputs / "d.bigmc", folder / "s.model", alpha=3e-2, tol=1e-2, max_passes=4, **SMALL)
 
 
+def _calibrated(inputs: Path, folder: Path) -> None:
+    options = {"alpha": 3e-2, "tol": 1e-2, "max_passes": 4, "loss": "log_loss", "calibrate": 0.3}
+    api.train("sparse", inputs / "d.bigmc", folder / "c.model", **options, **SMALL)
+
+
 def _boost(inputs: Path, folder: Path) -> None:
     api.train("boost", inputs / "n.bigmc", folder / "b.model", n_rounds=3, C=10.0, **SMALL)
 
@@ -97,6 +104,23 @@ def _path(inputs: Path, folder: Path) -> None:
     api.sparse_path(
         inputs / "d.bigmc", folder / "path", alphas=[5e-2, 3e-2], max_passes=2, tol=1e-1, **SMALL
     )  # fmt: skip
+
+
+def _fit(inputs: Path, folder: Path) -> None:
+    api.fit(inputs / "d.bigmc", folder / "f.model", **SMALL)
+
+
+def _fit_numbers(inputs: Path, folder: Path) -> None:
+    api.fit(inputs / "n.bigmc", folder / "f.model", **SMALL)
+
+
+def _fit_rows(inputs: Path, folder: Path) -> None:
+    api.fit(inputs / "rows.csv", folder / "f.model", **TEXT)
+
+
+def _warm_path(inputs: Path, folder: Path) -> None:
+    options = {"alphas": [5e-2], "max_passes": 2, "tol": 1e-1, "warm_start": inputs / "s.model"}
+    api.sparse_path(inputs / "d.bigmc", folder / "path", **options, **SMALL)
 
 
 def _predict(inputs: Path, folder: Path) -> None:
@@ -117,6 +141,10 @@ def _report(inputs: Path, folder: Path) -> None:
     api.report(inputs / "s.model", folder / "r.html", **SMALL)
 
 
+def _export(inputs: Path, folder: Path) -> None:
+    api.export(inputs / "m.model", folder / "m.md", dataset=inputs / "n.bigmc")
+
+
 def _with_dataset(inputs: Path, folder: Path) -> None:
     shutil.copytree(inputs / "d.bigmc", folder / "d.bigmc")
 
@@ -127,13 +155,19 @@ COMMANDS = (
     Command("append", _append, _with_dataset),
     Command("parts", _parts),
     Command("train sparse", _sparse),
+    Command("train calibrated", _calibrated),
     Command("train boost", _boost),
     Command("train mrc", _mrc),
     Command("path", _path),
+    Command("path warm", _warm_path),
+    Command("fit", _fit),
+    Command("fit numbers", _fit_numbers),
+    Command("fit rows", _fit_rows),
     Command("predict", _predict),
     Command("evaluate", _evaluate),
     Command("publish", _publish),
     Command("report", _report),
+    Command("export", _export),
 )
 
 
@@ -143,7 +177,20 @@ def small_parts() -> None:
 
 
 def result(folder: Path) -> dict[str, bytes]:
-    """Return what a command has made, without locks."""
+    """Return what a command has made, without locks and what in the files of a fit no two runs share."""
     from faults.recorder import contents
 
-    return {name: data for name, data in contents(folder).items() if not name.endswith("lock")}
+    made = contents(folder)
+    kept = {name: data for name, data in made.items() if not name.endswith("lock")}
+    return {name: _comparable(data) if ".fit/" in name else data for name, data in kept.items()}
+
+
+def _comparable(data: bytes) -> bytes:
+    """Return the JSON of a work file without seconds and folders; anything else as it is."""
+    text = data.partition(b"\n")[2]
+    try:
+        json.loads(text)
+    except ValueError:
+        return data
+    text = re.sub(rb'"seconds": [^,}]+', b'"seconds": 0', text)
+    return re.sub(rb'"model": "[^"]*/', b'"model": "', text)

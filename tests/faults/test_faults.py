@@ -30,7 +30,8 @@ def inputs(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("name", "one_in"), [("ingest", 60), ("append", 30), ("train sparse", 12), ("predict", 3), ("publish", 1)]
+    ("name", "one_in"),
+    [("ingest", 60), ("append", 30), ("train sparse", 12), ("fit", 15), ("predict", 3), ("publish", 1)],
 )
 def test_a_command_completes_what_a_crash_left(name, one_in, inputs, tmp_path):
     outcome = trials.crashes(NAMED[name], inputs, tmp_path, trials.Tries(seed=1, cuts=2, one_in=one_in))

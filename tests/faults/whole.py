@@ -20,7 +20,16 @@ from faults.commands import COMMANDS, make_inputs, small_parts
 from faults.pieces import Piece, Results, run_pieces
 
 KINDS = ("crash", "error", "full", "read", "damage", "hostile", "together", "fuzz")
-PARTS = {"ingest": 20, "parts": 20, "ingest numbers": 8, "append": 6, "path": 4}
+PARTS = {
+    "ingest": 20,
+    "parts": 20,
+    "ingest numbers": 8,
+    "append": 6,
+    "path": 4,
+    "fit": 2,
+    "fit numbers": 3,
+    "fit rows": 10,
+}
 """Into how many pieces the crashes of a command are cut; one where it is not named."""
 FUZZ_INPUTS, FUZZ_PIECE = 20_000, 500
 

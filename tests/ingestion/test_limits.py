@@ -65,8 +65,12 @@ def test_a_record_too_long_for_the_limit(tmp_path):
     assert predict(named_limit(refused))["n_samples"] == 4
 
 
-@pytest.mark.parametrize("parquet", [False, True])
-def test_more_labels_than_the_limit_holds(tmp_path, monkeypatch, parquet):
+@pytest.mark.parametrize(
+    ("parquet", "hash_bits", "small"),
+    [(False, 10, 64), (True, 10, 64), (False, 10, 40), (True, 10, 40), (False, 20, 64)],
+)
+def test_more_labels_than_the_limit_holds(tmp_path, monkeypatch, parquet, hash_bits, small):
+    """Also where the limit is too small for any source, or for the features alone."""
     monkeypatch.setattr(label_module, "LABEL_BYTES", 20_000)
     rows = [{"text": f"w{i % 7}", "label": f"label {i % 3000}"} for i in range(6000)]
     if parquet:
@@ -77,10 +81,25 @@ def test_more_labels_than_the_limit_holds(tmp_path, monkeypatch, parquet):
         path.write_text("\n".join(map(json.dumps, rows)))
 
     def run(megabytes):
-        options = {"hash_bits": 10, "memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
+        options = {"hash_bits": hash_bits, "memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
         return api.ingest(path, tmp_path / "d.bigmc", text="text", label="label", **options)
 
-    assert len(works_at_once(run).classes) == 3000
+    assert len(works_at_once(run, small).classes) == 3000
+
+
+def test_labels_that_every_part_can_hold_are_not_charged(tmp_path, monkeypatch):
+    """Each of eight files has a few labels of its own, together they are more than one part may have."""
+    monkeypatch.setattr(label_module, "LABEL_BYTES", 20_000)
+    for number in range(8):
+        rows = [{"text": f"w{i % 7}" + 1000 * " x", "label": f"{number} {i % 30}"} for i in range(600)]
+        (tmp_path / f"{number}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def run(megabytes):
+        options = {"hash_bits": 10, "memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
+        files = sorted(tmp_path.glob("*.jsonl"))
+        return api.ingest(files, tmp_path / "d.bigmc", text="text", label="label", **options)
+
+    assert len(works_at_once(run, 40).classes) == 240
 
 
 @pytest.mark.parametrize("n_labels", [10, 16_000, 100_000])

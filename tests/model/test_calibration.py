@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
@@ -112,6 +113,34 @@ def test_shares_of_sigmoids_are_found_again_and_never_worse_than_a_scale():
     single, double = fit_temperature(scores, codes), fit_shares(scores, codes)
     losses = [log_loss(codes, c.probabilities(scores)) for c in (single, double)]
     assert losses[1] <= losses[0] + 1e-6
+
+
+def test_a_power_of_sigmoids_is_found_again():
+    """Labels are drawn with the shares of sigmoids to the power 3; the peer searches without gradients."""
+    generator = np.random.default_rng(9)
+    scores = generator.normal(0.0, 1.0, size=(20_000, 4))
+    shares = expit(4 * scores + 1) ** 3
+    chances = shares / shares.sum(axis=1, keepdims=True)
+    codes = (generator.random((len(scores), 1)) > chances.cumsum(axis=1)).sum(axis=1)
+    found = fit_shares(scores, codes)
+    np.testing.assert_allclose(found.probabilities(scores), chances, atol=0.05)
+
+    def loss(x):
+        logits = np.exp(x[2]) * log_expit(np.exp(x[0]) * scores + x[1])
+        return -log_softmax(logits, axis=1)[np.arange(len(codes)), codes].mean()
+
+    free = minimize(loss, [1.0, 0.5, 0.5], method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-7})
+    assert loss([np.log(found.scale), found.offset, np.log(found.power)]) < free.fun + 1e-4
+    assert found.power > 1.5
+    assert Calibration.from_dict(found.to_dict()) == found
+
+
+def test_models_calibrated_before_there_was_a_power_still_answer():
+    scores, _ = drawn(1.0, n=20)
+    old = Calibration.from_dict({"scale": 2.0, "offset": 0.5, "link": "sigmoid"})
+    shares = expit(2.0 * scores + 0.5)
+    expected = shares / shares.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(old.probabilities(scores), expected)
 
 
 def test_models_calibrated_by_a_scale_alone_still_answer():

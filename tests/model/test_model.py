@@ -1,6 +1,7 @@
 import io
 import json
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -464,3 +465,21 @@ def test_shards_on_disk_are_scored_like_those_in_memory(tmp_path, weighting):
         expected = model.shard_scores(memory, s)
         np.testing.assert_array_equal(model.shard_scores(stored, s), expected)
         np.testing.assert_array_equal(model.shard_codes(stored, s), np.argmax(expected, axis=1))
+
+
+@pytest.mark.parametrize("density", [1.0, 0.05])
+def test_opening_a_large_model_takes_what_its_size_says(tmp_path, density):
+    """And so does asking for its size: against what Python counts as allocated."""
+    rng = np.random.default_rng(0)
+    coef = rng.standard_normal((3000, 400)) * (rng.random((3000, 400)) < density)
+    coef[:, 0] = 1.0
+    model = LinearModel("sparse", np.arange(400), 5000, np.arange(3000), coef, np.zeros(400))
+    model.save(tmp_path / "a.model")
+    load_model(tmp_path / "a.model")
+    tracemalloc.start()
+    n_bytes = load_model(tmp_path / "a.model").nbytes
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    held = sum(array.nbytes for array in model.to_arrays().values())
+    assert n_bytes >= coef.nbytes + (held if density < 1 else 0)
+    assert peak < 1.1 * n_bytes + 2_500_000

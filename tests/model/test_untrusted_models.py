@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bigmc import api
 from bigmc.errors import BigmcError, ModelError
 from bigmc.model import LinearModel, load_model
 from bigmc.model.registry import verify_model
-from bigmc.training.run import _start, norms_beside
+from bigmc.training.run import norms_beside
 
 SPEC = {
     "text": ["review"],
@@ -135,5 +136,7 @@ def test_bad_norms_beside_a_warm_start_are_refused(what, path):
     values[0] = np.nan if what == "NaN" else 1
     np.save(stream, values)
     norms_beside(path).write_bytes(ARRAYS.get(what, stream.getvalue()))
+    labels = np.array(list("abab"))
+    dataset = api.ingest(np.eye(4, 256), path.with_name("d"), label=labels, split={"train": 1.0})
     with pytest.raises(BigmcError, match=r"norms.npy.*; delete it"):
-        _start(path)
+        api.train("sparse", dataset, path.with_name("b.model"), warm_start=path)

@@ -1,5 +1,7 @@
 """Dual coordinates for ridge problems: against LIBLINEAR, and against the rounds that need no dual."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -53,6 +55,28 @@ def test_the_weights_are_those_of_liblinear(weighting, ridge):
     peer = LinearSVC(C=1 / ridge, tol=1e-8, max_iter=100_000).fit(seen, y)
     scores = found.scores(np.arange(N_ROWS))
     np.testing.assert_allclose(scores, peer.decision_function(seen), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "n_classes", "density"),
+    [(60_000, 20, 2, 0.05), (60_000, 20, 20, 0.05), (500, 40_000, 20, 0.01), (4000, 3000, 3, 0.1)],
+)
+def test_memory_is_what_it_takes_and_not_much_more(n_rows, n_features, n_classes, density):
+    """Where samples, features or entries take most of it: against what Python counts as allocated."""
+    generator = np.random.default_rng(0)
+    shape = n_rows, n_features
+    X = scipy.sparse.random_array(shape, density=density, rng=generator, format="csr", dtype=np.float32)
+    X.data[:] = 1
+    data = Dataset.from_arrays(X, generator.integers(0, n_classes, n_rows))
+    DualDescent(data, ThreadEngine(1)).descend(0.1, 0.1, 1)  # whatever is made once
+    tracemalloc.start()
+    found = DualDescent(data, ThreadEngine(1))
+    found.descend(0.1, 0.1, 2)
+    start = found.start()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert start.coef.shape == (len(start.features), n_classes)
+    assert peak < DualDescent.memory(data) < 1.8 * peak
 
 
 def test_any_number_of_threads_gives_the_same_bits():

@@ -1,6 +1,7 @@
 """Delivering a result, its receipt and the rows that were set aside."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from bigmc.errors import DataError
 from bigmc.store.feature_map import Moments
-from bigmc.store.outputs import IfExists, Output
+from bigmc.store.outputs import IfExists, Output, OutputKind
 from bigmc.store.receipt import Receipt
 
 
@@ -54,6 +55,45 @@ def test_a_result_that_was_changed_has_no_receipt_and_is_not_replaced(tmp_path):
     with pytest.raises(DataError, match="is not the result of this very command"):
         output.refuse_existing(IfExists.REFUSE)
     output.refuse_existing(IfExists.REPLACE)
+
+
+def test_what_a_name_means(tmp_path):
+    """A file, an object, standard output, a device and a pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("file")
+    assert Output.at(tmp_path / "link").path == tmp_path.resolve() / "file"
+    for name, kind in (
+        (tmp_path / "file", OutputKind.FILE),
+        ("s3://bucket/folder/name.parquet", OutputKind.OBJECT),
+        ("-", OutputKind.STREAM),
+        ("/dev/null", OutputKind.STREAM),
+        (tmp_path / "pipe", OutputKind.STREAM),
+    ):
+        assert Output.at(name).kind is kind
+    made = Output.at("s3://bucket/folder/name.parquet")
+    assert made.name == "s3://bucket/folder/name.parquet"
+    assert made.path.name == "name.parquet"
+    assert made.path != Output.at("s3://bucket/other/name.parquet").path
+
+
+def test_inputs_and_what_lies_in_them_are_no_places_for_a_result(tmp_path):
+    source, other = tmp_path / "source", tmp_path / "other.csv"
+    source.mkdir()
+    other.write_text("a\n")
+    (tmp_path / "link").symlink_to(other)
+    (tmp_path / "linked").symlink_to(source)
+    for to in (other, tmp_path / "link", source / "new", tmp_path / "linked" / "new"):
+        with pytest.raises(DataError, match="is an input of this command"):
+            Output.at(to, [source, other])
+    for to in ("s3://bucket/data", "s3://bucket/data/", "s3://bucket/data/new"):
+        with pytest.raises(DataError, match="is an input of this command"):
+            Output.at(to, ["s3://bucket/data/"])
+    for to in ("s3://bucket/data2", tmp_path / "source2", tmp_path / "new"):
+        Output.at(to, [source, other, "s3://bucket/data", None])
+    with pytest.raises(DataError, match="is a folder"):
+        Output.at(source)
+    with pytest.raises(DataError, match="there is no folder"):
+        Output.at(tmp_path / "missing" / "file")
 
 
 def test_moments_of_nothing_add_nothing():

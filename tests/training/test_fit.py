@@ -97,6 +97,29 @@ def test_a_finished_fit_is_not_done_again(fitted):
     assert (folder / "m").read_bytes() == before
 
 
+def test_what_a_fit_left_that_was_killed_as_it_cleared_its_folder_goes(fitted):
+    _, folder, _ = fitted
+    (folder / "m.fit" / "plain.model").write_bytes(b"a model")
+    (folder / "m.fit" / "plain.wip").mkdir()
+    (folder / "m.fit" / "plain.wip" / "checkpoint.npz").write_bytes(b"a checkpoint")
+    bigmc.fit(folder / "docs.csv", folder / "m", text="text", label="label", memory_limit="1GB")
+    assert not list((folder / "m.fit").glob("plain.*"))
+
+
+def test_rows_that_changed_are_not_fitted_as_those_of_before(tmp_path):
+    """The dataset beside the model is of the old file: it may not be used without a word."""
+    options = {"text": "text", "label": "label", "memory_limit": "300MB"}
+    documents(120).to_csv(tmp_path / "docs.csv", index=False)
+    bigmc.fit(tmp_path / "docs.csv", tmp_path / "m", **options)
+    leftover = tmp_path / "m.dataset" / "wip" / "parts"
+    leftover.mkdir(parents=True)
+    bigmc.fit(tmp_path / "docs.csv", tmp_path / "m", **options)
+    assert not leftover.parent.exists()
+    documents(121).to_csv(tmp_path / "docs.csv", index=False)
+    with pytest.raises(DataError, match=r"m\.dataset was made with other parameters"):
+        bigmc.fit(tmp_path / "docs.csv", tmp_path / "m", **options)
+
+
 @pytest.mark.parametrize("lost", ["all trainings", "some trials"])
 def test_an_interrupted_fit_ends_with_the_same_bytes(fitted, lost, tmp_path):
     _, folder, _ = fitted

@@ -35,6 +35,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import RunContext
 from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import holdout_keys
 
 
 @dataclass(frozen=True)
@@ -174,16 +175,16 @@ def _labels_and_weights(
         raise DataError("some samples have no label", "train on labelled samples only")
     weight = np.ones(dataset.n_samples) if sample_weight is None else np.array(sample_weight, np.float64)
     if options.validation_fraction > 0:
-        weight[held_out(dataset.row_ids(), options.validation_fraction, options.seed)] = -1.0
+        weight[held_out(holdout_keys(dataset), options.validation_fraction, options.seed)] = -1.0
     if len(np.unique(labels[weight > 0])) < 2:
         raise DataError("the samples to train on have one class only", "hold out fewer samples")
     return labels, weight
 
 
-def held_out(row_ids: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return which samples are held out: by a hash of their ids, whatever their order."""
+def held_out(keys: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Return which samples are held out: by a hash of their ids, or groups, whatever their order."""
     start = (seed * row_hash.GAMMA + 0x632BE59BD9B4E019) % 2**64
-    hashes = row_hash.mix(row_ids.astype(np.uint64) * np.uint64(row_hash.GAMMA) + np.uint64(start))
+    hashes = row_hash.mix(keys.astype(np.uint64) * np.uint64(row_hash.GAMMA) + np.uint64(start))
     return np.asarray(hashes < np.uint64(fraction * 2.0**64))
 
 

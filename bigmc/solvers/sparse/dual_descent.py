@@ -32,6 +32,8 @@ _MOST_GROUPS = 4
 """Groups of classes that go through the entries of a sample together."""
 _SCORED_ROWS = 4096
 """Samples scored at once."""
+_COPIED = 1024
+"""Features whose weights are copied at once."""
 
 
 class DualDescent:
@@ -118,23 +120,24 @@ class DualDescent:
 
     def start(self) -> Start:
         """Return the weights."""
-        coef = self._coef[:, : self.n_classes].astype(np.float64)
-        used = np.flatnonzero(coef[:-1].any(axis=1))
-        return Start(self.features[used], coef[used], coef[-1].copy())
+        used = np.flatnonzero(self.coef.any(axis=1))
+        coef = np.empty((len(used), self.n_classes))
+        for lo in range(0, len(used), _COPIED):  # a copy of all rows at once would be in memory too
+            coef[lo : lo + _COPIED] = self.coef[used[lo : lo + _COPIED]]
+        return Start(self.features[used], coef, self.intercept.astype(np.float64))
 
     @property
     def coef(self) -> NDArray[np.float32]:
-        """The weights as they are now, shape (n_used, n_classes): no copy."""
+        """The weights as they are now, shape (n_used, n_classes): no copy.
+
+        Once they are changed, the dual variables are good for nothing but `lower_bound`.
+        """
         return self._coef[:-1, : self.n_classes]
 
     @property
     def intercept(self) -> NDArray[np.float32]:
         """The intercepts as they are now, shape (n_classes,)."""
         return self._coef[-1, : self.n_classes]
-
-    def replace_weights(self, coef: NDArray[np.float32]) -> None:
-        """Set the weights; the dual variables stay as they are, good for nothing but `lower_bound`."""
-        self.coef[:] = coef
 
     def objective(self, ridge: float) -> float:
         """Return the training objective of the weights, in which the intercepts are not penalised."""
@@ -160,8 +163,11 @@ class DualDescent:
             down = -np.minimum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
             for side, sums, others in ((np.maximum, up, down), (np.minimum, down, up)):
                 scale = np.divide(others, sums, out=np.ones_like(sums), where=sums > others)
-                some = side(self._duals, 0.0)
-                self._duals -= some * (1.0 - scale).astype(np.float32)
+                excess = (1.0 - scale).astype(np.float32)
+                for lo in range(0, len(self._duals), _SCORED_ROWS):  # no second copy of all duals
+                    self._duals[lo : lo + _SCORED_ROWS] -= (
+                        side(self._duals[lo : lo + _SCORED_ROWS], 0.0) * excess
+                    )
         self._coef[:] = 0.0
         add_rows(self._visited, self._rows, self._duals, self._coef)
         self._coef[-1] = 0.0
@@ -222,10 +228,14 @@ class DualDescent:
     def _dual_objective(self, diagonal: NDArray[np.float32]) -> float:
         if self.n_epochs == 0:
             return 0.0
-        duals = self._duals[self._visited, : self.n_classes].astype(np.float64)
-        bends = diagonal[self._visited].astype(np.float64)
-        squares = float(bends @ np.einsum("ir,ir->i", duals, duals))
-        return float(np.abs(duals).sum()) - 0.5 * squares - self._half_norm()
+        value = 0.0
+        for lo in range(0, len(self._visited), _SCORED_ROWS):
+            chosen = self._visited[lo : lo + _SCORED_ROWS]
+            duals = self._duals[chosen, : self.n_classes].astype(np.float64)
+            bends = diagonal[chosen].astype(np.float64)
+            value += float(np.abs(duals).sum())
+            value -= 0.5 * float(bends @ np.einsum("ir,ir->i", duals, duals))
+        return value - self._half_norm()
 
 
 def _in_row_order(

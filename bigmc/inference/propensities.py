@@ -1,0 +1,65 @@
+"""Precision@k that is just to rare labels: a hit counts by how seldom such a label is noticed.
+
+Who labels a sample overlooks labels, rare ones more often. Jain, Prabhu and Varma, "Extreme multi-label loss
+functions for recommendation, tagging, ranking and other missing label applications", KDD 2016: the
+probability that a label which applies was given, its propensity, is a sigmoid of the logarithm of how many of
+``N`` samples have the label, ``p = 1 / (1 + C exp(-A log(N_l + B)))`` with ``C = (log N - 1) (B + 1)^A``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.inference.top_labels import RANKS
+from bigmc.store.dataset import Dataset
+from bigmc.store.label_sets import pairs_of
+
+A, B = 0.55, 1.5
+"""Of the sigmoid: what the authors take for data sets they have not measured."""
+
+
+def label_counts(dataset: Dataset) -> NDArray[np.int64]:
+    """Return how many samples have each class among their labels, shape (n_classes,)."""
+    counts = np.zeros(dataset.n_classes, np.int64)
+    for shard in dataset.shards:
+        _, codes = pairs_of(shard.table(["label"]).column("label"))
+        counts += np.bincount(codes, minlength=dataset.n_classes)
+    return counts
+
+
+def inverse_propensities(counts: NDArray[np.int64], n_samples: int) -> NDArray[np.float64]:
+    """Return what a hit of each label counts, at least 1, from how many of the samples have it."""
+    scale = max(0.0, np.log(max(n_samples, 1)) - 1.0) * (B + 1.0) ** A
+    found: NDArray[np.float64] = 1.0 + scale * (counts + B) ** -A
+    return found
+
+
+def weighted_sums(
+    top: NDArray[np.int64], rows: NDArray[np.int64], codes: NDArray[np.int64], inverse: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sums over samples of the weights of hits among the first k, and of the most there could be.
+
+    Parameters
+    ----------
+    top : int64 array of shape (n_rows, k)
+        Of `bigmc.inference.top_labels.top_classes`.
+    rows, codes : int64 arrays of shape (n_labels,)
+        Row and class of every label.
+    inverse : float64 array of shape (n_classes,)
+        What a hit of each class counts.
+
+    Returns
+    -------
+    float64 array of shape (2, len(RANKS))
+    """
+    n_classes = len(inverse)
+    pairs = np.arange(len(top))[:, None] * n_classes + top
+    hits = np.isin(pairs, rows * n_classes + codes) & (top >= 0)
+    gained = np.where(hits, inverse[top], 0.0).sum(axis=0).cumsum()
+    order = np.lexsort((-inverse[codes], rows))
+    starts = np.searchsorted(rows[order], np.arange(len(top)))
+    rank = np.arange(len(order)) - starts[rows[order]]
+    most = np.bincount(rank, inverse[codes][order], minlength=max(RANKS)).cumsum()
+    places = np.array(RANKS) - 1
+    return np.stack([gained[places], most[places]])

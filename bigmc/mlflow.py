@@ -1,0 +1,157 @@
+"""MLflow flavour: models are stored as bigmc's own archives, without pickle, and fits are recorded as runs.
+
+Needs ``bigmc[mlflow]``. The functions have the names and meanings of MLflow's own flavours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow import pyfunc
+from mlflow.models import Model as MLflowModel
+from mlflow.models.model import MLMODEL_FILE_NAME
+from mlflow.utils.autologging_utils import autologging_integration, safe_patch
+
+from bigmc import api
+from bigmc.errors import DataError
+from bigmc.store import disk
+from bigmc.store.atomic import write_atomic
+from bigmc.version import __version__
+
+FLAVOR_NAME = "bigmc"
+ARCHIVE = "model.bigmc"
+REQUIREMENTS = "requirements.txt"
+_MOST_CHARACTERS = 250
+"""Of a parameter; MLflow's stores refuse longer ones."""
+
+
+def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = None, **about: Any) -> None:
+    """Write a model into a new folder as an MLflow model of the flavours ``bigmc`` and ``python_function``.
+
+    Parameters
+    ----------
+    model : path or fitted classifier
+        A file that `bigmc.train` or `bigmc.fit` made, or a classifier to save.
+    path : path
+        Folder to make.
+    mlflow_model : mlflow.models.Model, optional
+        Given by MLflow's logging.
+    **about
+        ``signature``, ``metadata`` and other properties of an MLflow model.
+
+    Raises
+    ------
+    DataError
+        If the folder is there already.
+    """
+    folder = Path(path)
+    if folder.exists() and any(folder.iterdir()):
+        raise DataError(f"{folder} is not empty", "give the path of a new folder")
+    disk.make_folder(folder)
+    classifier = api.load_model(model) if isinstance(model, str | Path) else model
+    classifier.save(folder / ARCHIVE)
+    write_atomic(folder / REQUIREMENTS, f"bigmc=={__version__}\n".encode())
+    written = mlflow_model if mlflow_model is not None else MLflowModel()
+    for name, value in about.items():
+        setattr(written, name, value)
+    pyfunc.add_to_model(written, __name__, data=ARCHIVE, python_env=None)
+    written.add_flavor(FLAVOR_NAME, data=ARCHIVE, bigmc_version=__version__)
+    written.save(str(folder / MLMODEL_FILE_NAME))
+
+
+def log_model(model: Any, name: str, **options: Any) -> Any:
+    """Record a model as an artifact of the active run, or of a new one.
+
+    Parameters
+    ----------
+    model : path or fitted classifier
+        As for `save_model`.
+    name : str
+        Name of the logged model.
+    **options
+        Of `mlflow.models.Model.log`, such as ``registered_model_name``.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+    """
+    flavour = sys.modules[__name__]
+    return MLflowModel.log(artifact_path=None, name=name, flavor=flavour, model=model, **options)
+
+
+def load_model(model_uri: str, dst_path: str | None = None) -> Any:
+    """Return the classifier of an MLflow model, as `bigmc.load_model` does; nothing in it is executed."""
+    folder = mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=dst_path)
+    return api.load_model(Path(folder) / ARCHIVE)
+
+
+class _Predictor:
+    """What `mlflow.pyfunc.load_model` wraps: labels, or with the parameter ``proba`` probabilities."""
+
+    def __init__(self, classifier: Any) -> None:
+        self._classifier = classifier
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
+        """Return a label for each row of a data frame, array or list of texts."""
+        proba = bool((params or {}).get("proba"))
+        return self._classifier.predict_proba(model_input) if proba else self._classifier.predict(model_input)
+
+    def get_raw_model(self) -> Any:
+        """Return the classifier."""
+        return self._classifier
+
+
+def _load_pyfunc(data_path: str) -> _Predictor:
+    """Return what MLflow calls for predictions of a stored model."""
+    return _Predictor(api.load_model(data_path))
+
+
+@autologging_integration(FLAVOR_NAME)  # type: ignore[untyped-decorator]
+def autolog(log_models: bool = True, disable: bool = False, silent: bool = False) -> None:
+    """Record each later `bigmc.fit` and `bigmc.train` as a run: options, figures and the model.
+
+    Parameters
+    ----------
+    log_models : bool, default=True
+        Whether the model file is an artifact of the run.
+    disable, silent : bool
+        As for every flavour of MLflow.
+    """
+
+    def recorded(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        mlflow.log_params(_parameters(args, options))
+        result = original(*args, **options)
+        mlflow.log_metrics(_metrics(result))
+        mlflow.log_params({name: result[name] for name in ("learner", "settings") if name in result})
+        if log_models:
+            log_model(result["model"], name=Path(result["model"]).stem)
+        return result
+
+    for function in ("fit", "train"):
+        safe_patch(FLAVOR_NAME, api, function, recorded, manage_run=True)
+
+
+def _parameters(args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that were given as texts; data in memory is not written out."""
+    given = {f"argument_{number}": value for number, value in enumerate(args)}
+    plain = {
+        name: value
+        for name, value in {**given, **options}.items()
+        if isinstance(value, str | int | float | Path | tuple | list | dict)
+    }
+    return {name: str(value)[:_MOST_CHARACTERS] for name, value in plain.items()}
+
+
+def _metrics(figures: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Return the numbers of a result, those of inner mappings with the names of both."""
+    metrics: dict[str, float] = {}
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            metrics |= _metrics(value, f"{prefix}{name}_")
+        elif isinstance(value, int | float):
+            metrics[prefix + name] = float(value)
+    return metrics

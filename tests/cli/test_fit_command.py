@@ -1,0 +1,40 @@
+"""`bigmc fit` on files as people have them: rows that cannot be used are refused, or counted."""
+
+import json
+import random
+
+import pyarrow.parquet as pq
+
+TEAMS = {"billing": "invoice refund card price", "shipping": "parcel box courier address"}
+MISSING = (7, 100, 101)
+
+
+def tickets(path):
+    rng = random.Random(0)
+    lines = ["message,team"]
+    for row in range(300):
+        team = rng.choice([*TEAMS])
+        words = " ".join(rng.choices(TEAMS[team].split(), k=3))
+        lines.append(f"{words},{'' if row in MISSING else 'NA' if row == 5 else team}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_rows_without_a_label_are_set_aside_on_request(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tickets(tmp_path / "tickets.csv")
+    command = "fit tickets.csv --to m --text message --label team --memory 500MB --time 1s"
+    status, _, err = run(command)
+    assert status == 1
+    assert "tickets.csv:9: the label is missing" in err
+    assert "--on-bad-row quarantine" in err
+
+    status, out, err = run(f"{command} --on-bad-row quarantine")
+    assert status == 0, err
+    assert "3 rows could not be used" in out
+    assert "'NA'" in err
+    rejects = pq.read_table("m.dataset/rejects.parquet")
+    assert rejects["row_id"].to_pylist() == list(MISSING)
+    status, out, _ = run("info m.dataset --json")
+    assert status == 0
+    info = json.loads(out)
+    assert (info["n_samples"], info["n_quarantined"]) == (297, 3)

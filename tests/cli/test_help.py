@@ -1,0 +1,19 @@
+"""The help of commands speaks of values in a user's words, and flags take none."""
+
+import re
+
+import pytest
+
+COMMANDS = ["fit", "ingest", "predict", "evaluate", "path", "train sparse", "train boost", "train mrc"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_name_their_values(run, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    status, out, _ = run(f"{command} --help")
+    assert status == 0
+    options = [line for line in out[out.index("Options") :].splitlines() if "--" in line]
+    assert options
+    for line in options:
+        if "--help" not in line:  # typer's own flag
+            assert not re.search(r"<(str|int|float|bool|list\[str\])>", line), line

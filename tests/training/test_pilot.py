@@ -1,0 +1,69 @@
+"""How texts are cut into features: learning curves, and a choice that only more rows can make."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bigmc.training import pilot
+from bigmc.training.pilot import Hashing, PilotRows, Point, choose_for_texts, expected_quality
+
+MEMORY = 1 << 30
+
+
+def test_a_learning_curve_is_a_power_of_the_number_of_rows():
+    """Two points of the error 3 n^-0.4 say all others."""
+
+    def error(n):
+        return 3.0 * n**-0.4
+
+    curve = [Point(n, n, 100, 1.0 - error(n)) for n in (500, 2000, 8000)]
+    assert expected_quality(curve, 40_000) == pytest.approx(1.0 - error(40_000))
+    furthest = 8000 * pilot.FURTHEST
+    assert expected_quality(curve, 10**9) == pytest.approx(1.0 - error(furthest))
+
+
+def test_one_point_no_error_and_a_falling_quality_are_not_continued():
+    assert expected_quality([Point(10, 8, 2, 0.5)], 10**6) == 0.5
+    assert expected_quality([Point(10, 8, 2, 0.5), Point(40, 32, 8, 1.0)], 10**6) == 1.0
+    assert expected_quality([Point(10, 8, 2, 0.7), Point(40, 32, 8, 0.6)], 10**6) == pytest.approx(0.6)
+    assert expected_quality([Point(10, 8, 2, 0.5), Point(40, 32, 8, 0.6)], 20) == 0.6
+
+
+def test_a_choice_that_learns_faster_overtakes():
+    slow, fast = Hashing("char_wb", (1, 4)), Hashing("word", (1, 2))
+    points = {
+        slow: [Point(2000, 1600, 400, 0.60), Point(8000, 6400, 1600, 0.66)],
+        fast: [Point(2000, 1600, 400, 0.45), Point(8000, 6400, 1600, 0.65)],
+    }
+    assert pilot._best(points, 6400) == slow
+    assert pilot._best(points, 100_000) == fast
+
+
+@pytest.mark.parametrize("n_rows", [600, 9000])
+def test_pairs_of_words_are_taken_where_only_pairs_tell(n_rows):
+    """The label is the order of two words, of which every bag of words has both."""
+    generator = np.random.default_rng(3)
+    words = np.array(["river", "mountain", "window", "garden"])
+    first = generator.integers(0, 4, n_rows)
+    second = (first + generator.integers(1, 4, n_rows)) % 4
+    texts = pa.table({"text": np.char.add(np.char.add(words[first], " "), words[second])})
+    labels = np.where((first - second) % 2 == 0, (first > second).astype(str), (first < second).astype(str))
+    found = choose_for_texts(PilotRows(texts, labels), n_rows, MEMORY)
+    assert found.hashing.analyzer == "word"
+    assert found.hashing.ngrams == (1, 2)
+    single = found.curves[Hashing("word", (1, 1))]
+    assert single[-1].quality < 0.9 < found.curves[found.hashing][-1].quality
+
+
+def test_little_memory_means_fewer_rows(monkeypatch):
+    """A trial of all rows would take more than the limit."""
+    generator = np.random.default_rng(4)
+    texts = pa.table({"text": [" ".join(map(str, generator.integers(0, 500, 40))) for _ in range(6000)]})
+    labels = generator.integers(0, 3, 6000).astype(str)
+    most = {memory: _rows_tried(texts, labels, memory) for memory in (20_000_000, MEMORY)}
+    assert most[20_000_000] < most[MEMORY] == 6000
+
+
+def _rows_tried(texts, labels, memory):
+    found = choose_for_texts(PilotRows(texts, labels), 6000, memory)
+    return max(point.n_rows for curve in found.curves.values() for point in curve)
