@@ -21,6 +21,7 @@ from bigmc.model.calibration import Calibration
 from bigmc.model.compare_features import comparable, describe_differences, weighting_name
 from bigmc.model.feature_names import names_of, names_to_arrays
 from bigmc.model.linear_scoring import ROOM, Scorer
+from bigmc.model.plain import as_json, label_array
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import set_column
 from bigmc.store.weighting import Weighting
@@ -109,10 +110,10 @@ class Model(ABC):
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen from here on
-        set_field(self, "classes", _label_array(self.classes))
+        set_field(self, "classes", label_array(self.classes))
         # What JSON makes of them, so that a saved and loaded model is the same model.
         for name in ("feature_spec", "params", "history"):
-            set_field(self, name, _plain(getattr(self, name)))
+            set_field(self, name, as_json(getattr(self, name)))
         set_field(self, "certificate", {k: float(v) for k, v in self.certificate.items()})
         set_field(self, "objective", float(self.objective))
         if self.names is not None:
@@ -309,7 +310,7 @@ class Model(ABC):
             Naming every difference.
         """
         weighting = self.weighting if "weighting" in self.params else dataset.weighting  # chosen in training
-        theirs = comparable(dataset.n_features, weighting, _plain(dataset.features))
+        theirs = comparable(dataset.n_features, weighting, as_json(dataset.features))
         ours = comparable(self.n_features, self.weighting, self.feature_spec)
         differences = describe_differences(ours, theirs)
         if differences:
@@ -331,8 +332,8 @@ class Model(ABC):
             "weighting": weighting_name(self.weighting),
             "features": dict(self.feature_spec),
             "params": dict(self.params),
-            "objective": _plain(self.objective),
-            "certificate": _plain(self.certificate),
+            "objective": as_json(self.objective),
+            "certificate": as_json(self.certificate),
             "n_iter": self.n_iter,
             "n_passes": self.n_passes,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
@@ -370,33 +371,3 @@ class Model(ABC):
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
         write_archive(Path(path), header, arrays, self.format_version)
-
-
-def _label_array(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels as an array that is saved without pickle, and the same labels."""
-    if classes.dtype.kind not in "OT":
-        if classes.dtype.kind not in "biufU":
-            raise ModelError(f"labels of type {classes.dtype}", "use integers, strings, booleans or floats")
-        return classes
-    given = classes.tolist()
-    kinds = {type(label) for label in given}
-    if len(kinds) != 1 or not kinds <= {str, int, bool, float}:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise ModelError(f"labels of the types {names}", "use one of: integers, strings, booleans or floats")
-    plain = np.array(given)
-    if plain.dtype.kind == "O" or plain.tolist() != given:  # huge integers, strings that end with NUL
-        raise ModelError("some labels cannot be kept as they are", "use shorter numbers and plain text")
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON makes of a value; numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -21,7 +21,7 @@ from bigmc.store.label_sets import is_sets
 from bigmc.store.layout import SAMPLE_WEIGHT, canonical_json
 from bigmc.store.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.results import DatasetInfo
-from bigmc.store.row_norms import row_squares
+from bigmc.store.row_norms import row_scale
 from bigmc.store.sample_labels import SampleLabels, code_labels, row_column
 from bigmc.store.shard import Shard
 from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
@@ -305,17 +305,7 @@ class Dataset:
             Scale of the columns, from the samples the model was trained on. With it the norms take
             one pass over the values.
         """
-        if not self.weighting.l2:
-            return np.ones(self.n_samples, np.float32)
-        if column_scale is not None:
-            norm = np.sqrt(row_squares(self, column_scale))
-        elif self.weighting.binary:
-            norm = np.sqrt(self._row_column("entries", np.float64))
-        else:
-            norm = self._row_column("norm", np.float64)
-        scale = np.zeros(self.n_samples, np.float32)
-        np.divide(1.0, norm, out=scale, where=norm > 0, casting="same_kind")
-        return scale
+        return row_scale(self, column_scale)
 
     def plan(self, block_bytes: int) -> list[tuple[int, int]]:
         """Cut the features into blocks of at most `block_bytes` decoded bytes."""

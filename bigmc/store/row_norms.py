@@ -1,4 +1,4 @@
-"""Norms of weighted rows, by a pass over the values."""
+"""Norms of weighted rows, and the factors of the rows that they give."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.protocols import ColumnStore
+from bigmc.store.sample_labels import row_column
 
 #: Entries and features read at once; a column of a shard has at most 65,536 entries.
 _PASS_ENTRIES = 1 << 20
@@ -45,3 +46,32 @@ def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArra
             )
             lo += width
     return squares
+
+
+def row_scale(store: ColumnStore, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """Return the factor of every row: ones, or one over the row's norm with l2 weighting.
+
+    Parameters
+    ----------
+    store : ColumnStore
+    column_scale : float32 array of shape (n_features,) or None
+        Factor of the values of every column. With it the norms take one pass over the values.
+
+    Returns
+    -------
+    float32 array of shape (n_samples,)
+    """
+    if not store.weighting.l2:
+        return np.ones(int(store.base[-1]), np.float32)
+    if column_scale is not None:
+        return inverse(np.sqrt(row_squares(store, column_scale)))
+    if store.weighting.binary:
+        return inverse(np.sqrt(row_column(store.shards, store.base, "entries", np.float64)))
+    return inverse(row_column(store.shards, store.base, "norm", np.float64))
+
+
+def inverse(norms: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return one over each norm, and 0 for rows without entries."""
+    scale = np.zeros(len(norms), np.float32)
+    np.divide(1.0, norms, out=scale, where=norms > 0, casting="same_kind")
+    return scale

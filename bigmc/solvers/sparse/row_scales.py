@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.dataset import Dataset
+from bigmc.store.row_norms import inverse
 
 #: Returns labels, of shape (n_rows, most labels), and scales, of shape (n_rows,), of a shard.
 RowsOf = Callable[[int], tuple[NDArray[np.int32], NDArray[np.float32]]]
@@ -80,8 +81,5 @@ class RowNorms:
 
     def finish(self, s: int, squares: NDArray[np.float64]) -> None:
         """Hand on the scales of a shard: one over the norm of each row."""
-        scale = np.zeros(len(squares), np.float32)
-        norm = np.sqrt(squares)
-        np.divide(1.0, norm, out=scale, where=norm > 0, casting="same_kind")
         with self._lock:
-            self.put(s, scale)
+            self.put(s, inverse(np.sqrt(squares)))
