@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
-from bigmc.solvers.sparse.row_scales import RowsOf
+from bigmc.solvers.sparse.row_scales import RowNorms, RowsOf
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
 #: Layers of the columns; one more, and they are written anew without those no longer wanted.
-_MOST_LAYERS = 4
+_MOST_LAYERS = 8
+#: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
+_LIKELY = 0.7
+#: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
+_MISSING = 0.5
 #: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
 _KEPT = 0.7
 
@@ -81,6 +85,32 @@ class CandidateColumns:
             return [candidates]
         return [*state.layers, new] if len(new) else state.layers
 
+    def extensible(self, state: State) -> bool:
+        """Return whether a pass may write a further layer."""
+        written = self._spill is not None and len(state.layers) > 0
+        return written and len(state.layers) < _MOST_LAYERS and self._keeps_layers(state)
+
+    def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return further candidates, increasing, by estimates of the norms of all gradients.
+
+        There are none where memory has no space for them beside those there are: the next choice drops some.
+        """
+        joined, spill, plan = _joined(state), self.spill, self._plan
+        wanted = norms > np.float32(_LIKELY * self._task.alpha)
+        wanted[joined] = False
+        features = np.flatnonzero(wanted)
+        n_features = len(joined) + len(features)
+        nnz = int(self.column_nnz[joined].sum() + self.column_nnz[features].sum())
+        fits = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
+        fits &= spill.held_bytes <= plan.most_held(n_features, spill.n_chunks)
+        return features if fits else np.empty(0, np.int64)
+
+    def missing(self, state: State, norms: NDArray[np.float32]) -> bool:
+        """Return whether features that are no candidates violate the conditions of optimality."""
+        others = norms > np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
+        others[_joined(state)] = False
+        return bool(others.any())
+
     def known_features(self, state: State) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order."""
         last = self.column_nnz if state.norms is None else state.norms
@@ -93,11 +123,11 @@ class CandidateColumns:
         np.negative(wanted, out=wanted)
         return np.sort(np.argpartition(wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
 
-    def write(self, state: State, first_rows: Callable[[], RowsOf]) -> None:
+    def write(self, state: State, first_rows: Callable[[], RowsOf], rough: bool = False) -> None:
         """Bring the columns up to the layers of the state, which become one where all is written anew.
 
         Labels and scales of the samples come from what `first_rows` returns, the first time, and later from
-        the scratch file.
+        the scratch file. If they are rough, what is written first finds the exact ones.
         """
         old, features = self._spill, _joined(state)
         n_chunks = self._plan.n_chunks(int(self.column_nnz[features].sum()), len(features))
@@ -112,8 +142,12 @@ class CandidateColumns:
             self._spill = self._open(state, first_rows() if old is None else old.rows_of_shard)
             if old is not None:
                 old.close()
-        for layer in state.layers[len(self.spill.layers) :]:
-            self.spill.add(layer)
+        scale = self._task.dataset.column_scale()
+        for number in range(len(self.spill.layers), len(state.layers)):
+            exact = (
+                [RowNorms(scale, self.spill.put_scales)] if rough and scale is not None and not number else []
+            )
+            self.spill.add(state.layers[number], exact)
 
     def restore(self, state: State, rows_of: RowsOf) -> None:
         """Write the columns of an interrupted run anew."""

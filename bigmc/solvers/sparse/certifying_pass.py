@@ -7,10 +7,10 @@ in one number a feature instead of one for every class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from bigmc.kernels.linear.arguments import Entries, GradientSums
 from bigmc.objectives import Curvature, Objective
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.row_scales import RowNorms
+from bigmc.solvers.sparse.shard_blocks import Block, Watch
 from bigmc.store.dataset import Dataset
 from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.shard import Shard
@@ -51,16 +51,6 @@ class ShardPart(NamedTuple):
     problem: Problem
     rows: NDArray[np.int64]
     n_bytes: int
-
-
-class Block(NamedTuple):
-    """Decoded columns ``lo`` to ``hi`` of a shard, as offsets, rows and values of the entries."""
-
-    lo: int
-    hi: int
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.uint16]
-    data: NDArray[Any]
 
 
 #: Makes the part of a shard with a number, or None where its samples have no weight.
@@ -155,9 +145,10 @@ def certifying_pass(
     request: PassRequest,
     problem_of: ShardProblem,
     engine: Engine,
-    row_norms: RowNorms | None = None,
+    shards: range,
+    watches: Sequence[Watch] = (),
 ) -> PassSums:
-    """Add up losses and gradients of all samples.
+    """Add up losses and gradients of the samples of some shards.
 
     Parameters
     ----------
@@ -166,19 +157,21 @@ def certifying_pass(
     problem_of : callable
     engine : Engine
         Threads of this process; any number gives the same bits.
-    row_norms : RowNorms, optional
-        Gets the entries of all rows on the way.
+    shards : range
+        Numbers of the shards.
+    watches : sequence of Watch
+        See all columns on the way.
 
     Raises
     ------
     DataError
         If a gradient is not finite.
     """
-    parts = np.array_split(np.arange(dataset.n_shards), min(_MOST_PARTS, dataset.n_shards))
+    parts = np.array_split(np.array(shards), min(_MOST_PARTS, len(shards)))
     total = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
-    for _, found in engine.map(_add_up, parts, dataset, request, problem_of, row_norms):
+    for _, found in engine.map(_add_up, parts, dataset, request, problem_of, watches):
         total.add(found)
-    total.norms *= np.float32(1.0 + _ROUNDING * dataset.n_shards * request.shard_parts)
+    total.norms *= np.float32(1.0 + _ROUNDING * len(shards) * request.shard_parts)
     bad = ~np.isfinite(total.norms)
     bad[request.features] |= ~np.isfinite(total.gradient).all(axis=1)
     if bad.any():
@@ -194,30 +187,33 @@ def _add_up(
     dataset: Dataset,
     request: PassRequest,
     problem_of: ShardProblem,
-    row_norms: RowNorms | None,
+    watches: Sequence[Watch],
 ) -> PassSums:
     sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for s in part.tolist():
         blocks = partial(_decoded, dataset, s, request, sums)
         part_of = partial(problem_of, s)
         if request.shard_parts == 1:
-            _add_part(part_of(0), blocks(row_norms), request, sums)
+            whole = part_of(0)
+            for _ in blocks(watches) if whole is None and watches else ():
+                pass  # samples without weight: who watches sees their columns all the same
+            _add_part(whole, blocks(watches), request, sums)
         else:
-            _add_parts(part_of, blocks, row_norms, request, sums)
+            _add_parts(part_of, blocks(watches), partial(blocks, ()), request, sums)
     return sums
 
 
 def _add_parts(
     part_of: Callable[[int], ShardPart | None],
-    blocks: Callable[[RowNorms | None], Iterable[Block]],
-    row_norms: RowNorms | None,
+    first: Iterable[Block],
+    again: Callable[[], Iterable[Block]],
     request: PassRequest,
     sums: PassSums,
 ) -> None:
-    """Add losses and gradients of a shard part by part."""
-    held = _held(blocks(row_norms), request.held_bytes)
+    """Add losses and gradients of a shard part by part; its blocks are read once if they can be held."""
+    held = _held(first, request.held_bytes)
     for number in range(request.shard_parts):
-        _add_part(part_of(number), blocks(None) if held is None else held, request, sums)
+        _add_part(part_of(number), again() if held is None else held, request, sums)
 
 
 def _held(blocks: Iterable[Block], most: int) -> list[Block] | None:
@@ -285,17 +281,17 @@ def _add_gradients(block: Block, problem: Problem, request: PassRequest, sums: P
 
 
 def _decoded(
-    dataset: Dataset, s: int, request: PassRequest, sums: PassSums, row_norms: RowNorms | None
+    dataset: Dataset, s: int, request: PassRequest, sums: PassSums, watches: Sequence[Watch]
 ) -> Iterator[Block]:
-    """Decode the columns of a shard, count the bytes, and add up the norms of its rows."""
-    squares = np.zeros(dataset.shards[s].n_rows)
+    """Decode the columns of a shard, count the bytes, and let others look at them."""
+    seen_by = [watch.of_shard(s, dataset.shards[s].n_rows) for watch in watches]
     for block in _blocks(dataset, dataset.shards[s], request):
-        if row_norms is not None:
-            row_norms.add(squares, block.lo, block.indptr, block.indices, block.data)
+        for watch in seen_by:
+            watch.add(block)
         sums.n_bytes += len(block.indices) * (2 + dataset.dtype.itemsize)
         yield block
-    if row_norms is not None:
-        row_norms.finish(s, squares)
+    for watch in seen_by:
+        watch.finish()
 
 
 def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:

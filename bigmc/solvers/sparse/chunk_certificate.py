@@ -7,6 +7,7 @@ take out the slope by the intercept that was measured before.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,19 +17,28 @@ from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.balanced import Balanced, balanced
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
-from bigmc.solvers.sparse.certifying_pass import PassRequest, PassSums, ShardPart, certifying_pass
+from bigmc.solvers.sparse.certifying_pass import (
+    PassRequest,
+    PassSums,
+    ShardPart,
+    ShardProblem,
+    certifying_pass,
+)
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import RowNorms
+from bigmc.solvers.sparse.shard_blocks import Watch
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 
 #: Scales of the dual point in units of the last, at which entropies are computed (log loss).
 _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
 _SMALLEST_SCALE = 1e-3
+#: One of so many shards, at least one, says which features are likely to need weights.
+_FIRST_SHARDS = 12
 
 
 @dataclass(frozen=True)
@@ -60,12 +70,19 @@ class Certified:
     measured : Measured
     lower, scale : float
         Lower bound of the optimum, and the scale of the dual point that gives it.
+    written : int64 array
+        Features whose columns became a layer of the spill on the way.
     """
 
     sums: PassSums
     measured: Measured
     lower: float
     scale: float
+    written: NDArray[np.int64]
+
+
+#: Names features worth writing, by estimates of the norms of all gradients, of shape (n_features,).
+Likely = Callable[[NDArray[np.float32]], NDArray[np.int64]]
 
 
 class Certifier:
@@ -81,6 +98,7 @@ class Certifier:
         chosen: NDArray[np.int64],
         rough: bool,
         last_scale: float,
+        likely: Likely | None = None,
     ) -> Certified:
         """Make a pass; its bytes are added to those of the spill.
 
@@ -95,6 +113,9 @@ class Certifier:
             The norms of the rows are rough ones: the pass finds the exact ones, and no bound but 0.
         last_scale : float
             Of the dual point of the pass before.
+        likely : callable, optional
+            Names features by the gradients of the first shards; their columns become a layer of the spill
+            while the other shards are read.
         """
         task = self._task
         scales: tuple[float, ...] = ()
@@ -112,23 +133,45 @@ class Certifier:
             shard_parts=self._plan.shard_parts,
             held_bytes=self._plan.held_shard_bytes,
         )
-        row_norms, column_scale = None, task.dataset.column_scale()
-        if rough and column_scale is not None:
-            row_norms = RowNorms(column_scale, spill.put_scales)
-        sums = certifying_pass(
-            task.dataset,
-            request,
-            lambda s, number: self._shard_part(spill, point, moved, (s, number)),
-            task.engine.at_most(self._plan.n_workers(spill.held_bytes)),
-            row_norms,
+        column_scale = task.dataset.column_scale()
+        norms = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
+        sums, written = self._pass(
+            spill, request, lambda s, n: self._shard_part(spill, point, moved, (s, n)), norms, likely
         )
-        spill.n_bytes += sums.n_bytes
         measured = self._measure(sums, chosen, point.coef)
         if rough or (task.fit_intercept and moved is None):
-            return Certified(sums, measured, 0.0, last_scale)
+            return Certified(sums, measured, 0.0, last_scale, written)
         bound = self._lower(sums, measured, scales)
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
-        return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale)
+        return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale, written)
+
+    def _pass(
+        self,
+        spill: Spill,
+        request: PassRequest,
+        problem_of: ShardProblem,
+        norms: Sequence[Watch],
+        likely: Likely | None,
+    ) -> tuple[PassSums, NDArray[np.int64]]:
+        """Go through all shards; what is likely by the first of them is written from the others on."""
+        dataset = self._task.dataset
+        engine = self._task.engine.at_most(self._plan.n_workers(spill.held_bytes))
+        n_first = max(1, dataset.n_shards // _FIRST_SHARDS) if likely else dataset.n_shards
+        first, rest = range(n_first), range(n_first, dataset.n_shards)
+        sums = certifying_pass(dataset, request, problem_of, engine, first, norms)
+        written = np.empty(0, np.int64)
+        if likely and rest:
+            n_rows = sum(dataset.shards[s].n_rows for s in first)
+            written = likely(sums.norms * np.float32(dataset.n_samples / n_rows))
+        if rest:
+            writer = spill.writer(written)
+            watches = [*norms, writer] if len(written) else norms
+            sums.add(certifying_pass(dataset, request, problem_of, engine, rest, watches))
+            if len(written):
+                spill.read_columns(writer, first)
+                spill.put(writer)
+        spill.n_bytes += sums.n_bytes
+        return sums, written
 
     def _shard_part(
         self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]

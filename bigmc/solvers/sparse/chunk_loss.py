@@ -39,6 +39,7 @@ from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
+from bigmc.solvers.sparse.rare_features import RareFeatures
 from bigmc.solvers.sparse.sample import slope_and_bend
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -112,8 +113,8 @@ class Evaluation:
         self._curvatures = [np.zeros(len(layer)) for layer in layers]
         self._slope, self._bend = np.zeros(task.n_classes), 0.0
 
-    def add(self, chunk: Chunk) -> None:
-        """Add the samples of a chunk."""
+    def add(self, chunk: Chunk) -> Problem:
+        """Add the samples of a chunk, and return their problem, its scores set."""
         task = self._task
         problem = task.problem(chunk)
         problem.rebuild_scores(self._coef, self._intercept, chunk.held)
@@ -127,6 +128,7 @@ class Evaluation:
         more = slope_and_bend(problem, own, task.weight_sum)
         self._slope += more[0]
         self._bend += more[1]
+        return problem
 
     def result(self) -> Evaluated:
         """Return what the chunks come to."""
@@ -142,11 +144,22 @@ class Evaluation:
         )
 
 
-def evaluate(task: ChunkTask, spill: Spill, coef: Coefficients, intercept: NDArray[np.float64]) -> Evaluated:
-    """Return objective and gradient of the candidates at some weights; one reading of the columns."""
+def evaluate(
+    task: ChunkTask,
+    spill: Spill,
+    coef: Coefficients,
+    intercept: NDArray[np.float64],
+    rare: RareFeatures | None = None,
+) -> Evaluated:
+    """Return objective and gradient of the candidates at some weights; one reading of the columns.
+
+    On the way the samples of rare features are collected.
+    """
     evaluation = Evaluation(task, [layer.features for layer in spill.layers], coef, intercept)
     for _, chunk in spill.chunks(range(spill.n_chunks)):
-        evaluation.add(chunk)
+        problem = evaluation.add(chunk)
+        if rare:
+            rare.add(chunk, problem)
     return evaluation.result()
 
 

@@ -20,6 +20,8 @@ _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
 _CANDIDATE_COST, _MORE_CANDIDATES = 56, 1.25
 #: Share of what is left up to which columns are held. With all of it a run at 146 MB took 182.
 _HELD_SHARE = 0.75
+#: Share of what is left beside all that for samples of rare features.
+_RARE_SHARE = 0.6
 #: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 #: Most bytes of a shard decoded at once.
@@ -95,6 +97,11 @@ class ChunkPlan:
         in_passes = self.worker_bytes + 3 * 8 * self.width * n_features
         return max(0, int(_HELD_SHARE * self.free_bytes) - max(in_rounds, in_passes))
 
+    def most_rare(self, n_features: int, held: int) -> int:
+        """Return the bytes for samples of rare features, beside a chunk, candidates and what is held."""
+        taken = held + self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
+        return max(0, int(_RARE_SHARE * (self.free_bytes - taken)))
+
     def n_chunks(self, nnz: int, n_features: int) -> int:
         """Return the number of chunks for candidates of so many entries."""
         room = self.chunk_bytes - self.feature_bytes * n_features
@@ -147,7 +154,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         scores = int(larger * shard_rows / cut.parts * row)
         # what is held has offsets of its columns; entries of a part are chosen block by block
         more = (block_bytes if cut.parts > 1 else 0) + (8 * size.n_features if cut.held_bytes else 0)
-        more += cut.held_bytes + (1 << 18 if small else 2 << 20)
+        more += cut.held_bytes + (1 << 18 if small else 4 << 20)
         return 2 * block_bytes + scores + more + 4 * size.n_features
 
     vectors = wanted * 8 * size.width * 3

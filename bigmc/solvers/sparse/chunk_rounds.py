@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,13 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.certifying_pass import PassSums
-from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Measured
+from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Likely, Measured
 from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.row_scales import RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.state import Evaluated, State
 
@@ -47,6 +49,8 @@ _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 2, 0.5, 0.2
 #: With one chunk: the violation to reach in units of what was measured, and of alpha at least and at most.
 _FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
+#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns.
+_RARE_GROUPS = 3
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -79,7 +83,7 @@ class ChunkRounds:
             if state.rounds:
                 self._restore()
             else:
-                self._begin(rough=norms_take_a_pass(self._task.dataset) and not len(state.coef.features))
+                self._begin(rough=norms_take_a_pass(self._task.dataset))
             while True:
                 if not state.rounds:
                     certificate = self._certify(max_passes, progress)
@@ -165,8 +169,9 @@ class ChunkRounds:
     def _begin(self, rough: bool) -> None:
         """Write the scratch file for the weights there are, and evaluate them.
 
-        Where the norms of the gradients of a sample are known, they name the first candidates. With rough
-        scales of the rows the first pass adds up the exact ones; scores without weights do not need them.
+        Where the norms of the gradients of a sample are known, they name the first candidates. Instead of
+        rough scales of the rows exact ones are added up while columns are written, or, without candidates,
+        by the first pass: scores without weights do not need them.
         """
         state, task = self.state, self._task
         self._rough = rough
@@ -178,6 +183,7 @@ class ChunkRounds:
         else:
             state.layers = [features[: self._plan.most_candidates]] if len(features) else []
         self._write()
+        self._rough = rough and not state.layers
         if task.fit_intercept and not state.layers:
             scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
@@ -196,16 +202,20 @@ class ChunkRounds:
         task, state = self._task, self.state
         assert state.anchor is not None
         chosen, rough = self._columns.known_features(state), self._rough
-        found = self._pass(chosen)
+        extends = self._columns.extensible(state)
+        found = self._pass(chosen, partial(self._columns.likely, state) if extends else None)
         state.norms = found.sums.norms
         state.lower = max(state.lower, found.lower)
         self._record(found.measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
         if certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
-            state.layers = self._columns.choose(state, chosen, found.measured.norms)
-            self._write()
-            if rough:
+            if len(found.written):
+                state.layers = [*state.layers, found.written]
+            elif not extends or self._columns.missing(state, found.sums.norms):
+                state.layers = self._columns.choose(state, chosen, found.measured.norms)
+                self._write()
+            if rough or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()
             else:
                 state.anchor = _extended(
@@ -214,11 +224,12 @@ class ChunkRounds:
             state.rounds, state.gain = 1, math.inf
         return certificate
 
-    def _pass(self, chosen: NDArray[np.int64]) -> Certified:
-        """Make a pass that keeps the gradients of `chosen`."""
+    def _pass(self, chosen: NDArray[np.int64], likely: Likely | None = None) -> Certified:
+        """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
         state = self.state
         assert state.anchor is not None
-        found = self._certifier.certify(self._columns.spill, state.anchor, chosen, self._rough, state.scale)
+        spill = self._columns.spill
+        found = self._certifier.certify(spill, state.anchor, chosen, self._rough, state.scale, likely)
         self._rough, state.scale = False, found.scale
         self._count_spill()
         return found
@@ -244,7 +255,7 @@ class ChunkRounds:
 
     def _write(self) -> None:
         """Bring the compressed columns up to the layers of the state, which counts as read and written."""
-        self._columns.write(self.state, self._rows_of)
+        self._columns.write(self.state, self._rows_of, self._rough)
         self._count_spill()
 
     def _rows_of(self) -> RowsOf:
@@ -330,14 +341,34 @@ class ChunkRounds:
         return True
 
     def _settle(self, progress: ProgressCallback) -> None:
-        """Evaluate the last trial, and end with the best weights."""
-        state = self.state
-        if state.trial:
-            self._accept(evaluate(self._task, self._columns.spill, state.coef, state.intercept), progress)
-            self._count_spill()
+        """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""
+        state, task, spill = self.state, self._task, self._columns.spill
         assert state.anchor is not None
-        state.coef, state.intercept, state.trial = state.anchor.coef, state.anchor.intercept, False
-        state.rounds = 0
+        start = state if state.trial else state.anchor
+        coef, intercept = start.coef, start.intercept
+        solved = np.empty(0, np.int64)
+        for number in range(_RARE_GROUPS + 1):
+            rare = self._rare(solved) if number < _RARE_GROUPS else None
+            if not (rare or number or state.trial):
+                break
+            reached = evaluate(task, spill, coef, intercept, rare)
+            if not self._accept(reached, progress) or rare is None:
+                break
+            coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)
+        self._count_spill()
+        state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
+        state.trial, state.rounds = False, 0
+
+    def _rare(self, solved: NDArray[np.int64]) -> RareFeatures | None:
+        """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
+        task, state, spill = self._task, self.state, self._columns.spill
+        if spill.n_chunks == 1 or state.anchor is None:
+            return None
+        features = np.concatenate(state.layers)
+        n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
+        nnz = np.where(np.isin(features, solved), n_bytes, self._columns.column_nnz[features])
+        chosen = rare_features(task, state.anchor, features, nnz, n_bytes)
+        return RareFeatures(task, chosen) if len(chosen) else None
 
 
 def _extended(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.csc import add_row_squares
+from bigmc.solvers.sparse.shard_blocks import Block
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import inverse
 
@@ -51,35 +52,47 @@ def rough_rows(dataset: Dataset) -> RowsOf:
     return rows_of
 
 
-@dataclass
 class RowNorms:
-    """Adds up the squares of weighted rows during a pass, and hands on the scales of each shard.
+    """Adds up the squares of weighted rows while shards are read, and hands on the scales of each shard.
 
-    Attributes
+    A `bigmc.solvers.sparse.shard_blocks.Watch`.
+
+    Parameters
     ----------
     column_scale : float32 array of shape (n_features,)
     put : callable
         Takes the number of a shard and the scales of its rows; by one thread at a time.
     """
 
-    column_scale: NDArray[np.float32]
-    put: Callable[[int, NDArray[np.float32]], None]
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def add(
-        self,
-        squares: NDArray[np.float64],
-        lo: int,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.uint16],
-        data: NDArray[np.generic],
+    def __init__(
+        self, column_scale: NDArray[np.float32], put: Callable[[int, NDArray[np.float32]], None]
     ) -> None:
-        """Add the entries of the columns from `lo` on."""
-        add_row_squares(indptr, indices, data, self.column_scale[lo : lo + len(indptr) - 1], squares)
+        self.column_scale = column_scale
+        self._put, self._lock = put, threading.Lock()
 
-    def finish(self, s: int, squares: NDArray[np.float64]) -> None:
-        """Hand on the scales of a shard: one over the norm of each row."""
+    def of_shard(self, s: int, n_rows: int) -> ShardNorms:
+        """Return what adds up the rows of one shard."""
+        return ShardNorms(self, s, np.zeros(n_rows))
+
+    def put(self, s: int, scale: NDArray[np.float32]) -> None:
+        """Hand on the scales of a shard."""
         with self._lock:
-            self.put(s, inverse(np.sqrt(squares)))
+            self._put(s, scale)
+
+
+@dataclass(frozen=True)
+class ShardNorms:
+    """Adds up the squares of the rows of one shard."""
+
+    norms: RowNorms
+    shard: int
+    squares: NDArray[np.float64]
+
+    def add(self, block: Block) -> None:
+        """Add the entries of some columns."""
+        column_scale = self.norms.column_scale[block.lo : block.hi]
+        add_row_squares(block.indptr, block.indices, block.data, column_scale, self.squares)
+
+    def finish(self) -> None:
+        """Hand on the scales: one over the norm of each row."""
+        self.norms.put(self.shard, inverse(np.sqrt(self.squares)))

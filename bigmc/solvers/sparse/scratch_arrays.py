@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ class Stored(NamedTuple):
 
 
 class ScratchArrays:
-    """Writes arrays once and reads them any number of times; reading is safe from several threads.
+    """Writes arrays once and reads them any number of times, both from several threads; held by one alone.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class ScratchArrays:
         handle, name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
         os.unlink(name)  # the system removes it with the last descriptor, however the process ends
         self._file = handle
-        self.written_bytes = 0
+        self.written_bytes, self._lock = 0, threading.Lock()
 
     def close(self) -> None:
         """Give the file back."""
@@ -84,12 +85,13 @@ class ScratchArrays:
         return wanted
 
     def _put(self, data: bytes, size: int) -> Stored:
+        with self._lock:
+            start = self.written_bytes
+            self.written_bytes += len(data)
         written = 0
         while written < len(data):
-            written += os.pwrite(self._file, data[written:], self.written_bytes + written)
-        stored = Stored(self.written_bytes, len(data), size)
-        self.written_bytes += len(data)
-        return stored
+            written += os.pwrite(self._file, data[written:], start + written)
+        return Stored(start, len(data), size)
 
 
 def _compressed(array: NDArray[Any]) -> bytes:

@@ -9,19 +9,20 @@ the shards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.csc import select_rows, undo_delta
-from bigmc.kernels.linear.columns import gather_columns
+from bigmc.kernels.csc import undo_delta
 from bigmc.solvers.sparse.chunk import Chunk, Samples
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.layer_writer import Layer, LayerWriter
 from bigmc.solvers.sparse.row_scales import RowsOf
 from bigmc.solvers.sparse.scratch_arrays import ScratchArrays, Stored
+from bigmc.solvers.sparse.shard_blocks import Block, Watch
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares
 from bigmc.store.shard import Shard
@@ -42,15 +43,6 @@ class Piece:
     part: int
     chunk: int
     n_rows: int
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Features written together, in increasing order, and where their columns of every piece lie."""
-
-    features: NDArray[np.int64]
-    counts: dict[tuple[int, int], Stored] = field(default_factory=dict)
-    entries: dict[tuple[int, int], list[tuple[Stored, Stored]]] = field(default_factory=dict)
 
 
 class Spill:
@@ -159,67 +151,72 @@ class Spill:
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, self._dataset.n_shards]))
         return int(generator.permutation(self._dataset.n_shards)[s]) * self._n_parts % self.n_chunks
 
-    def _parts(self, s: int) -> NDArray[np.int64]:
+    def _parts(self, s: int) -> NDArray[np.int16]:
         """Return the part of its shard each sample is in."""
         ids = self._dataset.shards[s].table(["row_id"]).column("row_id").to_numpy()
         shares = hashed_shares(ids, self._seed + 1)
-        return np.asarray((shares * self._n_parts).astype(np.int64))
+        return np.asarray((shares * self._n_parts).astype(np.int16))
 
-    def add(self, features: NDArray[np.int64]) -> None:
-        """Write the columns of increasing `features` as one more layer."""
-        layer = Layer(features)
-        for s in range(self._dataset.n_shards):
-            self._gather(s, layer)
-        self.layers.append(layer)
+    def add(self, features: NDArray[np.int64], watches: Sequence[Watch] = ()) -> None:
+        """Write the columns of increasing `features` as one more layer.
 
-    def _gather(self, s: int, layer: Layer) -> None:
-        """Write the columns of a shard, part by part."""
-        shard, parts, features = self._dataset.shards[s], self._parts(s), layer.features
-        present = [part for part in range(self._n_parts) if (s, part) in self._rows]
-        places = []
-        for part in present:
-            rows = parts == part
-            place = np.full(shard.n_rows, -1, np.int32)
-            place[rows] = np.arange(int(rows.sum()), dtype=np.int32)
-            places.append(place)
-            layer.entries[s, part] = []
-        counts = np.zeros((len(present), len(features)), np.int32)
-        for lo, hi, indptr, indices, data in self._spans(shard, features):
-            offsets, rows_read, values = _choose(features[lo:hi], indptr, indices, data)
-            for k, (part, place) in enumerate(zip(present, places, strict=True)):
-                rows_kept, values_kept = np.empty_like(rows_read), np.empty_like(values)
-                into = counts[k, lo:hi]
-                n = select_rows(offsets, rows_read, values, place, into, rows_kept, values_kept)
-                steps = rows_kept[:n].copy()
-                steps[1:] -= rows_kept[: max(n - 1, 0)]
-                pair = (self._hold(steps), self._hold(values_kept[:n]))
-                layer.entries[s, part].append(pair)
-        for part, entries in zip(present, counts, strict=True):
-            layer.counts[s, part] = self._hold(entries)
+        With `watches` all columns of all shards are read, for them to look at too. Only the first layer stays
+        in memory, as far as it fits.
+        """
+        writer = self.writer(features)
+        self.read_columns(writer, range(self._dataset.n_shards), watches)
+        self.put(writer)
 
-    def _spans(self, shard: Shard, features: NDArray[np.int64]) -> Iterator[tuple[int, int, Any, Any, Any]]:
-        """Yield ranges of `features` with the columns between the first and last of each."""
+    def writer(self, features: NDArray[np.int64]) -> LayerWriter:
+        """Return what writes the columns of increasing `features`, once it has seen all shards."""
+        shares = np.cumsum(self._dataset.column_nnz()[features]) / max(self._dataset.n_samples, 1)
+        store = self._arrays.write if self.layers else self._arrays.hold
+        return LayerWriter(features, shares, self._present_parts, store)
+
+    def read_columns(self, writer: LayerWriter, shards: Iterable[int], watches: Sequence[Watch] = ()) -> None:
+        """Let a writer see its columns of some shards; with `watches` all columns are read."""
+        for s in shards:
+            shard = self._dataset.shards[s]
+            seen_by = [watch.of_shard(s, shard.n_rows) for watch in (writer, *watches)]
+            for block in self._blocks(shard, None if watches else writer.layer.features):
+                for watch in seen_by:
+                    watch.add(block)
+            for watch in seen_by:
+                watch.finish()
+
+    def put(self, writer: LayerWriter) -> None:
+        """Add the layer of a writer that has seen all shards."""
+        self.n_bytes += writer.n_bytes
+        self.layers.append(writer.layer)
+
+    def _present_parts(self, s: int) -> tuple[NDArray[np.int16], list[int]]:
+        """Return the part of each row of a shard, and the parts that have rows."""
+        return self._parts(s), [part for part in range(self._n_parts) if (s, part) in self._rows]
+
+    def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
+        """Decode ranges of columns: those between the first and last of some `features`, or all."""
         rows, values = np.empty(_ENTRIES, np.uint16), np.ones(_ENTRIES, self._dataset.dtype)
         lo = 0
-        while lo < len(features):
-            first = int(features[lo])
-            offsets = shard.indptr(first, min(first + _FEATURES, shard.n_features))
-            width = max(1, int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1)
-            hi = int(np.searchsorted(features, first + width))
-            offsets = offsets[: int(features[hi - 1]) - first + 2]
+        while lo < shard.n_features:
+            if features is not None:
+                after = np.searchsorted(features, lo)
+                if after == len(features):
+                    return
+                lo = int(features[after])
+            offsets = shard.indptr(lo, min(lo + _FEATURES, shard.n_features))
+            end = lo + max(1, int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1)
+            hi = end if features is None else int(features[np.searchsorted(features, end) - 1]) + 1
+            offsets = offsets[: hi - lo + 1]
             start, stop = int(offsets[0]), int(offsets[-1])
-            shard.read(start, stop, rows, None if self._dataset.weighting.binary else values)
-            self.n_bytes += (stop - start) * self._entry_bytes
-            yield lo, hi, offsets - start, rows, values
-            lo = hi
-
-    def _hold(self, array: NDArray[Any]) -> Stored:
-        return self._counted(self._arrays.hold(array))
+            if stop > start:
+                shard.read(start, stop, rows, None if self._dataset.weighting.binary else values)
+                self.n_bytes += (stop - start) * self._entry_bytes
+                n = stop - start
+                yield Block(lo, hi, offsets - start, rows[:n], values[:n])
+            lo = end
 
     def _write(self, array: NDArray[Any]) -> Stored:
-        return self._counted(self._arrays.write(array))
-
-    def _counted(self, stored: Stored) -> Stored:
+        stored = self._arrays.write(array)
         self.n_bytes += stored.file_bytes
         return stored
 
@@ -317,15 +314,3 @@ class Spill:
                 self._arrays.read(values, data[at:])
                 at += rows.size
         return Columns(number, layer.features, np.arange(n_columns), indptr, indices, data, base, start)
-
-
-def _choose(
-    features: NDArray[np.int64], indptr: NDArray[np.int64], indices: NDArray[np.uint16], data: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]:
-    """Return the columns of `features` alone, of a range that begins with the first of them."""
-    positions = features - features[0]
-    nnz = int((indptr[positions + 1] - indptr[positions]).sum())
-    offsets = np.empty((1, len(features) + 1), np.int64)
-    rows, values = np.empty(nnz, np.uint16), np.empty(nnz, data.dtype)
-    gather_columns(positions, indptr[None], indices, data, offsets, rows, values)
-    return offsets[0], rows, values

@@ -1,0 +1,153 @@
+"""Columns of chosen features, cut into the parts of their shards and compressed, while shards are read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.csc import select_rows
+from bigmc.kernels.linear.columns import gather_columns
+from bigmc.solvers.sparse.scratch_arrays import Stored
+from bigmc.solvers.sparse.shard_blocks import Block
+
+#: Entries of a shard that are compressed together, about: what a worker holds until then.
+_ENTRIES = 1 << 17
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Features written together, in increasing order, and where their columns of every piece lie."""
+
+    features: NDArray[np.int64]
+    counts: dict[tuple[int, int], Stored] = field(default_factory=dict)
+    entries: dict[tuple[int, int], list[tuple[Stored, Stored]]] = field(default_factory=dict)
+
+
+class LayerWriter:
+    """Puts the columns of a layer away: a `bigmc.solvers.sparse.shard_blocks.Watch`.
+
+    Which entries are compressed together depends on the features and the data alone, so that a layer written
+    during a pass takes the same bytes as one that is written by itself.
+
+    Parameters
+    ----------
+    features : int64 array
+        Increasing.
+    shares : float64 array
+        Entries of each of them in all shards, added up, in units of the number of rows.
+    parts_of : callable
+        Returns the part of each row of a shard, and which parts there are.
+    put : callable
+        Compresses an array and puts it away; safe to call from several threads if watches are used so.
+
+    Attributes
+    ----------
+    layer : Layer
+    n_bytes : int
+        Written to the file.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        parts_of: Callable[[int], tuple[NDArray[np.int16], list[int]]],
+        put: Callable[[NDArray[Any]], Stored],
+    ) -> None:
+        self.layer, self.n_bytes = Layer(features), 0
+        self._shares, self._parts_of, self._put = shares, parts_of, put
+        self._lock = threading.Lock()
+
+    def of_shard(self, s: int, n_rows: int) -> ShardColumns:
+        """Return what writes the columns of one shard."""
+        groups = (self._shares * n_rows / _ENTRIES).astype(np.int64)
+        return ShardColumns(self, s, groups, *self._parts_of(s))
+
+    def put(self, array: NDArray[Any]) -> Stored:
+        """Put an array away."""
+        stored = self._put(array)
+        with self._lock:
+            self.n_bytes += stored.file_bytes
+        return stored
+
+
+class ShardColumns:
+    """Writes the columns of one shard, part by part."""
+
+    def __init__(
+        self,
+        writer: LayerWriter,
+        s: int,
+        groups: NDArray[np.int64],
+        parts: NDArray[np.int16],
+        present: list[int],
+    ) -> None:
+        self._writer, self._s, self._groups = writer, s, groups
+        self._parts, self._present = parts, present
+        self._counts = np.zeros((len(present), len(groups)), np.int32)
+        self._group = -1
+        self._pending: list[list[tuple[NDArray[np.uint16], NDArray[Any]]]] = [[] for _ in present]
+        for part in present:
+            writer.layer.entries[s, part] = []
+
+    def add(self, block: Block) -> None:
+        """Take the columns of the layer that are in a block."""
+        features = self._writer.layer.features
+        lo, hi = np.searchsorted(features, [block.lo, block.hi]).tolist()
+        while lo < hi:
+            group = int(self._groups[lo])
+            end = min(hi, int(np.searchsorted(self._groups, group, side="right")))
+            if group != self._group:
+                self._flush()
+                self._group = group
+            self._take(lo, end, block)
+            lo = end
+
+    def finish(self) -> None:
+        """Write what is pending, and the number of entries of every column."""
+        self._flush()
+        for part, counts in zip(self._present, self._counts, strict=True):
+            self._writer.layer.counts[self._s, part] = self._writer.put(counts)
+
+    def _take(self, lo: int, end: int, block: Block) -> None:
+        """Take the columns of the features with numbers `lo` to `end`."""
+        offsets, rows, values = _choose(self._writer.layer.features[lo:end] - block.lo, block)
+        for k, part in enumerate(self._present):
+            mine = self._parts == part
+            place = np.full(len(mine), -1, np.int32)
+            place[mine] = np.arange(np.count_nonzero(mine), dtype=np.int32)
+            rows_kept, values_kept = np.empty_like(rows), np.empty_like(values)
+            into = self._counts[k, lo:end]
+            n = select_rows(offsets, rows, values, place, into, rows_kept, values_kept)
+            if n:
+                self._pending[k].append((rows_kept[:n].copy(), values_kept[:n].copy()))
+
+    def _flush(self) -> None:
+        """Compress what is pending."""
+        for part, pending in zip(self._present, self._pending, strict=True):
+            if not pending:
+                continue
+            rows = np.concatenate([rows for rows, _ in pending])
+            steps = rows.copy()
+            steps[1:] -= rows[:-1]
+            values = np.concatenate([values for _, values in pending])
+            pair = (self._writer.put(steps), self._writer.put(values))
+            self._writer.layer.entries[self._s, part].append(pair)
+            pending.clear()
+
+
+def _choose(
+    positions: NDArray[np.int64], block: Block
+) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]:
+    """Return the columns at some positions of a block alone."""
+    indptr = block.indptr
+    nnz = int((indptr[positions + 1] - indptr[positions]).sum())
+    offsets = np.empty((1, len(positions) + 1), np.int64)
+    rows, values = np.empty(nnz, np.uint16), np.empty(nnz, block.data.dtype)
+    gather_columns(positions, indptr[None], block.indices, block.data, offsets, rows, values)
+    return offsets[0], rows, values
