@@ -93,10 +93,13 @@ class CandidateColumns:
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by estimates of the norms of all gradients.
 
-        There are none where memory has no space for them beside those there are: the next choice drops some.
+        What the last pass found counts too: estimates of rare features are rough. There are none where memory
+        has no space for them beside those there are: the next choice drops some.
         """
         joined, spill, plan = _joined(state), self.spill, self._plan
         wanted = norms > np.float32(_LIKELY * self._task.alpha)
+        if state.norms is not None and state.history:
+            wanted |= state.norms > np.float32(_LIKELY * self._task.alpha)
         wanted[joined] = False
         features = np.flatnonzero(wanted)
         n_features = len(joined) + len(features)

@@ -145,7 +145,7 @@ def certifying_pass(
     request: PassRequest,
     problem_of: ShardProblem,
     engine: Engine,
-    shards: range,
+    shards: NDArray[np.int64],
     watches: Sequence[Watch] = (),
 ) -> PassSums:
     """Add up losses and gradients of the samples of some shards.
@@ -157,8 +157,8 @@ def certifying_pass(
     problem_of : callable
     engine : Engine
         Threads of this process; any number gives the same bits.
-    shards : range
-        Numbers of the shards.
+    shards : int64 array
+        Their numbers.
     watches : sequence of Watch
         See all columns on the way.
 
@@ -167,7 +167,7 @@ def certifying_pass(
     DataError
         If a gradient is not finite.
     """
-    parts = np.array_split(np.array(shards), min(_MOST_PARTS, len(shards)))
+    parts = np.array_split(shards, min(_MOST_PARTS, len(shards)))
     total = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for _, found in engine.map(_add_up, parts, dataset, request, problem_of, watches):
         total.add(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from bigmc.solvers.sparse.certifying_pass import (
     PassRequest,
     PassSums,
     ShardPart,
-    ShardProblem,
     certifying_pass,
 )
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
@@ -38,7 +38,7 @@ from bigmc.solvers.sparse.state import Evaluated
 _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
 _SMALLEST_SCALE = 1e-3
 #: One of so many shards, at least one, says which features are likely to need weights.
-_FIRST_SHARDS = 12
+_ONE_OF = 8
 
 
 @dataclass(frozen=True)
@@ -114,30 +114,29 @@ class Certifier:
         last_scale : float
             Of the dual point of the pass before.
         likely : callable, optional
-            Names features by the gradients of the first shards; their columns become a layer of the spill
-            while the other shards are read.
+            Names features by the gradients of some shards; their columns become a layer of the spill while
+            the others are read.
         """
         task = self._task
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         moved = balanced(task, spill, point) if task.fit_intercept else None
-        request = PassRequest(
-            objective=task.objective,
-            features=chosen,
-            weight_sum=task.weight_sum,
-            width=task.width,
-            scales=scales,
-            block_bytes=self._plan.block_bytes,
-            block_columns=self._plan.block_columns,
-            shard_parts=self._plan.shard_parts,
-            held_bytes=self._plan.held_shard_bytes,
-        )
         column_scale = task.dataset.column_scale()
         norms = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
-        sums, written = self._pass(
-            spill, request, lambda s, n: self._shard_part(spill, point, moved, (s, n)), norms, likely
-        )
+        add_up = partial(self._add_up, spill, self._request(chosen, scales), point, moved)
+        some, others = self._shards if likely else (np.arange(task.dataset.n_shards), np.empty(0, np.int64))
+        sums, written = add_up(some, norms), np.empty(0, np.int64)
+        if likely and len(others):
+            written = likely(self._estimates(sums))
+        if len(written):
+            writer = spill.writer(written)
+            sums.add(add_up(others, [*norms, writer]))
+            spill.read_columns(writer, some.tolist())
+            spill.put(writer)
+        elif len(others):
+            sums.add(add_up(others, norms))
+        spill.n_bytes += sums.n_bytes
         measured = self._measure(sums, chosen, point.coef)
         if rough or (task.fit_intercept and moved is None):
             return Certified(sums, measured, 0.0, last_scale, written)
@@ -145,33 +144,60 @@ class Certifier:
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
         return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale, written)
 
-    def _pass(
+    def estimate(self, spill: Spill, point: Evaluated) -> NDArray[np.float32]:
+        """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,)."""
+        request = self._request(np.empty(0, np.int64), ())
+        sums = self._add_up(spill, request, point, None, self._shards[0], [])
+        spill.n_bytes += sums.n_bytes
+        return self._estimates(sums)
+
+    @property
+    def _shards(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Some shards, evenly spaced, and all others."""
+        n_shards = self._task.dataset.n_shards
+        n_parts = max(1, n_shards // _ONE_OF)
+        some = (np.arange(n_parts) * 2 + 1) * n_shards // (2 * n_parts)
+        return some, np.setdiff1d(np.arange(n_shards), some)
+
+    def _estimates(self, sums: PassSums) -> NDArray[np.float32]:
+        """Return what the norms that some of the shards add up to come to for all."""
+        dataset = self._task.dataset
+        n_rows = sum(dataset.shards[s].n_rows for s in self._shards[0].tolist())
+        return np.asarray(sums.norms * np.float32(dataset.n_samples / n_rows))
+
+    def _request(self, chosen: NDArray[np.int64], scales: tuple[float, ...]) -> PassRequest:
+        task, plan = self._task, self._plan
+        return PassRequest(
+            objective=task.objective,
+            features=chosen,
+            weight_sum=task.weight_sum,
+            width=task.width,
+            scales=scales,
+            block_bytes=plan.block_bytes,
+            block_columns=plan.block_columns,
+            shard_parts=plan.shard_parts,
+            held_bytes=plan.held_shard_bytes,
+        )
+
+    def _add_up(
         self,
         spill: Spill,
         request: PassRequest,
-        problem_of: ShardProblem,
-        norms: Sequence[Watch],
-        likely: Likely | None,
-    ) -> tuple[PassSums, NDArray[np.int64]]:
-        """Go through all shards; what is likely by the first of them is written from the others on."""
-        dataset = self._task.dataset
-        engine = self._task.engine.at_most(self._plan.n_workers(spill.held_bytes))
-        n_first = max(1, dataset.n_shards // _FIRST_SHARDS) if likely else dataset.n_shards
-        first, rest = range(n_first), range(n_first, dataset.n_shards)
-        sums = certifying_pass(dataset, request, problem_of, engine, first, norms)
-        written = np.empty(0, np.int64)
-        if likely and rest:
-            n_rows = sum(dataset.shards[s].n_rows for s in first)
-            written = likely(sums.norms * np.float32(dataset.n_samples / n_rows))
-        if rest:
-            writer = spill.writer(written)
-            watches = [*norms, writer] if len(written) else norms
-            sums.add(certifying_pass(dataset, request, problem_of, engine, rest, watches))
-            if len(written):
-                spill.read_columns(writer, first)
-                spill.put(writer)
-        spill.n_bytes += sums.n_bytes
-        return sums, written
+        point: Evaluated,
+        moved: Balanced | None,
+        shards: NDArray[np.int64],
+        watches: Sequence[Watch],
+    ) -> PassSums:
+        """Go through some shards."""
+        dataset, engine = (
+            self._task.dataset,
+            self._task.engine.at_most(self._plan.n_workers(spill.held_bytes)),
+        )
+
+        def problem_of(s: int, number: int) -> ShardPart | None:
+            return self._shard_part(spill, point, moved, (s, number))
+
+        return certifying_pass(dataset, request, problem_of, engine, shards, watches)
 
     def _shard_part(
         self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]

@@ -84,6 +84,8 @@ class ChunkRounds:
                 self._restore()
             else:
                 self._begin(rough=norms_take_a_pass(self._task.dataset))
+                if not state.layers:
+                    self._first_layer()
             while True:
                 if not state.rounds:
                     certificate = self._certify(max_passes, progress)
@@ -190,6 +192,20 @@ class ChunkRounds:
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
         state.coef = Coefficients.zeros(task.width).updated(kept)
         self._evaluate()
+
+    def _first_layer(self) -> None:
+        """Choose the first candidates where there are no weights, by the gradients of some shards."""
+        state = self.state
+        assert state.anchor is not None
+        state.norms = self._certifier.estimate(self._columns.spill, state.anchor)
+        largest = self._columns.known_features(state)
+        state.layers = self._columns.choose(state, largest, state.norms[largest].astype(np.float64))
+        self._count_spill()
+        if state.layers:
+            self._write()
+            self._rough = False
+            self._evaluate()
+            state.rounds, state.gain = 1, math.inf
 
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
