@@ -31,7 +31,7 @@ from memory_cap import ROOT, anonymous, bare_bytes, capped
 from out_of_core_problems import HERE, PROBLEMS, Place, make
 from out_of_core_table import print_table
 
-FLOOR = {"full": 64_000_000, "small": 32_000_000}
+FLOOR = {"full": 64_000_000, "mid": 64_000_000, "small": 32_000_000}
 """Smallest limit in bytes, by size of the problem."""
 CAP_SHARE = 1.2
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -244,7 +244,7 @@ def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("problems", nargs="*", metavar=f"{{{','.join(PROBLEMS)}}}")
-    parser.add_argument("--size", choices=("full", "small"), default="full")
+    parser.add_argument("--size", choices=("full", "mid", "small"), default="full")
     parser.add_argument("--shares", nargs="+", type=int, default=[2, 4, 10], help="D over the limit")
     parser.add_argument("--losses", nargs="+", help="by default the first of each problem")
     parser.add_argument("--penalty", default="l1/l2")

@@ -52,7 +52,7 @@ class Problem:
     rows: Callable[[Path, float], Tables]
     """Make the rows from the folder of raw data and a number of copies (or of millions of rows)."""
     copies: dict[str, float]
-    """Copies by size; "full" has at least 300 MB of decoded non-zeros."""
+    """Copies by size; "mid" has about 300 MB of decoded non-zeros, "full" more."""
     features: dict[str, Any]
     """Options of ``bigmc.ingest``."""
     alphas: tuple[float, float, float]
@@ -229,24 +229,24 @@ _PAIRS = {"text": "text", "label": "label", "ngrams": (1, 2), "hash_bits": 20}
 PROBLEMS = {
     "a": Problem(
         "descriptions, words and pairs, 2^20, 24 sections",
-        descriptions, {"full": 50, "small": 6}, _PAIRS, (6e-5, 2e-4, 6e-4),
+        descriptions, {"full": 50, "mid": 18, "small": 6}, _PAIRS, (6e-5, 2e-4, 6e-4),
     ),
     "b": Problem(
         "descriptions, char_wb 1-3, 2^18, 24 sections",
-        descriptions, {"full": 11, "small": 1.3}, _LETTERS, (6e-5, 2e-4, 6e-4),
+        descriptions, {"full": 11, "mid": 4, "small": 1.3}, _LETTERS, (6e-5, 2e-4, 6e-4),
     ),
     "c": Problem(
         "place names, char_wb 1-3, 2^18, 150 countries",
-        names, {"full": 4, "small": 0.9}, _LETTERS, (3e-5, 1e-4, 3e-4),
+        names, {"full": 4, "mid": 3.4, "small": 0.9}, _LETTERS, (3e-5, 1e-4, 3e-4),
     ),
     "d": Problem(
         "dense, 1.5 M x 200, 10 classes",
-        images, {"full": 1.5, "small": 0.07},
+        images, {"full": 1.5, "mid": 0.3, "small": 0.07},
         {"dense": [f"x{j}" for j in range(200)], "label": "label"}, (1.5e-3, 5e-3, 1.5e-2),
     ),
     "e": Problem(
         "10 M rows of 36 categoricals, 2^20, 2 classes",
-        categoricals, {"full": 10, "small": 0.75},
+        categoricals, {"full": 10, "mid": 3, "small": 0.75},
         {
             "categorical": [f"c{j}" for j in range(N_CATEGORICALS)] + [f"p{j}" for j in range(N_CROSSED)],
             "label": "label", "hash_bits": 20,
@@ -254,11 +254,11 @@ PROBLEMS = {
     ),
     "f": Problem(
         "words, char_wb 1-3, 2^18, 18 languages",
-        words, {"full": 1, "small": 0.0625}, _LETTERS, (6e-5, 2e-4, 6e-4),
+        words, {"full": 1, "mid": 0.25, "small": 0.0625}, _LETTERS, (6e-5, 2e-4, 6e-4),
     ),
     "g": Problem(
         "packages, words to triples, 2^20, 2,200 maintainers",
-        maintainers, {"full": 9, "small": 1}, _PAIRS | {"ngrams": (1, 3), "weighting": "tfidf"},
+        maintainers, {"full": 9, "mid": 6, "small": 1}, _PAIRS | {"ngrams": (1, 3), "weighting": "tfidf"},
         (3e-5, 1e-4, 3e-4),
     ),
 }  # fmt: skip

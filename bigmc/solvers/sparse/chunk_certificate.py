@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -258,3 +258,27 @@ class Certifier:
             measured,
             entropy,
         )
+
+
+def extended(
+    anchor: Evaluated,
+    before: NDArray[np.int64],
+    features: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    found: PassSums,
+) -> Evaluated:
+    """Return the anchor with the gradients of `features` instead of those of the features `before`.
+
+    What a pass found for others is that of its dual point, which an intercept makes differ a little; the
+    next round measures it anew.
+    """
+    at = np.searchsorted(chosen, features)
+    gradient, curvature = found.gradient[at], found.curvature[at]
+    order = np.argsort(before)
+    place = np.searchsorted(before, features, sorter=order)
+    same = place < len(before)
+    same[same] = before[order[place[same]]] == features[same]
+    known = order[place[same]]
+    gradient[same], curvature[same] = anchor.gradient[known], anchor.curvature[known]
+    dtype = anchor.gradient.dtype
+    return replace(anchor, gradient=gradient.astype(dtype), curvature=curvature.astype(dtype))

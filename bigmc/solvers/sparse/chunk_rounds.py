@@ -15,7 +15,6 @@ Passes over all entries, which give the certificate and name new candidates, com
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,8 +25,7 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
-from bigmc.solvers.sparse.certifying_pass import PassSums
-from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Likely, Measured
+from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Likely, Measured, extended
 from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
@@ -234,7 +232,7 @@ class ChunkRounds:
             if rough or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()
             else:
-                state.anchor = _extended(
+                state.anchor = extended(
                     state.anchor, before, np.concatenate(state.layers), chosen, found.sums
                 )
             state.rounds, state.gain = 1, math.inf
@@ -385,30 +383,6 @@ class ChunkRounds:
         nnz = np.where(np.isin(features, solved), n_bytes, self._columns.column_nnz[features])
         chosen = rare_features(task, state.anchor, features, nnz, n_bytes)
         return RareFeatures(task, chosen) if len(chosen) else None
-
-
-def _extended(
-    anchor: Evaluated,
-    before: NDArray[np.int64],
-    features: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-    found: PassSums,
-) -> Evaluated:
-    """Return the anchor with the gradients of `features` instead of those of the features `before`.
-
-    What a pass found for others is that of its dual point, which an intercept makes differ a little; the
-    next round measures it anew.
-    """
-    at = np.searchsorted(chosen, features)
-    gradient, curvature = found.gradient[at], found.curvature[at]
-    order = np.argsort(before)
-    place = np.searchsorted(before, features, sorter=order)
-    same = place < len(before)
-    same[same] = before[order[place[same]]] == features[same]
-    known = order[place[same]]
-    gradient[same], curvature[same] = anchor.gradient[known], anchor.curvature[known]
-    dtype = anchor.gradient.dtype
-    return replace(anchor, gradient=gradient.astype(dtype), curvature=curvature.astype(dtype))
 
 
 def _message(entry: dict[str, float], max_passes: float) -> Progress:
