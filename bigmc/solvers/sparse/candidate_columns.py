@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +20,10 @@ _CANDIDATE = 0.6
 _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
 _LIKELY = 0.7
+#: Share of the candidates that memory has space for which are chosen first.
+_FIRST_SHARE = 0.75
+#: Entries of candidates to come, for which chunks leave space.
+_MORE_ENTRIES = 1.1
 #: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
 _MISSING = 0.5
 #: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
@@ -73,7 +78,8 @@ class CandidateColumns:
         -------
         list of int64 arrays
         """
-        most = self._plan.most_candidates
+        # the first have weights of zero: many of them come to nothing, and others come later
+        most = int((1.0 if state.history else _FIRST_SHARE) * self._plan.most_candidates)
         rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
         wanted = rank > _CANDIDATE * self._task.alpha
         if np.count_nonzero(wanted) > most:
@@ -93,20 +99,27 @@ class CandidateColumns:
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by estimates of the norms of all gradients.
 
-        What the last pass found counts too: estimates of rare features are rough. There are none where memory
-        has no space for them beside those there are: the next choice drops some.
+        What the last pass found counts too: estimates of rare features are rough. Those with the largest
+        gradients come first, as many as there is memory for.
         """
-        joined, spill, plan = _joined(state), self.spill, self._plan
-        wanted = norms > np.float32(_LIKELY * self._task.alpha)
-        if state.norms is not None and state.history:
-            wanted |= state.norms > np.float32(_LIKELY * self._task.alpha)
-        wanted[joined] = False
-        features = np.flatnonzero(wanted)
-        n_features = len(joined) + len(features)
-        nnz = int(self.column_nnz[joined].sum() + self.column_nnz[features].sum())
-        fits = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
-        fits &= spill.held_bytes <= plan.most_held(n_features, spill.n_chunks)
-        return features if fits else np.empty(0, np.int64)
+        rank = norms.copy()
+        if state.history and state.norms is not None:
+            np.maximum(rank, state.norms, out=rank)
+        joined = _joined(state)
+        rank[joined] = 0.0
+        features = np.flatnonzero(rank > np.float32(_LIKELY * self._task.alpha))
+        features = features[np.argsort(-rank[features], kind="stable")]
+        nnz = np.cumsum(self.column_nnz[features]) + self.column_nnz[joined].sum()
+        most = bisect.bisect_left(
+            range(len(features)), True, key=lambda k: not self._fits(len(joined) + k + 1, int(nnz[k]))
+        )
+        return np.sort(features[:most])
+
+    def _fits(self, n_features: int, nnz: int) -> bool:
+        """Return whether so many candidates and entries fit beside what is held, and into the chunks."""
+        spill, plan = self.spill, self._plan
+        in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
+        return in_chunks and spill.held_bytes <= plan.most_held(n_features, spill.n_chunks)
 
     def missing(self, state: State, norms: NDArray[np.float32]) -> bool:
         """Return whether features that are no candidates violate the conditions of optimality."""
@@ -133,7 +146,8 @@ class CandidateColumns:
         the scratch file. If they are rough, what is written first finds the exact ones.
         """
         old, features = self._spill, _joined(state)
-        n_chunks = self._plan.n_chunks(int(self.column_nnz[features].sum()), len(features))
+        nnz = int(_MORE_ENTRIES * self.column_nnz[features].sum())
+        n_chunks = self._plan.n_chunks(nnz, len(features))
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         most_held = self._plan.most_held(len(features), n_chunks)

@@ -48,7 +48,7 @@ from bigmc.solvers.sparse.sweeps import Sweeper
 #: Sweeps over a chunk in a round; more were measured to gain little.
 _SWEEPS = 3
 #: Columns that violate by less than this share of the largest violation, and of alpha, are left alone.
-_NEGLIGIBLE = 0.1
+_NEGLIGIBLE = 0.02
 #: Entries of a feature in a chunk with which it is damped by d times its curvature.
 _ENTRIES = 50.0
 #: With one chunk: sweeps at most.

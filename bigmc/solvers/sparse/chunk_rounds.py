@@ -44,7 +44,7 @@ _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
 _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 #: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
 #: candidates is this part of the tolerance, or of this part of the gap.
-_FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 2, 0.5, 0.2
+_FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 #: With one chunk: the violation to reach in units of what was measured, and of alpha at least and at most.
 _FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
 #: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns.
