@@ -25,6 +25,7 @@ NO_LABEL: Final = 128
 
 _POWERS: Final = np.array([10.0**k for k in range(23)])  # exact as doubles
 _EXACT: Final = 1 << 53
+_BEYOND: Final = np.int64(10_000)  # an exponent that is certainly too large
 _MOST: Final = 10**17  # a mantissa below this takes another digit
 
 
@@ -159,7 +160,7 @@ def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any,
         exponent = np.int64(0)
         digits = 0
         while at < end and data[at] >= 48 and data[at] <= 57:
-            exponent = min(exponent * 10 + np.int64(data[at]) - 48, 10000)
+            exponent = min(exponent * 10 + np.int64(data[at]) - 48, _BEYOND)
             digits += 1
             at += 1
         power += -exponent if below else exponent

