@@ -35,7 +35,7 @@ from bigmc.ingestion.hashing.unicode import (
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
-from bigmc.kernels.hashing.arguments import HashScratch, NGrams
+from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
 from bigmc.store.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
@@ -196,13 +196,14 @@ class TextHasher:
         counted = NGrams(ANALYZERS[self.analyzer], *self.ngrams)
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
-            work = HashScratch(scratch.reach, scratch.parts)
+            work = HashScratch(scratch.reach, scratch.parts, scratch.counts)
+            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times)
             n_hashes = kernel.hash_ngrams(
-                place, n_rows, scratch.documents, counted, work, scratch.offsets, scratch.hashes
+                place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )
             n_done = place[0] - row
             if not inside:
-                rows.add(scratch.offsets[: n_done + 1], scratch.hashes)
+                rows.add(scratch.offsets[: n_done + 1], scratch.hashes, scratch.times)
             if inside or place[1] > 0:
                 rows.count(scratch.hashes[:n_hashes])
             if inside and n_done:
@@ -258,7 +259,7 @@ def hash_strings(strings: pa.Array) -> NDArray[np.uint32]:
     hashes = np.empty(len(strings), np.uint32)
     for first, piece, offsets, text in string_pieces(strings):
         buffer = np.empty(int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)
-        kernel.hash_strings(offsets, text, buffer, 0, hashes[first : first + len(piece)])
+        kernel.hash_strings(offsets, text, buffer, hashes[first : first + len(piece)])
     return hashes
 
 
