@@ -89,7 +89,7 @@ def _linear(name: str, strength: float) -> Any:
 
 
 def scikit(name: str, kind: str, train: Rows, test: Rows) -> dict[str, Any]:
-    """Fit a linear model of scikit-learn on tf-idf; " tuned" in the name chooses C from five, "Search" the model too."""
+    """Fit a linear model of scikit-learn on tf-idf; "tuned" chooses C from five, "Search" the model too."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import MultiLabelBinarizer
