@@ -76,21 +76,21 @@ def export(
     from bigmc.export import model_card
     from bigmc.store.outputs import IfExists, Output
 
-    known, ending = model_of(model), Path(to).suffix
+    output, ending = Output.at(to, input_paths(model, dataset)), Path(to).suffix
     if ending == ".md":
         options: EvaluateKeywords = {"split": split}
         figures = None
         if dataset is not None:
-            figures = evaluate(known, dataset, memory_limit=memory_limit, **options)
+            # By its path, so that a model too large for the limit is not read.
+            figures = evaluate(model, dataset, memory_limit=memory_limit, **options)
         name = Path(model).name if isinstance(model, str | Path) else "model"
-        content = model_card(known, name, figures).encode()
+        content = model_card(model_of(model), name, figures).encode()
     elif ending == ".onnx":
         from bigmc.export.onnx_graph import onnx_graph
 
-        content = onnx_graph(known)
+        content = onnx_graph(model_of(model))
     else:
         raise DataError(f"{to}: no form of a model ends so", "give a name that ends with .md or .onnx")
-    output = Output.at(to, input_paths(model, dataset))
     if output.content() != content:
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
         output.write(content)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -14,8 +15,8 @@ from bigmc.api.resolve import (
     dataset_of,
     input_paths,
     model_of,
+    model_source,
     source_of,
-    stored_model,
 )
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from bigmc.inference.predict import PredictionCounts
     from bigmc.inference.results import Evaluation, Inspection
     from bigmc.inference.unfinished import SavedSums
-    from bigmc.model import Model
+    from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
 
 REPORTED_CLASSES = 50
@@ -90,20 +91,21 @@ def evaluate(
     from bigmc.training.run import identity
 
     asked = EvaluateOptions(**options)
-    data, (known, digest, _) = dataset_of(dataset), stored_model(model)
-    limits = Limits(memory_limit, engine, progress)
-    if to is None:
-        return _measured(known, data, asked, limits, NOT_SAVED)
-    if digest is None or not isinstance(model, str | Path):
-        raise DataError("the model is in memory only", "save it first, or leave out to")
-    output = Output.at(to, input_paths(model, data))
-    place = str(model if is_remote(model) else Path(model).resolve())
-    subject = Subject(place, digest, identity(data), asked.split, len(known.used_features))
-    labels = [*known.classes.tolist(), *data.classes.tolist()]
-    figures = stored_figures(output, subject, asked, labels)
-    if figures is not None:
-        clear_beside(output)
-    else:
+    data = dataset_of(dataset)
+    output = None if to is None else Output.at(to, input_paths(model, data))
+    with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
+        known = _loaded(source, data, asked.split, resources)
+        if output is None:
+            return _measured(known, data, asked, resources, NOT_SAVED)
+        if source.sha256 is None or not isinstance(model, str | Path):
+            raise DataError("the model is in memory only", "save it first, or leave out to")
+        place = str(model if is_remote(model) else Path(model).resolve())
+        subject = Subject(place, source.sha256, identity(data), asked.split, len(known.used_features))
+        labels = [*known.classes.tolist(), *data.classes.tolist()]
+        figures = stored_figures(output, subject, asked, labels)
+        if figures is not None:
+            clear_beside(output)
+            return figures
         output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
         made = {"command": "evaluate", **asdict(subject)}
         if asked.propensities is not None:
@@ -111,9 +113,9 @@ def evaluate(
         with saved_beside(output, made) as saved:
             figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
             if figures is None:
-                figures = _measured(known, data, asked, limits, saved)
+                figures = _measured(known, data, asked, resources, saved)
                 write_figures(output, subject, figures)
-    return figures
+        return figures
 
 
 class Limits(NamedTuple):
@@ -130,20 +132,32 @@ class Limits(NamedTuple):
     engine: EngineLike
     progress: ProgressCallback
 
+    @contextmanager
+    def resources(self) -> Iterator[Resources]:
+        """Yield the workers and the bytes of each."""
+        from bigmc.ingestion import prepare_process
+        from bigmc.ingestion.memory import prompt_release
+
+        with opened(self.engine, prepare_process) as workers, prompt_release():
+            yield Resources(workers, budget.resolve_limit(self.memory, workers.process_memory), self.progress)
+
+
+def _loaded(source: ModelSource, dataset: Dataset, split: str, resources: Resources) -> Model:
+    """Return a model to measure on a split; refused before it is read where there is no memory for it."""
+    from bigmc.inference import evaluate as evaluation
+
+    evaluation.share_memory(source.outline, dataset[split], resources)
+    return source.load()
+
 
 def _measured(
-    model: Model, dataset: Dataset, options: EvaluateOptions, limits: Limits, saved: SavedSums
+    model: Model, dataset: Dataset, options: EvaluateOptions, resources: Resources, saved: SavedSums
 ) -> Evaluation:
     """Return the figures of a model on a split of a dataset."""
     from bigmc.inference import evaluate as evaluation
-    from bigmc.ingestion import prepare_process
-    from bigmc.ingestion.memory import prompt_release
 
-    with opened(limits.engine, prepare_process) as workers, prompt_release():
-        limit = budget.resolve_limit(limits.memory, workers.process_memory)
-        resources = Resources(workers, limit, limits.progress)
-        counted = None if options.propensities is None else dataset[options.propensities]
-        figures = evaluation.evaluate(model, dataset[options.split], options, resources, saved, counted)
+    counted = None if options.propensities is None else dataset[options.propensities]
+    figures = evaluation.evaluate(model, dataset[options.split], options, resources, saved, counted)
     if options.propensities is not None:
         figures["propensities"] = options.propensities
     return figures
@@ -200,8 +214,6 @@ def predict(
     """
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
-    from bigmc.ingestion import prepare_process
-    from bigmc.ingestion.memory import prompt_release
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import IfExists, Output
 
@@ -217,10 +229,8 @@ def predict(
         data = data if asked.split is None else data[asked.split]
     elif asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    with opened(engine, prepare_process) as workers, prompt_release():
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        known, digest, _ = stored_model(model)
-        job = PredictionJob(known, digest, output, asked, Resources(workers, limit, progress))
+    with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
+        job = PredictionJob(known, output, asked, resources)
         counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return _predicted(to, counts, started)
 
@@ -292,21 +302,25 @@ def report(
 
     asked = ReportOptions(**options)
     output = Output.at(to, input_paths(model, asked.dataset))
-    stored = stored_model(model)
-    loaded = stored.model
     result: ReportResult = {"report": str(to), "bytes": 0}
     evaluated: Mapping[str, Any] | None = None
-    if asked.dataset is not None:
-        data, split = dataset_of(asked.dataset), asked.split or "test"
-        few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
-        measured = EvaluateOptions(split=split, per_class=True, confusion=few)
-        made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
-        with saved_beside(output, made if stored.sha256 and data.identity else None) as saved:
+    with ExitStack() as opened_files:
+        stored = opened_files.enter_context(model_source(model))
+        if asked.dataset is None:
+            loaded = stored.load()
+        else:
+            data, split = dataset_of(asked.dataset), asked.split or "test"
             limits = Limits(memory_limit, engine, progress)
-            figures = _measured(loaded, data, measured, limits, saved)
-        result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
-        result["n_samples"] = figures["n_samples"]
-        evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
+            resources = opened_files.enter_context(limits.resources())
+            loaded = _loaded(stored, data, split, resources)
+            few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
+            measured = EvaluateOptions(split=split, per_class=True, confusion=few)
+            made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
+            with saved_beside(output, made if stored.sha256 and data.identity else None) as saved:
+                figures = _measured(loaded, data, measured, resources, saved)
+            result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
+            result["n_samples"] = figures["n_samples"]
+            evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
     if output.content() != content:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bigmc.errors import DataError
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.ingestion.sources import Source
-    from bigmc.model import Model
+    from bigmc.model import Model, ModelSource
     from bigmc.options.raw import FileOptions
     from bigmc.store.dataset import Dataset
 
@@ -37,30 +38,17 @@ def model_of(model: str | Path | Model | Classifier) -> Model:
         return load(file)
 
 
-class StoredModel(NamedTuple):
-    """A model and what is known of its file; None of a model that is in memory only.
-
-    Attributes
-    ----------
-    model : Model
-    sha256 : str or None
-    n_bytes : int or None
-    """
-
-    model: Model
-    sha256: str | None = None
-    n_bytes: int | None = None
-
-
-def stored_model(model: str | Path | Model | Classifier) -> StoredModel:
-    """Return a model with the SHA-256 and size of its file, if it comes from one."""
-    from bigmc.store.atomic import sha256
+@contextmanager
+def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource]:
+    """Yield where a model comes from; one that is given by its path is not read yet."""
+    from bigmc.model import ModelSource
     from bigmc.store.object_store import local_file
 
     if not isinstance(model, str | Path):
-        return StoredModel(model_of(model))
+        yield ModelSource.of(model_of(model))
+        return
     with local_file(model) as file:
-        return StoredModel(model_of(file), sha256(file), file.stat().st_size)
+        yield ModelSource.of_file(file)
 
 
 def source_of(source: Any, files: FileOptions) -> Dataset | list[Source]:

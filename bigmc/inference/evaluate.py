@@ -11,7 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, plan_within
-from bigmc.engine import Resources
+from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
@@ -25,7 +25,7 @@ from bigmc.inference.results import (
     WeightedFeature,
 )
 from bigmc.inference.unfinished import NOT_SAVED, SavedSums
-from bigmc.model import Model, divide
+from bigmc.model import Model, ModelOutline, divide
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import Progress
 from bigmc.store.dataset import Dataset
@@ -103,16 +103,8 @@ def evaluate(
     if sets and options.confusion:
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
-    rows = max(shard.n_rows for shard in dataset.shards)
-    engine, progress = resources.engine, resources.progress
-    # A process of its own keeps the model as it came beside the model.
-    own = 0 if engine.shares_memory else model.nbytes
-    cost, wanted = ROW_COST + (SET_COST if sets else 0), engine.n_threads
-    n_threads, room = plan_within(
-        resources.memory_limit,
-        lambda limit: divide(model, limit - own, wanted, cost * rows, "evaluation"),
-    )
-    engine = engine.at_most(n_threads)
+    progress = resources.progress
+    engine, room = share_memory(model.outline, dataset, resources)
     if sets:
         places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
         shards = range(saved.begin("sets", total), dataset.n_shards)
@@ -148,6 +140,26 @@ def evaluate(
     return result
 
 
+def share_memory(model: ModelOutline, dataset: Dataset, resources: Resources) -> tuple[Engine, int]:
+    """Return the engine with as many workers as the memory limit allows, and the bytes for each.
+
+    Raises
+    ------
+    MemoryLimitError
+        If it does not allow one worker.
+    """
+    rows = max((shard.n_rows for shard in dataset.shards), default=0)
+    engine = resources.engine
+    # A process of its own keeps the model as it came beside the model.
+    own = 0 if engine.shares_memory else model.nbytes
+    cost, wanted = ROW_COST + (SET_COST if model.has_sets else 0), engine.n_threads
+    n_threads, room = plan_within(
+        resources.memory_limit,
+        lambda limit: divide(model, limit - own, wanted, cost * rows, "evaluation"),
+    )
+    return engine.at_most(n_threads), room
+
+
 def _inverse(counted: Dataset, model: Model, places: Places) -> NDArray[np.float64]:
     """Return the inverse propensities of the classes of a model."""
     counts = np.zeros(places.n_labels, np.int64)
@@ -164,7 +176,7 @@ def _probability_figures(
     rows = max(shard.n_rows for shard in dataset.shards)
     try:
         scores = COPIES * 8 * model.n_classes * rows
-        n_threads, room = divide(model, limit, engine.n_threads, scores // 3, "probabilities")
+        n_threads, room = divide(model.outline, limit, engine.n_threads, scores // 3, "probabilities")
     except MemoryLimitError:
         return {"log_loss": None}
     total = ProbabilitySums()

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
-from bigmc.inference.prediction_plan import PredictionPlan, plan_dataset, plan_sources
+from bigmc.inference.prediction_plan import PlannedPrediction, PredictionPlan, plan_dataset, plan_sources
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
 from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
 from bigmc.ingestion.sources import Source
-from bigmc.model import Model
+from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
 from bigmc.store import disk
@@ -52,16 +52,14 @@ class PredictionJob:
 
     Attributes
     ----------
-    model : Model
-    model_sha256 : str or None
-        Of its file; None for a model in memory, whose predictions are made anew each time.
+    model : ModelSource
+        Read when the memory is planned; the predictions of a model without a file are made anew each time.
     output : Output
     options : PredictOptions
     resources : Resources
     """
 
-    model: Model
-    model_sha256: str | None
+    model: ModelSource
     output: Output
     options: PredictOptions
     resources: Resources
@@ -81,12 +79,10 @@ class PredictionJob:
             If the memory limit does not allow one worker.
         """
         quarantine = self.options.on_bad_row == "quarantine"
-        if self.options.proba:
-            self.model.check_probabilities()
         if self.output.kind is OutputKind.STREAM:
             if quarantine:
                 raise DataError("rows set aside need a file beside the predictions", "give --to a file")
-            return self._stream(self._plan(source, None))
+            return self._stream(self._planned(self._plan(source, None)))
         made = self._made(source)
         done = self._done(made)
         if done is None:
@@ -108,16 +104,25 @@ class PredictionJob:
 
     def _plan(self, source: Dataset | list[Source], part_bytes: int | None) -> PredictionPlan:
         if isinstance(source, Dataset):
-            return plan_dataset(self.model, source, self.options, self.resources)
-        return plan_sources(self.model, source, self.options, self.resources, part_bytes)
+            return plan_dataset(self.model.outline, source, self.options, self.resources)
+        return plan_sources(self.model.outline, source, self.options, self.resources, part_bytes)
+
+    def _planned(self, plan: PredictionPlan) -> PlannedPrediction:
+        """Return a plan with the model, which is read now that there is memory for it."""
+        model = self.model.load()
+        if self.options.proba:
+            model.check_probabilities()
+        if isinstance(plan.source, Dataset):
+            model.check_features(plan.source)
+        return plan.with_model(model, self.options)
 
     def _made(self, source: Dataset | list[Source]) -> Mapping[str, Any] | None:
         """Return what the result is made of; None where a part of it is in memory only."""
         data = source.identity if isinstance(source, Dataset) else [identify(item) for item in source]
-        if self.model_sha256 is None or data is None:
+        if self.model.sha256 is None or data is None:
             return None
         options = self.options.fingerprint()
-        return {"command": "predict", "model": self.model_sha256, "source": data, "options": options}
+        return {"command": "predict", "model": self.model.sha256, "source": data, "options": options}
 
     def _done(self, made: Mapping[str, Any] | None) -> PredictionCounts | None:
         receipt = None if made is None else self.output.receipt()
@@ -131,12 +136,13 @@ class PredictionJob:
         with Journal(self._work) as journal:
             part_bytes = self._claim(journal, made)
             plan = self._plan(source, part_bytes)
+            planned = self._planned(plan)
             if plan.part_bytes != part_bytes:
                 journal.clear()
                 job = {"made": made, "part_bytes": plan.part_bytes}
                 write_work_file(self._work / JOB, job)
             with disk.output(result) as file:
-                counts = self._write_tables(plan, _tables(plan, journal), file, rejects)
+                counts = self._write_tables(planned, _tables(planned, journal), file, rejects)
             disk.sync(result)
         aside = rejects if counts.n_quarantined else None
         receipt = Receipt(made or {}, sha256(result), vars(counts), None if aside is None else sha256(aside))
@@ -144,11 +150,11 @@ class PredictionJob:
         return counts
 
     def _write_tables(
-        self, plan: PredictionPlan, tables: Iterator[Tables], file: IO[bytes], rejects: Path
+        self, planned: PlannedPrediction, tables: Iterator[Tables], file: IO[bytes], rejects: Path
     ) -> PredictionCounts:
         n_samples = n_rejects = 0
         with ExitStack() as files:
-            writer = files.enter_context(open_writer(self.output, file, plan.task.empty().schema))
+            writer = files.enter_context(open_writer(self.output, file, planned.schema))
             aside: pq.ParquetWriter | None = None
             for predicted, bad in tables:
                 writer.write(predicted)
@@ -160,13 +166,13 @@ class PredictionJob:
                 n_samples += predicted.num_rows
                 n_rejects += bad.num_rows
                 done = n_samples + n_rejects
-                self.resources.progress(Progress("predict", done, plan.n_rows, "rows"))
+                self.resources.progress(Progress("predict", done, planned.plan.n_rows, "rows"))
         return PredictionCounts(n_samples, n_rejects)
 
-    def _stream(self, plan: PredictionPlan) -> PredictionCounts:
-        tables = ((table, rejects_table(bad)) for table, bad in plan.results(0))
+    def _stream(self, planned: PlannedPrediction) -> PredictionCounts:
+        tables = ((table, rejects_table(bad)) for table, bad in planned.results(0))
         with closing(self.output.open_stream()) as file:
-            return self._write_tables(plan, tables, file, Path(os.devnull))
+            return self._write_tables(planned, tables, file, Path(os.devnull))
 
     def _claim(self, journal: Journal, made: Mapping[str, Any] | None) -> int | None:
         """Return the size of parts of the interrupted run that is continued; None if there is none.
@@ -190,11 +196,11 @@ class PredictionJob:
         return None
 
 
-def _tables(plan: PredictionPlan, journal: Journal) -> Iterator[Tables]:
+def _tables(planned: PlannedPrediction, journal: Journal) -> Iterator[Tables]:
     """Yield the tables of all parts: those an interrupted run left, and the others as they come."""
     yield from journal.replay()
-    several: Sequence[Any] = plan.parts[journal.n_parts :]
-    for table, bad in plan.results(journal.n_parts):
+    several: Sequence[Any] = planned.plan.parts[journal.n_parts :]
+    for table, bad in planned.results(journal.n_parts):
         rejects = rejects_table(bad)
         if len(several) > 1:
             journal.append((table, rejects))

@@ -19,9 +19,18 @@ from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, b
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.readers.parquet import longest_text
-from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, Source, bytes_per_row, scan, schema
+from bigmc.ingestion.sources import (
+    EVERYTHING,
+    Part,
+    ReadHints,
+    ReadRequest,
+    Source,
+    bytes_per_row,
+    scan,
+    schema,
+)
 from bigmc.ingestion.workers import at_the_data
-from bigmc.model import Model, divide
+from bigmc.model import Model, ModelOutline, divide
 from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
@@ -46,62 +55,95 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 
 @dataclass(frozen=True)
 class PredictionPlan:
-    """The parts of a source, and who predicts them.
+    """The parts of a source, who predicts them, and in how much memory.
 
     Attributes
     ----------
     engine : Engine
         With as many workers as the memory limit allows.
-    task : PartPredictor
+    scratch_bytes : int
+        Bytes that a worker may take beside the model.
     source : Dataset or list of Source
     parts : sequence
         Numbers of shards, or parts of raw sources.
     n_rows : int
         Rows of all parts.
+    kept : pyarrow.Schema
+        The columns of the source that are copied, with their types.
+    reading : ReadRequest
+        How raw sources are read.
     part_bytes : int
         About the source bytes of a part; 0 for datasets, whose parts do not depend on the memory limit.
     """
 
     engine: Engine
-    task: PartPredictor
+    scratch_bytes: int
     source: Dataset | list[Source]
     parts: Sequence[Any]
     n_rows: int
+    kept: pa.Schema
+    reading: ReadRequest = EVERYTHING
     part_bytes: int = 0
+
+    def with_model(self, model: Model, options: PredictOptions) -> PlannedPrediction:
+        """Return the prediction that this is the plan of."""
+        return PlannedPrediction(
+            self, PartPredictor(model, options, self.scratch_bytes, self.kept, self.reading)
+        )
+
+
+@dataclass(frozen=True)
+class PlannedPrediction:
+    """A plan, and a model in memory that carries it out.
+
+    Attributes
+    ----------
+    plan : PredictionPlan
+    task : PartPredictor
+    """
+
+    plan: PredictionPlan
+    task: PartPredictor
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the result."""
+        return self.task.empty().schema
 
     def results(self, first: int) -> Iterator[Predicted]:
         """Yield the predictions of the parts from number `first` on, in their order."""
-        if isinstance(self.source, Dataset):
-            found = self.engine.map(_predict_shard, self.parts[first:], self.task, self.source)
+        engine, parts, source = self.plan.engine, self.plan.parts[first:], self.plan.source
+        if isinstance(source, Dataset):
+            found = engine.map(_predict_shard, parts, self.task, source)
         else:
-            found = self.engine.map(_predict_part, self.parts[first:], self.task, self.source, os.getcwd())
+            found = engine.map(_predict_part, parts, self.task, source, os.getcwd())
         return (result for _, result in found)
 
 
 def plan_dataset(
-    model: Model, dataset: Dataset, options: PredictOptions, resources: Resources
+    model: ModelOutline, dataset: Dataset, options: PredictOptions, resources: Resources
 ) -> PredictionPlan:
     """Return the plan to predict every sample of a dataset, a shard at a time.
 
     Raises
     ------
-    ModelError
-        If the features of the dataset are not those of the model.
     MemoryLimitError
         If the results of a shard do not fit.
     """
-    model.check_features(dataset)
     rows = max((shard.n_rows for shard in dataset.shards), default=0)
     engine, scratch = _divide(model, resources, rows * row_cost(model, options))
     kept = pa.schema([])
     if options.keep and dataset.n_shards:
         kept = dataset.shards[0].table(list(options.keep)).schema.remove_metadata()
-    task = PartPredictor(model, options, scratch, kept)
-    return PredictionPlan(engine, task, dataset, range(dataset.n_shards), dataset.n_samples)
+    return PredictionPlan(engine, scratch, dataset, range(dataset.n_shards), dataset.n_samples, kept)
 
 
 def plan_sources(
-    model: Model, sources: list[Source], options: PredictOptions, resources: Resources, part_bytes: int | None
+    model: ModelOutline,
+    sources: list[Source],
+    options: PredictOptions,
+    resources: Resources,
+    part_bytes: int | None,
 ) -> PredictionPlan:
     """Return the plan to predict every row of raw files or arrays.
 
@@ -138,12 +180,12 @@ def plan_sources(
         reader_bytes=READER_BYTES + max((bytes_held(part) for part in parts), default=0),
         record_limit=hints.record_limit,
     )
-    task = PartPredictor(model, options, scratch, kept, reading)
-    return PredictionPlan(engine, task, sources, parts, sum(part.n_rows for part in parts), part_bytes)
+    n_rows = sum(part.n_rows for part in parts)
+    return PredictionPlan(engine, scratch, sources, parts, n_rows, kept, reading, part_bytes)
 
 
 def _hints(
-    model: Model, sources: Sequence[Source], options: PredictOptions, resources: Resources
+    model: ModelOutline, sources: Sequence[Source], options: PredictOptions, resources: Resources
 ) -> ReadHints:
     """Return what the model tells about the sources it can predict."""
     spec = feature_spec_of(model)
@@ -182,7 +224,7 @@ def _held_by(parts: Sequence[Part], hints: ReadHints) -> int:
     return held[largest] if held else 0
 
 
-def _batch_cost(model: Model) -> int:
+def _batch_cost(model: ModelOutline) -> int:
     """Return the bytes in memory per source byte of a batch; Fourier features are more than their columns."""
     spec = feature_spec_of(model)
     return DENSE_BATCH_COST if spec.only_dense and spec.map is None else BATCH_COST
@@ -195,16 +237,16 @@ def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]
     return engine.at_most(n_workers), whole // n_workers - held if held else scratch
 
 
-def row_cost(model: Model, options: PredictOptions) -> int:
+def row_cost(model: ModelOutline, options: PredictOptions) -> int:
     """Return the bytes of the result of a row."""
-    labels = 0 if model.label_threshold is None else LABEL_COST * min(model.n_classes, MOST_LABELS)
+    labels = LABEL_COST * min(model.n_classes, MOST_LABELS) if model.has_sets else 0
     # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
     scores = 3 * 8 * model.n_classes if options.per_class else 0
     return ROW_COST + labels + scores + KEPT_COST * len(options.keep)
 
 
 def _check_sources(
-    model: Model, sources: Sequence[Source], options: PredictOptions, hints: ReadHints
+    model: ModelOutline, sources: Sequence[Source], options: PredictOptions, hints: ReadHints
 ) -> pa.Schema:
     """Return the columns to copy; refuse sources that lack columns, before anything is read."""
     spec = feature_spec_of(model)
@@ -228,12 +270,12 @@ def _check_sources(
     return pa.schema([found.field(name).remove_metadata() for name in options.keep])
 
 
-def _columns(model: Model, options: PredictOptions) -> tuple[str, ...]:
+def _columns(model: ModelOutline, options: PredictOptions) -> tuple[str, ...]:
     """Return the columns to read, without repetition."""
     return tuple(dict.fromkeys((*feature_spec_of(model).columns, *options.keep)))
 
 
-def _divide(model: Model, resources: Resources, result: int) -> tuple[Engine, int]:
+def _divide(model: ModelOutline, resources: Resources, result: int) -> tuple[Engine, int]:
     """Return the engine the limit allows, if one result has so many bytes, and the bytes for each part."""
     engine, own = resources.engine, _own_copy(model, resources.engine)
     n_threads, scratch = plan_within(
@@ -243,7 +285,7 @@ def _divide(model: Model, resources: Resources, result: int) -> tuple[Engine, in
     return engine.at_most(n_threads), scratch
 
 
-def _own_copy(model: Model, engine: Engine) -> int:
+def _own_copy(model: ModelOutline, engine: Engine) -> int:
     """Return the bytes of the model as it came, which a process of its own keeps beside the model."""
     return 0 if engine.shares_memory else model.nbytes
 

@@ -15,7 +15,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec, Samples
 from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.model import Model
+from bigmc.model import Model, ModelOutline
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
 
@@ -151,7 +151,7 @@ class SampleReader:
                     yield rows_of(self.spec.transform(some), self.n_features)
 
 
-def feature_spec_of(model: Model) -> FeatureSpec:
+def feature_spec_of(model: Model | ModelOutline) -> FeatureSpec:
     """Return how raw columns, or the columns of a matrix, become the features of a model."""
     if "hasher" in model.feature_spec:
         return FeatureSpec.from_dict(model.feature_spec)

@@ -50,6 +50,8 @@ class WorkFolder:
     def locked(self) -> Iterator[Path]:
         """Hold the folder against other processes; what a killed one left half written is removed.
 
+        An error before there is any work, such as a refused memory limit, leaves no folder.
+
         Raises
         ------
         DataError
@@ -63,12 +65,20 @@ class WorkFolder:
         with exclusive(self.path / LOCK):
             for leftover in self.path.glob(f"*{PARTIAL}"):
                 disk.unlink(leftover)
-            yield self.path
+            try:
+                yield self.path
+            except BaseException:
+                if not self._has_work():
+                    self.clear()
+                raise
 
     def clear(self) -> None:
         """Remove the folder, as after the result is there; another's is left alone."""
         if self._is_own():
             disk.try_clear(self.path)
+
+    def _has_work(self) -> bool:
+        return any(entry.name != LOCK and entry.stat().st_size for entry in self.path.iterdir())
 
     def _is_own(self) -> bool:
         if not self.path.is_dir():

@@ -7,7 +7,9 @@ from bigmc.model.linear import LinearModel
 from bigmc.model.linear_scoring import LinearScorer, Scorer
 from bigmc.model.memory import divide
 from bigmc.model.minimax import MinimaxModel
-from bigmc.model.registry import KINDS, load_model, verify_model
+from bigmc.model.outline import ModelOutline
+from bigmc.model.registry import KINDS, load_model, outline_of_file, verify_model
+from bigmc.model.source import ModelSource
 from bigmc.model.tree_scoring import Trees
 
 __all__ = [
@@ -18,9 +20,12 @@ __all__ = [
     "LinearScorer",
     "MinimaxModel",
     "Model",
+    "ModelOutline",
+    "ModelSource",
     "Scorer",
     "Trees",
     "divide",
     "load_model",
+    "outline_of_file",
     "verify_model",
 ]

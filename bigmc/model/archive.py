@@ -14,14 +14,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.store.atomic import write_atomic
-from bigmc.store.npy import check_npy, read_npy
+from bigmc.store.npy import ArraySize, check_npy, read_npy, read_size
 from bigmc.store.untrusted import parse_json
 
 #: What the header must call itself.
@@ -41,8 +41,11 @@ _ZIP_ERRORS = (
     OSError,
     EOFError,
     ValueError,
+    zlib.error,
 )
 _RETRAIN = "copy it anew or train again"
+_FIRST_BYTES = 1 << 16
+"""Bytes of an array that surely hold its NumPy header."""
 _PIECE = 1 << 20
 """Bytes of a member that are read at once to check it."""
 #: Bytes of an array for each byte of its file, at most, and those that any file may have: a stranger's file
@@ -82,7 +85,7 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
     """
     with _opened(path) as file:
         archive, header = _listed(path, file)
-        most = _MOST_INFLATED * path.stat().st_size + _ALWAYS_INFLATED
+        most = _most_inflated(path)
         deflated = header["version"] == DEFLATED_VERSION
         arrays = {}
         for name, expected in sorted(header["members"].items()):
@@ -95,8 +98,56 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
             except (ValueError, EOFError, zlib.error) as error:
                 raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
             arrays[name.removesuffix(".npy")] = array
-    own = {name: value for name, value in header.items() if name not in ("format", "members", "version")}
-    return own, arrays
+    return _own(header), arrays
+
+
+def read_sizes(path: Path) -> tuple[Mapping[str, Any], dict[str, ArraySize]]:
+    """Return the header of a file of `write_archive` and the sizes of its arrays, none of which is read.
+
+    The checksums are compared when the arrays are read.
+
+    Raises
+    ------
+    ModelError
+        If the file is absent, no bigmc model, of another version, or an array cannot be in it.
+    """
+    with _opened(path) as file:
+        archive, header = _listed(path, file)
+        deflated = header["version"] == DEFLATED_VERSION
+        most = _most_inflated(path)
+        sizes = {}
+        for name in sorted(header["members"]):
+            with _reading(path, name):
+                _refuse_compressed(archive, name)
+                with archive.open(name) as stream:
+                    size = _inflated_size(stream, most) if deflated else _stored_size(archive, name, stream)
+            sizes[name.removesuffix(".npy")] = size
+    return _own(header), sizes
+
+
+def _own(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what of a header is the model's, not the file's."""
+    return {name: value for name, value in header.items() if name not in ("format", "members", "version")}
+
+
+def _most_inflated(path: Path) -> int:
+    """Return the bytes that a deflated array of a file may have."""
+    return _MOST_INFLATED * path.stat().st_size + _ALWAYS_INFLATED
+
+
+def _stored_size(archive: zipfile.ZipFile, name: str, stream: IO[bytes]) -> ArraySize:
+    """Return the size of an array that is stored as it is, and is whole."""
+    check_npy(cast(BinaryIO, stream), archive.getinfo(name).file_size)
+    return read_size(cast(BinaryIO, stream))
+
+
+def _inflated_size(stream: IO[bytes], most: int) -> ArraySize:
+    """Return the size of a deflated array by its first bytes."""
+    first = zlib.decompressobj().decompress(stream.read(_FIRST_BYTES), _FIRST_BYTES)
+    size = read_size(io.BytesIO(first))
+    if size.nbytes > most:
+        raise ValueError(f"an array of {size.nbytes} bytes cannot be in it")
+    return size
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:

@@ -19,15 +19,20 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import FORMAT_VERSION, write_archive
 from bigmc.model.calibration import Calibration
 from bigmc.model.compare_features import comparable, describe_differences, weighting_name
-from bigmc.model.feature_names import names_of, names_to_arrays
+from bigmc.model.feature_names import NAME_COST, names_of, names_to_arrays, sizes_of_names
 from bigmc.model.linear_scoring import ROOM, Scorer
+from bigmc.model.outline import ModelOutline
 from bigmc.model.plain import as_json, label_array
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import set_column
+from bigmc.store.npy import ArraySize
 from bigmc.store.weighting import Weighting
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
+
+LABEL_COST = 128
+"""Bytes of a label beside its array: as an object of Python, in a list and in a set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,15 +291,36 @@ class Model(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory of the kind's arrays, of what scoring makes of them, and of the names."""
-        own = self._array_bytes()
-        scale = 0 if self.column_scale is None else self.column_scale.nbytes
-        names = 0 if self.names is None else int(self.names.nbytes)
-        return own + self.scorer.table_bytes + scale + names
+        """Bytes in memory while the model is opened and used; the same as of its file, by its sizes alone."""
+        sizes = {"classes": ArraySize.of(self.classes), **self._sizes()}
+        if self.column_scale is not None:
+            sizes["column_scale"] = ArraySize.of(self.column_scale)
+        if self.names is not None:
+            sizes |= sizes_of_names(self.names)
+        return self.bytes_of(sizes, self.n_features)
 
-    def _array_bytes(self) -> int:
-        """Return the bytes of the kind's arrays."""
-        return sum(array.nbytes for array in self.to_arrays().values())
+    def _sizes(self) -> dict[str, ArraySize]:
+        """Return the sizes of the arrays of `to_arrays`."""
+        return {name: ArraySize.of(array) for name, array in self.to_arrays().items()}
+
+    @classmethod
+    def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
+        """Return the bytes in memory, while it is opened and used, of a model whose file has these arrays."""
+        n_classes, names = math.prod(sizes["classes"].shape), sizes.get("names_ends")
+        named = 0 if names is None else NAME_COST * math.prod(names.shape)
+        return sum(size.nbytes for size in sizes.values()) + LABEL_COST * n_classes + named
+
+    @property
+    def outline(self) -> ModelOutline:
+        """What planning needs of the model."""
+        return ModelOutline(
+            self.n_classes,
+            self.n_features,
+            self.feature_spec,
+            self.label_threshold is not None,
+            self.takes_missing,
+            self.nbytes,
+        )
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Return the label of the largest score of each row; the first of the classes on a tie."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 from bigmc.errors import ModelError
 from bigmc.model.base import Model
 from bigmc.model.tree_scoring import BoostedScorer, Trees
+from bigmc.store.npy import ArraySize
+
+NODE_COST, EDGE_COST = 32, 32
+"""Bytes of a node and of an edge beside their arrays, while the copies that are scored are made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +94,13 @@ class BoostedModel(Model):
         ends, members, weights = (arrays[name] for name in ("stage_ends", "members", "weights"))
         stage, C = int(arrays["stage"][0]), float(arrays["C"][0])
         return cls(**record, trees=trees, stage_ends=ends, members=members, weights=weights, stage=stage, C=C)
+
+    @classmethod
+    def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
+        """Return the bytes of the arrays, of the copies that score them, and of making these."""
+        nodes, edges = math.prod(sizes["node_feature"].shape), math.prod(sizes["edges"].shape)
+        copies = NODE_COST * nodes + EDGE_COST * edges
+        return super().bytes_of(sizes, n_features) + copies
 
     @property
     def used_features(self) -> NDArray[np.int64]:

@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from bigmc.store.npy import ArraySize
 
 #: Most names kept of one feature, the most frequent ones; more only repeat that hashes collide.
 NAMES_PER_FEATURE = 8
 
 #: Stands for the count of a column of the user's own, which has none.
 _NONE = -1
+
+NAME_COST = 120
+"""Bytes of a name beside its arrays while a model is opened: as an object of Python, and in a sorted copy."""
 
 _NAME_COLUMNS = {"bucket": pa.int64(), "name": pa.string(), "sign": pa.int8(), "count": pa.int64()}
 
@@ -38,12 +44,30 @@ def names_to_arrays(names: pa.Table) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def sizes_of_names(names: pa.Table) -> dict[str, ArraySize]:
+    """Return the sizes of the arrays of `names_to_arrays`, without making them."""
+    n_bytes = pc.sum(pc.binary_length(names.column("name"))).as_py() or 0
+    types = {"bucket": np.int64, "sign": np.int8, "count": np.int64, "ends": np.int64}
+    sizes = {f"names_{name}": ArraySize((names.num_rows,), np.dtype(type)) for name, type in types.items()}
+    return sizes | {"names_text": ArraySize((n_bytes,), np.dtype(np.uint8))}
+
+
 def names_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> pa.Table | None:
     """Return the table of names in the arrays of an archive, None if it has none."""
     if "names_text" not in arrays:
         return None
-    text, ends = arrays["names_text"].tobytes(), arrays["names_ends"].tolist()
-    names = [text[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+    text, ends = arrays["names_text"], arrays["names_ends"]
+    lengths = np.diff(ends, prepend=0)
+    if (
+        ends.dtype != np.int64
+        or text.dtype != np.uint8
+        or np.any(lengths < 0)
+        or ends[-1:].sum() != len(text)
+    ):
+        raise ValueError("the ends of the names do not fit their text")
+    offsets = pa.py_buffer(np.concatenate([np.zeros(1, np.int64), ends]))
+    name = pa.Array.from_buffers(pa.large_string(), len(ends), [None, offsets, pa.py_buffer(text)])
+    name.validate(full=True)
     columns = {column: arrays[f"names_{column}"] for column in ("bucket", "sign")}
     count = pa.array(arrays["names_count"], mask=arrays["names_count"] == _NONE)
-    return pa.table({**columns, "count": count, "name": pa.array(names, pa.string())})
+    return pa.table({**columns, "count": count, "name": name.cast(pa.string())})

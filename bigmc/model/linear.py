@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -13,11 +14,15 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import DEFLATED_VERSION
 from bigmc.model.base import Model
 from bigmc.model.calibration import Calibration
-from bigmc.model.linear_scoring import ROOM, LinearScorer
+from bigmc.model.linear_scoring import ROOM, LinearScorer, lookup_bytes
 from bigmc.model.rounding import multiples_of, weights_of
+from bigmc.store.npy import ArraySize
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
+
+_WEIGHTS_AT_ONCE = 1 << 18
+"""Of so many weights at a time a copy is made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +64,7 @@ class LinearModel(Model):
                 f"weights of shape {self.coef.shape} and intercepts of shape {self.intercept.shape} do not "
                 f"fit {n_features} features and {n_classes} classes"
             )
-        if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
+        if not (_all_finite(self.coef) and np.isfinite(self.intercept).all()):
             raise ModelError("the weights of the model are not finite", "look for huge values in the data")
         if self.step is not None and (self.step.shape != (n_classes,) or not np.all(self.step > 0)):
             raise ModelError(f"steps of the weights of shape {self.step.shape}, or not above 0")
@@ -97,22 +102,35 @@ class LinearModel(Model):
             coef = arrays["coef"]
         else:
             values, classes, ends = (arrays[f"coef_{name}"] for name in ("values", "classes", "ends"))
-            rows = np.repeat(np.arange(len(features)), np.diff(ends, prepend=0))
-            coef = np.zeros((len(features), len(intercept)), values.dtype)
-            coef[rows, classes] = values
+            coef = _dense(values, classes, ends, (len(features), len(intercept)))
         return cls(**record, features=features, coef=coef, intercept=intercept)
 
-    def _array_bytes(self) -> int:
-        """Return the bytes of the weights with their zeros, and of what a file has to make them of.
+    def _sizes(self) -> dict[str, ArraySize]:
+        """Return the sizes of the arrays of `to_arrays`.
 
         They are counted and not made: the non-zero of a large model would take several times its size.
         """
-        own = self.features.nbytes + self.intercept.nbytes + self.coef.nbytes
+        sizes = {"features": ArraySize.of(self.features), "intercept": ArraySize.of(self.intercept)}
         if self.step is not None:
-            return own + self.coef.size + self.step.nbytes
-        entry = self.coef.itemsize + np.min_scalar_type(self.n_classes).itemsize
-        sparse = int(np.count_nonzero(self.coef)) * entry + 8 * len(self.coef)
-        return own + (sparse if sparse < self.coef.nbytes else 0)
+            multiples = ArraySize(self.coef.shape, np.dtype(np.int8))
+            return sizes | {"coef_multiples": multiples, "coef_step": ArraySize.of(self.step)}
+        entries, rows = (int(np.count_nonzero(self.coef)),), (len(self.coef),)
+        sparse = {
+            "coef_values": ArraySize(entries, self.coef.dtype),
+            "coef_classes": ArraySize(entries, np.min_scalar_type(self.n_classes)),
+            "coef_ends": ArraySize(rows, np.dtype(np.int64)),
+        }
+        smaller = sum(size.nbytes for size in sparse.values()) < self.coef.nbytes
+        return sizes | (sparse if smaller else {"coef": ArraySize.of(self.coef)})
+
+    @classmethod
+    def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
+        """Return the bytes of the arrays, of the weights with their zeros, and of the lookup of features."""
+        n_bytes = super().bytes_of(sizes, n_features) + lookup_bytes(n_features)
+        if "coef" in sizes:
+            return n_bytes
+        weights = sizes["coef_values"].dtype.itemsize if "coef_values" in sizes else 4
+        return n_bytes + weights * math.prod(sizes["features"].shape) * math.prod(sizes["intercept"].shape)
 
     @property
     def used_features(self) -> NDArray[np.int64]:
@@ -153,3 +171,29 @@ class LinearModel(Model):
     ) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Yield the scores of a shard for so many classes at a time as fit into `room` bytes."""
         return self.make_scorer().tiles(dataset.shards[shard], room)
+
+
+def _all_finite(coef: NDArray[Any]) -> bool:
+    """Return whether all weights are finite; looks at some rows at a time, in little memory."""
+    step = _rows_at_once(coef.shape)
+    return all(bool(np.isfinite(coef[lo : lo + step]).all()) for lo in range(0, len(coef), step))
+
+
+def _dense(
+    values: NDArray[Any], classes: NDArray[Any], ends: NDArray[Any], shape: tuple[int, int]
+) -> NDArray[Any]:
+    """Return the weights of a shape whose non-zero have these classes; row ``i`` ends at ``ends[i]``."""
+    if len(ends) != shape[0] or len(values) != len(classes) or (len(ends) and ends[-1] != len(values)):
+        raise ModelError(f"{len(values)} weights in {len(ends)} rows for {shape[0]} features")
+    coef = np.zeros(shape, values.dtype)
+    counts, step = np.diff(ends, prepend=0), _rows_at_once(shape)
+    for lo in range(0, shape[0], step):
+        here = counts[lo : lo + step]
+        first, rows = int(ends[lo] - counts[lo]), np.repeat(np.arange(lo, lo + len(here)), here)
+        coef[rows, classes[first : first + len(rows)]] = values[first : first + len(rows)]
+    return coef
+
+
+def _rows_at_once(shape: tuple[int, ...]) -> int:
+    """Return of how many rows to look at the weights at once."""
+    return max(1, _WEIGHTS_AT_ONCE // max(1, shape[1] if len(shape) > 1 else 1))

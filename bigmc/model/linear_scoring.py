@@ -29,11 +29,6 @@ _NO_TABLE = np.empty(0, np.int32)
 class Scorer(Protocol):
     """Computes the scores of one model; threads share it."""
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes it takes beside the arrays of the model."""
-        ...
-
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes); the weighting is applied here.
 
@@ -51,6 +46,11 @@ class Scorer(Protocol):
     def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
         """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
         ...
+
+
+def lookup_bytes(n_features: int) -> int:
+    """Return the bytes of the table that gives each feature its place."""
+    return 4 * n_features if n_features <= _TABLE_FEATURES else 0
 
 
 def best_codes(
@@ -110,11 +110,6 @@ class LinearScorer:
         self.n_features = n_features
         self.weighting = weighting
         self.column_scale = column_scale
-
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the lookup table."""
-        return 4 * self.n_features if self.n_features <= _TABLE_FEATURES else 0
 
     @cached_property
     def _table(self) -> NDArray[np.int32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bigmc.budget import Plan
-from bigmc.model.base import Model
+from bigmc.model.outline import ModelOutline
 
 FIXED_COST = 32_000_000
 """Bytes that do not depend on data or model: compiled kernels, the table of Unicode, chunks being decoded,
@@ -13,17 +13,17 @@ SMALLEST_SCRATCH = 8 << 20
 """With fewer bytes a worker would score very few classes, or rows, at a time."""
 
 
-def smallest_limit(model: Model) -> int:
+def smallest_limit(model: ModelOutline) -> int:
     """Return the memory limit in bytes that scores a model with one worker, results not counted."""
     return model.nbytes + FIXED_COST + SMALLEST_SCRATCH
 
 
-def divide(model: Model, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
+def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
     """Return how many workers a memory limit allows, and the bytes each may use to score.
 
     Parameters
     ----------
-    model : Model
+    model : ModelOutline
     limit : int
         Bytes above the bare process.
     n_workers : int

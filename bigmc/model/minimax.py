@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.linear import LinearModel
+from bigmc.store.npy import ArraySize
 
 STOPS = {
     "tol": "Training ended because the bounds were as close as asked for.",
@@ -52,7 +53,15 @@ class MinimaxModel(LinearModel):
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return features, weights, intercepts, φ, lambda0 and the number of the reason to end."""
-        arrays = super().to_arrays() | {"phi": np.array([self.phi])}
+        return super().to_arrays() | self._bound_arrays()
+
+    def _sizes(self) -> dict[str, ArraySize]:
+        own = {name: ArraySize.of(array) for name, array in self._bound_arrays().items()}
+        return super()._sizes() | own
+
+    def _bound_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return φ, lambda0 and the number of the reason to end."""
+        arrays = {"phi": np.array([self.phi])}
         if not math.isnan(self.lambda0):
             arrays["lambda0"] = np.array([self.lambda0])
         if self.stopped:

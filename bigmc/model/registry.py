@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bigmc.errors import ModelError
-from bigmc.model.archive import check_archive, read_archive
+from bigmc.model.archive import check_archive, read_archive, read_sizes
 from bigmc.model.base import Model
 from bigmc.model.boosted import BoostedModel
 from bigmc.model.calibration import Calibration
@@ -16,6 +18,7 @@ from bigmc.model.feature_names import names_from_arrays
 from bigmc.model.feature_spec import check_feature_spec
 from bigmc.model.linear import LinearModel
 from bigmc.model.minimax import MinimaxModel
+from bigmc.model.outline import ModelOutline
 from bigmc.store.untrusted import check_types, check_whole
 from bigmc.store.weighting import Weighting
 
@@ -32,18 +35,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         If the file is absent, no bigmc model, of another version or kind, or damaged (naming the member).
     """
     header, arrays = read_archive(Path(path))
-    kind = header.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ModelError(
-            f"{path} is a model of the kind {kind!r}, which this bigmc does not know (it knows "
-            f"{', '.join(KINDS)})",
-            "install the bigmc that wrote it or train again",
-        )
-    try:
-        _check_header(header)
-        return KINDS[kind].from_arrays(
+    with _consistent(path):
+        return _kind(header).from_arrays(
             arrays,
-            kind=kind,
+            kind=header["kind"],
             classes=arrays["classes"],
             n_features=header["n_features"],
             weighting=Weighting.from_dict(header["weighting"]),
@@ -59,11 +54,52 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             label_threshold=_threshold(header.get("label_threshold")),
             calibration=Calibration.from_dict(header.get("calibration")),
         )
+
+
+def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
+    """Return what planning needs of the model saved at `path`, of which no array is read.
+
+    Raises
+    ------
+    ModelError
+        If the file is absent, no bigmc model, of another version or kind, or its parts cannot be right.
+    """
+    header, sizes = read_sizes(Path(path))
+    with _consistent(path):
+        kind, n_features = _kind(header), header["n_features"]
+        return ModelOutline(
+            n_classes=math.prod(sizes["classes"].shape),
+            n_features=n_features,
+            feature_spec=header["feature_spec"],
+            has_sets=header.get("label_threshold") is not None,
+            takes_missing=kind.takes_missing,
+            nbytes=kind.bytes_of(sizes, n_features),
+        )
+
+
+@contextmanager
+def _consistent(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file whose parts do not fit together."""
+    try:
+        yield
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.cure or "train again") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ModelError(f"{path} is inconsistent: {reason}", "train again") from error
+
+
+def _kind(header: Mapping[str, Any]) -> type[Model]:
+    """Return the kind of model that a header, which is checked, is of."""
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ModelError(
+            f"it is a model of the kind {kind!r}, which this bigmc does not know (it knows "
+            f"{', '.join(KINDS)})",
+            "install the bigmc that wrote it or train again",
+        )
+    _check_header(header)
+    return KINDS[kind]
 
 
 def _check_header(header: Mapping[str, Any]) -> None:

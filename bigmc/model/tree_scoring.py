@@ -161,20 +161,6 @@ class BoostedScorer:
         self._n_classes, self._n_features, self._weighting = n_classes, n_features, weighting
         self._all = self._group(self._order)
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the copies of the learners with weight."""
-        encoding = self._all.encoding
-        arrays = (
-            self._all.features,
-            encoding.firsts,
-            encoding.steps,
-            encoding.missing,
-            encoding.table,
-            *self._all.trees,
-        )
-        return 2 * sum(array.nbytes for array in arrays)
-
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
         if rows.n_features != self._n_features:

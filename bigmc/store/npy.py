@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import io
-from typing import Any, BinaryIO
+import math
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class ArraySize(NamedTuple):
+    """Shape and type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> ArraySize:
+        """Return the size of an array."""
+        return cls(array.shape, array.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 def read_npy(content: bytes) -> NDArray[Any]:
@@ -38,6 +56,21 @@ def check_npy(stream: BinaryIO, n_bytes: int) -> None:
         If the header cannot be read, or the array it describes has another length.
     """
     start = stream.tell()
+    size = read_size(stream)
+    held = n_bytes - (stream.tell() - start)
+    if size.nbytes != held:
+        raise ValueError(f"an array of shape {size.shape} and type {size.dtype} is not in {held} bytes")
+    stream.seek(start)
+
+
+def read_size(stream: BinaryIO) -> ArraySize:
+    """Return the size of the array in a ``.npy`` file by its header; what follows is not read.
+
+    Raises
+    ------
+    ValueError
+        If the header cannot be read, or the array holds Python objects.
+    """
     version = np.lib.format.read_magic(stream)
     try:
         if version == (1, 0):
@@ -48,10 +81,6 @@ def check_npy(stream: BinaryIO, n_bytes: int) -> None:
             raise ValueError(f"version {version} of the .npy format is not supported")
     except Exception as error:  # NumPy parses the header as Python's literals: there are many ways to fail
         raise ValueError(f"its header cannot be read ({type(error).__name__}: {error})") from None
-    size = dtype.itemsize
-    for n in shape:
-        size *= int(n)
-    held = n_bytes - (stream.tell() - start)
-    if dtype.hasobject or size != held:
-        raise ValueError(f"an array of shape {shape} and type {dtype} is not in {held} bytes")
-    stream.seek(start)
+    if dtype.hasobject or any(n < 0 for n in shape):
+        raise ValueError(f"an array of shape {shape} and type {dtype} is not plain")
+    return ArraySize(tuple(int(n) for n in shape), dtype)

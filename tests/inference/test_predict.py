@@ -10,7 +10,7 @@ from bigmc.engine import Resources, ThreadEngine
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.predict import PredictionJob
 from bigmc.ingestion.sources import expand_sources
-from bigmc.model import LinearModel, divide
+from bigmc.model import LinearModel, ModelSource, divide
 from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
 from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.dataset import Dataset
@@ -31,7 +31,7 @@ def data():
 
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
     options, resources = PredictOptions(scores=scores), Resources(ThreadEngine(workers), limit)
-    job = PredictionJob(model, None, Output.at(to), options, resources)
+    job = PredictionJob(ModelSource.of(model), Output.at(to), options, resources)
     job.run(source if isinstance(source, Dataset) else expand_sources(source), IfExists.REPLACE)
     return pq.read_table(to)
 
@@ -85,7 +85,7 @@ def test_the_limit_that_a_refusal_names_works_and_is_the_least(step, engine, dat
         if step == "evaluate":
             evaluate(wide, dataset, EvaluateOptions(), resources)
             return
-        job = PredictionJob(wide, None, Output.at(tmp_path / "p"), PredictOptions(), resources)
+        job = PredictionJob(ModelSource.of(wide), Output.at(tmp_path / "p"), PredictOptions(), resources)
         job.run(dataset, IfExists.REPLACE)
 
     with pytest.raises(MemoryLimitError) as refused:

@@ -71,8 +71,6 @@ class StumpModel(Model):
 
 
 class StumpScorer:
-    table_bytes = 12
-
     def __init__(self, model):
         self.model = model
 
