@@ -78,12 +78,13 @@ class CandidateColumns:
         -------
         list of int64 arrays
         """
-        # the first have weights of zero: many of them come to nothing, and others come later
-        most = int((1.0 if state.history else _FIRST_SHARE) * self._plan.most_candidates)
+        most = self._plan.most_candidates
         rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
         wanted = rank > _CANDIDATE * self._task.alpha
         if np.count_nonzero(wanted) > most:
-            wanted[np.argsort(-rank, kind="stable")[most:]] = False
+            # at weights of zero: many of them come to nothing, and others come later
+            kept = most if state.history else int(_FIRST_SHARE * most)
+            wanted[np.argsort(-rank, kind="stable")[kept:]] = False
         candidates = features[wanted]
         new = np.setdiff1d(candidates, _joined(state))
         full = sum(map(len, state.layers)) + len(new) > most
