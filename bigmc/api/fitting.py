@@ -85,10 +85,11 @@ def fit(
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
     from bigmc.store.outputs import Output, OutputKind
-    from bigmc.training.fit import Fit, Splits
+    from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.search import Limits
+    from bigmc.training.winner import Splits
 
     started = time.monotonic()
     budget.reset_peak()

@@ -5,25 +5,38 @@ Apart from what applies a calibration, so that prediction does not import an opt
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_expit, log_softmax
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from bigmc.errors import DataError
 from bigmc.model.calibration import POWER, SIGMOID, Calibration
 
-_FITTED_ENTRIES = 500_000
-"""Scores that several numbers are fitted to, at most."""
+_FITTED_ENTRIES, _COARSE_ENTRIES = 500_000, 60_000
+"""Scores that numbers are fitted to, at most; and those by which a start is chosen."""
+_CHUNK_ENTRIES = 65_536
+"""Scores of the rows worked on at once: their intermediate results stay in the cache."""
 
 _LOG_SCALES = (-7.0, 7.0)
 """Bounds of the logarithm of the factor."""
 _OFFSETS, _LOG_POWERS = (-30.0, 30.0), (-4.0, 4.0)
+_STARTS = (0.0, -4.0)
+"""Offsets that are started from."""
 _EVIDENCE = 1.0
 """Gain in log-likelihood that a power must bring, by Akaike's criterion for one number more."""
+_TOL, _MOST_STEPS = 1e-6, 40
+"""Fall of the mean log loss that a step must promise, and steps at most."""
+_LONGEST_STEP = 1.0
+"""Of a parameter: the valley of equal losses is bent."""
+
+_Link = Callable[
+    [NDArray[np.float32], NDArray[np.float64]], tuple[NDArray[np.float32], list[NDArray[np.float32]]]
+]
+"""From scores and parameters to logits and their derivatives by each parameter."""
 
 
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
@@ -41,18 +54,8 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
     DataError
         If there are no rows.
     """
-    if not len(scores):
-        raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
-    own = scores[np.arange(len(codes)), codes]
-    below = scores - scores.max(axis=1, keepdims=True)
-    own = own - scores.max(axis=1)
-
-    def log_loss(log_scale: float) -> float:
-        scaled = np.exp(log_scale) * below
-        return float(np.log(np.exp(scaled).sum(axis=1)).mean() - np.exp(log_scale) * own.mean())
-
-    found = minimize_scalar(log_loss, bounds=_LOG_SCALES, method="bounded", options={"xatol": 1e-6})
-    return Calibration(float(np.exp(found.x)))
+    found = _temperature(_HeldOut.of(scores, codes, _FITTED_ENTRIES))
+    return Calibration(float(np.exp(found.parameters[0])))
 
 
 def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
@@ -60,37 +63,126 @@ def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> 
 
     Parameters and errors as there.
     """
-    single = fit_temperature(scores, codes)
-    some = slice(None, None, max(1, scores.size // _FITTED_ENTRIES))
-    scores, codes = scores[some], codes[some]
-    own = np.arange(len(codes)), codes
-
-    def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale, power = np.exp(parameters[0]), np.exp(parameters[2])
-        logits = log_expit(scale * scores + parameters[1])
-        shares = log_softmax(power * logits, axis=1)
-        slope = np.exp(shares)
-        slope[own] -= 1.0
-        by_power = (slope * logits).sum()
-        slope *= -np.expm1(logits)
-        gradient = power * np.array([(slope * scores).sum() * scale, slope.sum(), by_power])
-        return float(-shares[own].mean()), gradient / len(codes)
-
-    first = float(np.log(single.scale))
-    starts = (np.array([first, offset, 0.0]) for offset in (0.0, -4.0))
-    plain = min((_minimised(log_loss, x, (0.0, 0.0)) for x in starts), key=lambda f: f.fun)
-    bent = _minimised(log_loss, plain.x, _LOG_POWERS)
-    if (plain.fun - bent.fun) * len(codes) > _EVIDENCE:
-        scale, offset, power = np.exp(bent.x[0]), bent.x[1], np.exp(bent.x[2])
+    rows = _HeldOut.of(scores, codes, _FITTED_ENTRIES)
+    single = _temperature(rows)
+    few = _HeldOut.of(scores, codes, _COARSE_ENTRIES)
+    starts = (np.array([single.parameters[0], offset, 0.0]) for offset in _STARTS)
+    start = min((_fisher_scoring(few, _power_of_sigmoid, x, 2) for x in starts), key=lambda fit: fit.loss)
+    plain = _fisher_scoring(rows, _power_of_sigmoid, start.parameters, 2)
+    bent = _fisher_scoring(rows, _power_of_sigmoid, plain.parameters, 3)
+    if (min(plain.loss, single.loss) - bent.loss) * rows.n_rows > _EVIDENCE:
+        scale, offset, power = np.exp(bent.parameters[0]), bent.parameters[1], np.exp(bent.parameters[2])
         return Calibration(float(scale), float(offset), POWER, float(power))
-    if log_loss(np.array([first, _OFFSETS[0], 0.0]))[0] <= plain.fun:
-        return single
-    return Calibration(float(np.exp(plain.x[0])), float(plain.x[1]), SIGMOID)
+    if single.loss <= plain.loss:
+        return Calibration(float(np.exp(single.parameters[0])))
+    return Calibration(float(np.exp(plain.parameters[0])), float(plain.parameters[1]), SIGMOID)
 
 
-def _minimised(loss: Callable[..., Any], start: NDArray[np.float64], log_powers: tuple[float, float]) -> Any:
-    bounds = [_LOG_SCALES, _OFFSETS, log_powers]
-    return minimize(loss, start, jac=True, bounds=bounds)
+class _HeldOut(NamedTuple):
+    """Scores of rows that training did not see, in chunks, and the classes of these rows."""
+
+    chunks: Sequence[tuple[NDArray[np.float32], NDArray[np.integer[Any]]]]
+    n_rows: int
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64], codes: NDArray[np.integer[Any]], most_entries: int) -> _HeldOut:
+        """Return evenly spaced rows of so many scores at most."""
+        if not len(scores):
+            raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
+        some = slice(None, None, -(-scores.size // most_entries))
+        scores, codes = scores[some], codes[some]
+        step = max(1, _CHUNK_ENTRIES // scores.shape[1])
+        chunks = [
+            (np.ascontiguousarray(scores[lo : lo + step], np.float32), codes[lo : lo + step])
+            for lo in range(0, len(scores), step)
+        ]
+        return cls(chunks, len(scores))
+
+
+class _Fit(NamedTuple):
+    """Parameters and their mean log loss."""
+
+    parameters: NDArray[np.float64]
+    loss: float
+
+
+def _temperature(rows: _HeldOut) -> _Fit:
+    return _fisher_scoring(rows, _softmax, np.zeros(1), 1)
+
+
+def _softmax(
+    scores: NDArray[np.float32], parameters: NDArray[np.float64]
+) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+    """Return logits that are multiples of the scores; the parameter is the logarithm of the factor."""
+    logits = np.float32(np.exp(parameters[0])) * scores
+    return logits, [logits]
+
+
+def _power_of_sigmoid(
+    scores: NDArray[np.float32], parameters: NDArray[np.float64]
+) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+    """Return powers of sigmoids; the parameters are log scale, offset and log power."""
+    scale, offset, power = np.exp(parameters[0]), parameters[1], np.exp(parameters[2])
+    scaled = np.float32(scale) * scores
+    inner = scaled + np.float32(offset)
+    tail = np.exp(-np.abs(inner))
+    logits = np.minimum(inner, 0) - np.log(1 + tail)  # in single precision log1p is many times slower
+    logits *= np.float32(power)
+    by_offset = np.where(inner > 0, tail, np.float32(1)) / (1 + tail)
+    by_offset *= np.float32(power)
+    return logits, [by_offset * scaled, by_offset, logits]
+
+
+def _fisher_scoring(rows: _HeldOut, link: _Link, start: NDArray[np.float64], n_free: int) -> _Fit:
+    """Minimise the log loss over the first parameters by damped steps with the expected Hessian.
+
+    Levenberg's damping as in Nocedal and Wright, Numerical Optimization, section 10.3, since scale, offset
+    and power of a few rows nearly make up for one another.
+    """
+    lower, upper = np.array([_LOG_SCALES, _OFFSETS, _LOG_POWERS]).T[:, : len(start)]
+    parameters, damping = start, 1e-3
+    loss, slope, curvature = _derivatives(rows, link, start, n_free)
+    for _ in range(_MOST_STEPS):
+        damped = curvature + np.diag(damping * np.diag(curvature) + 1e-12)
+        step = -np.linalg.solve(damped, slope)
+        if -0.5 * (slope @ step) < _TOL:
+            break
+        step /= max(1.0, np.abs(step).max() / _LONGEST_STEP)
+        new = parameters.copy()
+        new[:n_free] += step
+        new = np.clip(new, lower, upper)
+        found = _derivatives(rows, link, new, n_free)
+        if found[0] < loss:
+            parameters, (loss, slope, curvature), damping = new, found, max(damping / 10, 1e-9)
+        else:
+            damping *= 10
+    return _Fit(parameters, loss)
+
+
+def _derivatives(
+    rows: _HeldOut, link: _Link, parameters: NDArray[np.float64], n_free: int
+) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean log loss, its gradient, and its Hessian as expected by the probabilities."""
+    loss, slope, curvature = 0.0, np.zeros(n_free), np.zeros((n_free, n_free))
+    for scores, codes in rows.chunks:
+        logits, derivatives = link(scores, parameters)
+        own = np.arange(len(codes)), codes
+        largest = logits.max(axis=1, keepdims=True)
+        chances = np.exp(logits - largest)
+        total = chances.sum(axis=1, keepdims=True)
+        chances /= total
+        loss += float(
+            (np.log(total) + largest)[:, 0].sum(dtype=np.float64) - logits[own].sum(dtype=np.float64)
+        )
+        parts = [(d, chances * d) for d in derivatives[:n_free]]
+        means = [weighted.sum(axis=1) for _, weighted in parts]
+        for i, (derivative, weighted) in enumerate(parts):
+            slope[i] += (means[i] - derivative[own]).sum(dtype=np.float64)
+            for j in range(i + 1):
+                entry = np.vdot(weighted, parts[j][0]) - np.vdot(means[i], means[j])
+                curvature[i, j] += entry
+                curvature[j, i] = curvature[i, j]
+    return loss / rows.n_rows, slope / rows.n_rows, curvature / rows.n_rows
 
 
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,9 +21,9 @@ from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.learners import learner_of
 from bigmc.model import Model, load_model
-from bigmc.model.calibration import MOST_ROWS, Calibration
+from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
-from bigmc.options.learners import BoostOptions, LearnerOptions, SparseOptions
+from bigmc.options.learners import BoostOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import DualDescent
 from bigmc.store import disk
@@ -32,12 +33,13 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.fit_target import refuse_other_file
-from bigmc.training.label_thresholds import Threshold, Thresholds
+from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
-from bigmc.training.sizes import smallest_good, train_with_size
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
+from bigmc.training.sizes import Duals, Trained, descend_all, smallest_good, train_with_size
+from bigmc.training.trials import Candidate, Course, Size, Trial, Truth
+from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
 BOOSTING_C = (1e5, 1e7)
@@ -45,81 +47,6 @@ BOOSTING_C = (1e5, 1e7)
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
 _CALIBRATION_SEED = 0xCA11
-
-
-class Splits(NamedTuple):
-    """Which rows do what.
-
-    Attributes
-    ----------
-    train, test : str
-        Splits of the dataset; without rows in `test` nothing is measured.
-    refit : bool
-        Whether the model is trained on the rows of `test` too, once these have measured it.
-    thresholds : Thresholds
-        What models of sets of labels are judged by.
-    """
-
-    train: str
-    test: str
-    refit: bool
-    thresholds: Thresholds = Thresholds.SHARED
-
-
-@dataclass(frozen=True)
-class Winner:
-    """The learner that won: its settings for so many rows, and its calibration.
-
-    Attributes
-    ----------
-    kind : str
-    candidate : Candidate or None
-        Settings of a linear model; None for boosting.
-    calibration : Calibration
-    threshold : Threshold or None
-        Where labels are sets: the score above which a class is a label.
-    C : float or None
-        Of boosting.
-    size : Size or None
-        Which share of the features is kept; None where a penalty decides, or the learner.
-    max_features : int or None
-        Of all rows, where that share of their features is more.
-    """
-
-    kind: str
-    candidate: Candidate | None
-    calibration: Calibration
-    threshold: Threshold | None = None
-    C: float | None = None
-    size: Size | None = None
-    max_features: int | None = None
-
-    @classmethod
-    def of(cls, trial: Trial, size: Size | None = None, max_features: int | None = None) -> Winner:
-        """Return the linear learner of a trial, with all features or of a size."""
-        said = trial if size is None else size
-        calibration, threshold = said.calibration, said.threshold
-        return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
-
-    def completed(self, model: Model) -> Model:
-        """Return a model with what held-out rows say about its scores."""
-        if self.threshold is None:
-            return replace(model, calibration=self.calibration)
-        return replace(model, calibration=self.calibration, label_threshold=self.threshold)
-
-    def samples(self, dataset: Dataset) -> Dataset:
-        """Return samples as the learner weights them."""
-        weighting = None if self.candidate is None else self.candidate.weighting
-        return dataset if weighting is None else dataset.with_weighting(WEIGHTINGS[weighting])
-
-    def options(self, samples: Dataset) -> LearnerOptions:
-        """Return the options of the learner for these samples."""
-        if self.candidate is None:
-            assert self.C is not None
-            return BoostOptions(C=self.C)
-        weights = samples.sample_weights()
-        total = float(samples.n_samples if weights is None else weights.sum())
-        return SparseOptions(**self.candidate.options(total))
 
 
 class Fit:
@@ -151,6 +78,8 @@ class Fit:
         self._folder = folder_of(target)
         self._train = data[splits.train]
         self._test = data[splits.test] if data.splits.get(splits.test) else None
+        self._searched: Duals | None = None
+        self._measured_duals: Duals | None = None
 
     def run(self) -> FitResult:
         """Make the model; return what is known of it."""
@@ -176,6 +105,7 @@ class Fit:
             )
             course = search.run()
             course = course._replace(sizes=search.sizes(course.best.candidate))
+            self._searched = search.duals(course.best.candidate) if course.sizes else None
             del search  # and with it the rows of the search
             winner, rivals = self._choose(course)
             measured = self._measured(winner, course)
@@ -225,7 +155,7 @@ class Fit:
         """Return the linear model of the search, or boosting if the data is dense and that is better."""
         most = self._limits.max_features
         fits = DualDescent.memory(self._data) <= self._limits.memory
-        size = smallest_good(course.sizes, most) if course.sizes and fits else None
+        size = smallest_good(course.sizes, most, course.n_held_out) if course.sizes and fits else None
         linear = Winner.of(course.best, size, most)
         if most is not None or not _is_dense(self._data):
             return linear, {}
@@ -250,12 +180,12 @@ class Fit:
         """Return figures of the test rows, of models that have not seen them."""
         if self._test is None:
             return {"test": None}
-        figures = self._figures(self._trained("measured", winner, self._train), winner)
+        figures = self._figures(self._measured_model(winner), winner)
         first = course.trials[0]
         plain = Winner.of(first, None if winner.size is None else Size.whole(first))
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
-        ridge = figures if same else self._figures(self._trained("plain", plain, self._train), plain)
+        ridge = figures if same else self._figures(self._plain(plain, winner), plain)
         shares = {"plain_ridge": ridge[by]}
         if not self._data.has_sets:
             largest = np.bincount(self._train.labels(), minlength=self._data.n_classes).argmax()
@@ -286,22 +216,61 @@ class Fit:
 
     def _model(self, winner: Winner, course: Course) -> Model:
         """Return the model of all rows that it may learn from."""
-        if self._test is None:
-            return self._trained("measured", winner, self._train)
-        if not self._splits.refit:
-            return load_model(self._folder / "measured.model")
+        if self._test is None or not self._splits.refit:
+            return self._measured_model(winner)
+        if winner.size is not None:
+            return self._sized("whole", winner, self._data, self._placed(self._duals(winner)))
         warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
         start = load_model(self._folder / "measured.model") if warm else None
         return self._trained("whole", winner, self._data, start)
 
+    def _measured_model(self, winner: Winner) -> Model:
+        """Return the winner trained on the rows that do not measure."""
+        if winner.size is not None:
+            return self._sized("measured", winner, self._train, self._searched)
+        return self._trained("measured", winner, self._train)
+
+    def _plain(self, plain: Winner, winner: Winner) -> Model:
+        """Return the plain ridge model of the rows that the winner was measured on."""
+        if plain.size is None:
+            return self._trained("plain", plain, self._train)
+        return self._train_sized(plain, self._train, self._duals(winner)).model
+
+    def _duals(self, winner: Winner) -> Duals:
+        """Return the dual variables of the measured model, which similar ones start from."""
+        if self._measured_duals is None:  # a killed run has left the model without them
+            assert winner.candidate is not None
+            rows, start = winner.samples(self._train), self._searched
+            self._measured_duals = Duals(descend_all(rows, winner.candidate, self._engine, start).duals())
+        return self._measured_duals
+
+    def _placed(self, duals: Duals) -> Duals:
+        """Return dual variables of the rows to train on as those of some of all rows."""
+        data, train = self._data, self._splits.train
+        spans = zip(data.shards, pairwise(data.base), strict=True)
+        places = [np.arange(*span) for shard, span in spans if shard.split == train]
+        return Duals(duals.values, np.concatenate(places))
+
+    def _sized(self, name: str, winner: Winner, samples: Dataset, start: Duals | None) -> Model:
+        """Train a ridge model of a size, or find it in the folder."""
+        file = self._folder / f"{name}.model"
+        if not file.exists():
+            trained = self._train_sized(winner, samples, start)
+            if name == "measured":
+                self._measured_duals = trained.duals
+            trained.model.save(file)
+        return load_model(file)
+
+    def _train_sized(self, winner: Winner, samples: Dataset, start: Duals | None) -> Trained:
+        assert winner.candidate is not None
+        assert winner.size is not None
+        rows, most = winner.samples(samples), winner.max_features
+        return train_with_size(rows, winner.candidate, winner.size, most, self._engine, start)
+
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, or go on training, or find the model in the folder."""
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
-        if not file.exists() and winner.size is not None:
-            assert winner.candidate is not None
-            rows, most = winner.samples(samples), winner.max_features
-            train_with_size(rows, winner.candidate, winner.size, most, self._engine).save(file)
-        elif not file.exists():
+        if not file.exists():
             disk.make_folder(work)
             resources = Resources(self._engine, self._limits.memory, self._progress)
             model = (

@@ -240,7 +240,7 @@ class _Trials:
             matrix, self._labels[chosen], row_ids=groups, weighting=WEIGHTINGS["tfidf"]
         )
         search = Search(data, ThreadEngine(), Limits(self._memory, work=PILOT_WORK))
-        quality = search.attempt(Candidate(None)).quality
+        quality = search.quality(Candidate(None))
         return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)
 
 

@@ -22,13 +22,13 @@ from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.sizes import HeldOutRows, size_curve
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth
+from bigmc.training.ridges import Ridges
+from bigmc.training.sizes import Duals, HeldOutRows, size_curve
+from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth, weighted
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -44,18 +44,16 @@ STEP = 10**0.5
 """From one ridge, or penalty, to the next."""
 MOST_STEPS = 6
 """Steps in one direction: a thousandfold."""
-CLEAR, WORTH_IT = 0.2, 0.5
-"""Standard errors (of one quality; of the difference on the same rows they are smaller) from which on a
-difference of quality decides alone; and the score, made of differences of
-quality and log loss, from which on the later of two candidates is the better one."""
-_LOSS_UNIT = 0.02
-"""Relative difference of log loss that counts as much as such a difference of quality."""
+QUALITY_UNIT, LOSS_UNIT = 0.2, 0.02
+"""What counts as 1 when two candidates are compared: a difference of quality in standard errors (of one
+quality; of a difference on the same rows they are smaller), and a relative difference of log loss."""
+MOST_LOSS, WORTH_IT = 2.0, 0.5
+"""What a difference of log loss counts at most; and the sum of both from which on the later of two candidates
+is the better one."""
 LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
 """The first penalty tried, times the number of rows: features that weigh less than this are dropped."""
-TRIAL_TOL, TRIAL_EPOCHS = 0.1, 30
-"""Gap at which the training of a trial ends, and its times through the rows at most."""
 _MANY_FEATURES = 1000
 """Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
 penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
@@ -114,7 +112,7 @@ class Search:
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
-        self._sample, _ = draw_rows(base, share, _SAMPLE_SEED, engine)
+        self._sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._valid, places = draw_groups(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
         self._learns, self._places = np.ones(n), places
@@ -122,7 +120,7 @@ class Search:
         own = self._sample.sample_weights()
         self._weights = self._learns if own is None else self._learns * own
         self._truth = Truth.of(self._valid, thresholds)
-        self._duals: tuple[str | None, DualDescent] | None = None
+        self._ridges = Ridges(self._sample, self._weights, engine)
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
 
@@ -136,11 +134,16 @@ class Search:
         """Rows of the sample that validate."""
         return self._valid.n_samples
 
+    @property
+    def first(self) -> Candidate:
+        """What is tried first."""
+        return Candidate("tfidf" if self._texts else None)
+
     def run(self) -> Course:
         """Try candidates until none is better, or time is over."""
         ended = "no change of a setting helped any more"
         try:
-            best = self._try(Candidate("tfidf" if self._texts else None))
+            best = self._try(self.first)
             for stage in (self._weighting, self._ridge, self._loss, self._penalty):
                 best = stage(best)
         except _TimeIsOver:
@@ -149,29 +152,28 @@ class Search:
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return what fewer features reach, all first; nothing where dual coordinates do not apply."""
-        if not (candidate.is_ridge_hinge and self._descends_duals()):
+        if not self._solves_by_duals(candidate):
             return ()
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
-        self._duals = None  # before memory is taken for others
-        samples = self._weighted(self._sample, candidate)
-        rows = HeldOutRows(samples, self._weights, self._places, self._truth)
-        found = size_curve(rows, candidate, self._limits.max_features, self._engine)
+        start = Duals(self._ridges.duals(candidate))
+        self._ridges.release()
+        rows = HeldOutRows(weighted(self._sample, candidate), self._weights, self._places, self._truth)
+        found = size_curve(rows, candidate, self._limits.max_features, self._engine, start)
         if file is not None:
             write_work_file(file, [asdict(size) for size in found])
         return found
 
-    @staticmethod
-    def _weighted(samples: Dataset, candidate: Candidate) -> Dataset:
-        weighting = candidate.weighting
-        return samples if weighting is None else samples.with_weighting(WEIGHTINGS[weighting])
+    def duals(self, candidate: Candidate) -> Duals:
+        """Return the dual variables of a candidate; their places are among all rows to learn from."""
+        return Duals(self._ridges.duals(candidate), self._positions)
 
     def _weighting(self, best: Trial) -> Trial:
         if not self._texts:
             return best
         for name in list(WEIGHTINGS)[1:]:
-            best = self._better(best, self._try(replace(best.candidate, weighting=name)))
+            best = self._better(best, self._try(replace(best.candidate, weighting=name), best))
         return best
 
     def _ridge(self, best: Trial) -> Trial:
@@ -198,19 +200,17 @@ class Search:
     def _climb(self, best: Trial, change: Callable[[Candidate], Candidate]) -> Trial:
         """Change a setting again and again while that helps."""
         for _ in range(MOST_STEPS):
-            trial = self._try(change(best.candidate))
+            trial = self._try(change(best.candidate), best)
             if self._better(best, trial) is best:
                 break
             best = trial
         return best
 
     def _better(self, one: Trial, other: Trial) -> Trial:
-        """Return the better of two: by quality if that differs clearly, else by log loss."""
+        """Return the better of two by quality and log loss."""
         chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / self._valid.n_samples)
-        gain = (other.quality - one.quality) / (CLEAR * chance)
-        if abs(gain) > 1.0:
-            return other if gain > 0 else one
-        gain -= (other.log_loss - one.log_loss) / (_LOSS_UNIT * one.log_loss + 1e-9)
+        gain = (other.quality - one.quality) / (QUALITY_UNIT * chance)
+        gain += _within(MOST_LOSS, (one.log_loss - other.log_loss) / (LOSS_UNIT * one.log_loss + 1e-9))
         return other if gain > WORTH_IT else one
 
     def _best(self) -> Trial:
@@ -221,7 +221,9 @@ class Search:
             best = self._better(best, trial)
         return best
 
-    def _try(self, candidate: Candidate) -> Trial:
+    def _try(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
+        """Return the trial of a candidate, which changes one setting of `origin`."""
+        self._ridges.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:
             if trial.candidate == candidate:
                 return trial
@@ -244,28 +246,28 @@ class Search:
     def attempt(self, candidate: Candidate) -> Trial:
         """Train on the rows of the sample that are not held out, and judge on the others."""
         started = time.monotonic()
-        samples, valid = self._weighted(self._sample, candidate), self._weighted(self._valid, candidate)
-        if candidate.is_ridge_hinge and self._descends_duals():
-            return self._ridge_trial(candidate, samples, started)
+        if self._solves_by_duals(candidate):
+            duals = self._ridges.train(candidate)
+            verdict = self._truth.judge(duals.scores(self._places))
+            return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
+        samples, valid = weighted(self._sample, candidate), weighted(self._valid, candidate)
         options = SparseOptions(**candidate.options(float(self._weights.sum())))
         return self._judged(options, candidate, samples, valid, started)
+
+    def quality(self, candidate: Candidate) -> float:
+        """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
+        if self._solves_by_duals(candidate) and not self._valid.has_sets:
+            return self._truth.share_right(self._ridges.train(candidate).scores(self._places))
+        return self.attempt(candidate).quality
+
+    def _solves_by_duals(self, candidate: Candidate) -> bool:
+        return candidate.is_ridge_hinge and self._descends_duals()
 
     def _descends_duals(self) -> bool:
         if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
             return True
         many = int(np.count_nonzero(self._sample.column_nnz())) >= _MANY_FEATURES
-        return many and DualDescent.memory(self._sample) <= self._limits.memory
-
-    def _ridge_trial(self, candidate: Candidate, samples: Dataset, started: float) -> Trial:
-        """Train by dual coordinates: ridges of one weighting share the rows, and each starts anew."""
-        if self._duals is None or self._duals[0] != candidate.weighting:
-            self._duals = None  # before the memory for the next one is taken
-            self._duals = candidate.weighting, DualDescent(samples, self._engine, sample_weight=self._weights)
-        duals = self._duals[1]
-        duals.reset()
-        duals.descend(candidate.ridge / float(self._weights.sum()), TRIAL_TOL, TRIAL_EPOCHS)
-        verdict = self._truth.judge(duals.scores(self._places))
-        return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
+        return many and Ridges.memory(self._sample) <= self._limits.memory
 
     def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
@@ -284,6 +286,10 @@ class Search:
         scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
         verdict = self._truth.judge(scores)
         return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)
+
+
+def _within(most: float, value: float) -> float:
+    return min(max(value, -most), most)
 
 
 class _TimeIsOver(Exception):

@@ -28,8 +28,10 @@ STEP = 10**0.5
 """From one number of features to the next smaller one."""
 FEWEST = 16
 """Features of the smallest model that is tried unasked."""
-LOST = 0.002
-"""Quality that a smaller model may lose; as a share, also of its log loss, ten times as much."""
+LOST, LOST_LOSS = 0.002, 0.01
+"""Quality that a smaller model may lose, and share of its log loss."""
+JUDGES = 8_000
+"""Rows held out by which as much as that is more than chance."""
 HOPELESS = 0.02
 """Loss of quality after which no smaller model is tried."""
 _TOL, _EPOCHS = 0.05, 60
@@ -56,7 +58,23 @@ class HeldOutRows(NamedTuple):
     truth: Truth
 
 
-def size_curve(rows: HeldOutRows, candidate: Candidate, most: int | None, engine: Engine) -> tuple[Size, ...]:
+class Duals(NamedTuple):
+    """Dual variables of a ridge model, for a similar one to start from.
+
+    Attributes
+    ----------
+    values : float32 array of shape (n_given, width)
+    places : int64 array of shape (n_given,) or None
+        The samples they are of; None: all.
+    """
+
+    values: NDArray[np.float32]
+    places: NDArray[np.int64] | None = None
+
+
+def size_curve(
+    rows: HeldOutRows, candidate: Candidate, most: int | None, engine: Engine, start: Duals | None = None
+) -> tuple[Size, ...]:
     """Return what models of fewer and fewer features reach, that of all features first.
 
     Parameters
@@ -67,18 +85,22 @@ def size_curve(rows: HeldOutRows, candidate: Candidate, most: int | None, engine
     most : int or None
         Features that the model may have: only such numbers count, and this one is tried.
     engine : Engine
+    start : Duals, optional
+        Each model starts from the one before, the first one from these.
     """
     ridge = candidate.ridge / float(rows.weights.sum())
-    whole = _descended(rows.samples, rows.weights, ridge, engine)
+    whole = _descended(rows.samples, rows.weights, ridge, engine, start=start)
     n_used = len(whole.features)
-    ordered = by_norm(whole)
+    ordered, start = by_norm(whole), Duals(whole.duals())
     found = [Size.of(n_used, n_used, _verdict(whole, rows))]
     del whole  # before the memory for the next one is taken
     for n in _numbers(n_used, most):
         if found[-1].quality < found[0].quality - HOPELESS and len(found) > 1:
             break
         features = np.sort(ordered[:n])
-        smaller = _descended(with_shared_scale(rows.samples, features), rows.weights, ridge, engine, features)
+        samples = with_shared_scale(rows.samples, features)
+        smaller = _descended(samples, rows.weights, ridge, engine, features, start)
+        start = Duals(smaller.duals())
         found.append(Size.of(n, n_used, _verdict(smaller, rows)))
     return tuple(found)
 
@@ -92,19 +114,36 @@ def _numbers(n_used: int, most: int | None) -> list[int]:
     return [int(n) for k in range(20) if (n := first / STEP**k) >= fewest]
 
 
-def smallest_good(curve: Sequence[Size], most: int | None) -> Size:
-    """Return the smallest size as good as the best one but for `LOST`, of at most `most` features."""
+def smallest_good(curve: Sequence[Size], most: int | None, n_held_out: int) -> Size:
+    """Return the smallest size about as good as the best one, of at most `most` features.
+
+    It may lose `LOST` and `LOST_LOSS` where `JUDGES` rows or more say so; of fewer rows, whose verdict is a
+    matter of chance, as much less as the root of their number says.
+    """
     fitting = [size for size in curve if most is None or size.n_features <= most] or list(curve[-1:])
-    quality = max(size.quality for size in fitting) - LOST
-    loss = min(size.log_loss for size in fitting) * (1.0 + 10 * LOST)
+    trust = min(1.0, math.sqrt(n_held_out / JUDGES))
+    quality = max(size.quality for size in fitting) - trust * LOST
+    loss = min(size.log_loss for size in fitting) * (1.0 + trust * LOST_LOSS)
     good = [size for size in fitting if size.quality >= quality and size.log_loss <= loss]
     best = max(fitting, key=lambda size: (size.quality, -size.n_features))
     return min(good, key=lambda size: size.n_features, default=best)
 
 
+class Trained(NamedTuple):
+    """A model, and the dual variables of the one of all features that its features were chosen by."""
+
+    model: LinearModel
+    duals: Duals
+
+
 def train_with_size(
-    dataset: Dataset, candidate: Candidate, size: Size, most: int | None, engine: Engine
-) -> LinearModel:
+    dataset: Dataset,
+    candidate: Candidate,
+    size: Size,
+    most: int | None,
+    engine: Engine,
+    start: Duals | None = None,
+) -> Trained:
     """Train a ridge model of the features that matter, with rounded weights and a certificate.
 
     Parameters
@@ -118,23 +157,24 @@ def train_with_size(
     most : int or None
         Features that the model may have.
     engine : Engine
+    start : Duals, optional
+        Of a similar model.
 
     Returns
     -------
-    LinearModel
-        Its certificate is of the problem with the kept features alone, its objective that of the rounded
+    Trained
+        The certificate is of the problem with the kept features alone, the objective that of the rounded
         weights.
     """
-    weights = dataset.sample_weights()
-    total = float(dataset.n_samples if weights is None else weights.sum())
-    ridge = candidate.ridge / total
-    duals = _descended(dataset, weights, ridge, engine)
+    ridge = _ridge_of(dataset, candidate)
+    duals = descend_all(dataset, candidate, engine, start)
+    whole = Duals(duals.duals())
     n = size.count(len(duals.features), most)
     if n < len(duals.features):
         features = np.sort(by_norm(duals)[:n])
         del duals  # before the memory for the next one is taken
         dataset = with_shared_scale(dataset, features)
-        duals = _descended(dataset, weights, ridge, engine, features)
+        duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole)
     step = round_weights(duals.coef)
     used, intercept = duals.coef.any(axis=1), duals.intercept.astype(np.float64)
     upper, coef = duals.objective(ridge), duals.coef[used]
@@ -142,13 +182,13 @@ def train_with_size(
     features, n_epochs = duals.features[used], duals.n_epochs
     del duals
     bounds = {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
-    return LinearModel(
+    model = LinearModel(
         kind=SparseOptions.learner,
         classes=dataset.classes,
         n_features=dataset.n_features,
         weighting=dataset.weighting,
         feature_spec=dataset.features,
-        params=learner_of(SparseOptions(**candidate.options(total))).recorded(),
+        params=learner_of(SparseOptions(**candidate.options(_total(dataset)))).recorded(),
         features=features,
         coef=coef,
         intercept=intercept,
@@ -159,6 +199,24 @@ def train_with_size(
         n_passes=1,
         step=step,
     )
+    return Trained(model, whole)
+
+
+def descend_all(
+    dataset: Dataset, candidate: Candidate, engine: Engine, start: Duals | None = None
+) -> DualDescent:
+    """Return the ridge model of all features; arguments as of `train_with_size`."""
+    return _descended(dataset, dataset.sample_weights(), _ridge_of(dataset, candidate), engine, start=start)
+
+
+def _ridge_of(dataset: Dataset, candidate: Candidate) -> float:
+    return candidate.ridge / _total(dataset)
+
+
+def _total(dataset: Dataset) -> float:
+    """Return the sum of the weights of the samples."""
+    weights = dataset.sample_weights()
+    return float(dataset.n_samples if weights is None else weights.sum())
 
 
 def by_norm(duals: DualDescent) -> NDArray[np.int64]:
@@ -187,8 +245,11 @@ def _descended(
     ridge: float,
     engine: Engine,
     features: NDArray[np.int64] | None = None,
+    start: Duals | None = None,
 ) -> DualDescent:
     duals = DualDescent(dataset, engine, sample_weight=weights, features=features)
+    if start is not None:
+        duals.start_from(*start)
     duals.descend(ridge, _TOL, _EPOCHS)
     return duals
 

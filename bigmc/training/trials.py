@@ -68,6 +68,11 @@ class Candidate:
         return ", ".join([*parts, f"alpha {self.alpha:.3g}/n"] if self.alpha else parts)
 
 
+def weighted(samples: Dataset, candidate: Candidate) -> Dataset:
+    """Return samples as a candidate weights them."""
+    return samples if candidate.weighting is None else samples.with_weighting(WEIGHTINGS[candidate.weighting])
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a candidate reached on the rows held out.
@@ -235,14 +240,17 @@ class Truth(NamedTuple):
             marks[lo + rows, codes] = True
         return cls(None, marks, thresholds)
 
+    def share_right(self, scores: NDArray[np.float64]) -> float:
+        """Return the share of rows whose best score is that of their one label."""
+        return float(np.mean(np.argmax(scores, axis=1) == self.codes))
+
     def judge(self, scores: NDArray[np.float64]) -> Verdict:
         """Judge the scores of these rows, shape (n_rows, n_classes)."""
         if self.codes is not None:
             calibration = fit_shares(scores, self.codes)
             chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
-            right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
             loss = max(0.0, float(-np.log(np.maximum(chances, 1e-300)).mean()))  # never -0.0
-            return Verdict(right, loss, calibration)
+            return Verdict(self.share_right(scores), loss, calibration)
         assert self.is_label is not None
         calibration = fit_sigmoid(scores, self.is_label)
         logits = calibration.scale * scores + calibration.offset

@@ -118,6 +118,38 @@ def test_the_bound_encloses_the_optimum(fit_intercept):
     assert bound == pytest.approx(best, rel=0.15 if fit_intercept else 2e-3)
 
 
+@pytest.mark.parametrize("given", [slice(None), slice(0, N_ROWS, 2)])
+def test_dual_variables_of_a_similar_problem_lead_to_the_same_weights_sooner(given):
+    """Those of another ridge, of all samples or half of them, against LIBLINEAR and a start from nothing."""
+    X, y = texts()
+    data = Dataset.from_arrays(X, y, weighting=Weighting(l2=True))
+    other = DualDescent(data, ThreadEngine(1))
+    other.descend(1.0 / N_ROWS, 1e-3, 3000)
+    cold, warm = (DualDescent(data, ThreadEngine(1)) for _ in range(2))
+    cold.descend(0.4 / N_ROWS, 0.03, 3000)
+    warm.start_from(other.duals()[given], np.arange(N_ROWS)[given])
+    warm.descend(0.4 / N_ROWS, 0.03, 3000)
+    assert warm.n_epochs < cold.n_epochs
+    warm.descend(0.4 / N_ROWS, 1e-6, 3000)
+    seen = as_seen(data)
+    peer = LinearSVC(C=2.5, tol=1e-8, max_iter=100_000).fit(seen, y)
+    np.testing.assert_allclose(warm.scores(np.arange(N_ROWS)), peer.decision_function(seen), atol=2e-3)
+
+
+def test_a_start_takes_nothing_over_for_samples_without_weight():
+    X, y = texts()
+    data, weights = Dataset.from_arrays(X, y), (np.arange(N_ROWS) % 3 > 0).astype(float)
+    whole = DualDescent(data, ThreadEngine(1))
+    whole.descend(1 / N_ROWS, 1e-3, 3000)
+    part = DualDescent(data, ThreadEngine(1), sample_weight=weights)
+    part.start_from(whole.duals())
+    assert not part.duals()[weights == 0].any()
+    part.descend(1 / weights.sum(), 1e-6, 3000)
+    kept = np.flatnonzero(weights)
+    peer = LinearSVC(C=1.0, tol=1e-8, max_iter=100_000).fit(X[kept], y[kept])
+    np.testing.assert_allclose(part.scores(kept), peer.decision_function(X[kept]), atol=2e-3)
+
+
 def test_samples_without_weight_change_nothing():
     X, y = texts()
     weights = (np.arange(N_ROWS) % 3 > 0).astype(float)

@@ -18,10 +18,11 @@ from bigmc.model.rounding import LARGEST_MULTIPLE
 from bigmc.solvers import DualDescent, solve
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from bigmc.training.fit import Fit, Splits
+from bigmc.training.fit import Fit
 from bigmc.training.search import Limits
 from bigmc.training.sizes import by_norm, smallest_good, train_with_size, with_shared_scale
 from bigmc.training.trials import Candidate, Size
+from bigmc.training.winner import Splits
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500
 
@@ -77,7 +78,7 @@ def test_features_that_decide_have_the_largest_norms():
 def test_the_certificate_is_of_the_kept_features_and_the_rounded_weights(tmp_path):
     X, y = counts()
     data = Dataset.from_arrays(X, y, weighting=Weighting(l2=True))
-    model = train_with_size(data, Candidate(None), size_of(1.0), 60, ThreadEngine(1))
+    model = train_with_size(data, Candidate(None), size_of(1.0), 60, ThreadEngine(1)).model
     assert len(model.features) <= 60
     multiples = model.coef / model.step
     np.testing.assert_allclose(multiples, np.rint(multiples), atol=1e-4)
@@ -101,7 +102,8 @@ def test_the_certificate_is_of_the_kept_features_and_the_rounded_weights(tmp_pat
 
 def test_every_wrong_byte_of_a_deflated_file_is_noticed(tmp_path):
     X, y = counts()
-    model = train_with_size(Dataset.from_arrays(X, y), Candidate(None), size_of(1.0), 5, ThreadEngine(1))
+    data = Dataset.from_arrays(X, y)
+    model = train_with_size(data, Candidate(None), size_of(1.0), 5, ThreadEngine(1)).model
     model.save(tmp_path / "m")
     raw = (tmp_path / "m").read_bytes()
     for place in range(0, len(raw), 41):
@@ -113,11 +115,12 @@ def test_every_wrong_byte_of_a_deflated_file_is_noticed(tmp_path):
 
 def test_the_smallest_size_that_loses_nothing_wins():
     curve = (size_of(1.0, quality=0.8), size_of(0.3, quality=0.799), size_of(0.1, quality=0.79))
-    assert smallest_good(curve, None) is curve[1]
-    assert smallest_good(curve, 10) is curve[2]
-    assert smallest_good(curve, 5) is curve[2]
+    assert smallest_good(curve, None, 8000) is curve[1]
+    assert smallest_good(curve, 10, 8000) is curve[2]
+    assert smallest_good(curve, 5, 8000) is curve[2]
     worse = (curve[0], size_of(0.3, quality=0.799, log_loss=1.1))
-    assert smallest_good(worse, None) is curve[0]
+    assert smallest_good(worse, None, 8000) is curve[0]
+    assert smallest_good(curve, None, 500) is curve[0]  # so few rows cannot say that so little is lost
 
 
 def documents(n=900):

@@ -324,6 +324,8 @@ class ReadRequest:
     ----------
     columns : sequence of str or None
         Columns in the order wanted; None for all. Of no meaning for svmlight and arrays.
+    encoded : sequence of str
+        Columns of texts that may come as dictionaries, where the source has them.
     batch_bytes : int
         About the source bytes of a batch; at least one record.
     on_bad_row : {"fail", "quarantine"}
@@ -342,6 +344,7 @@ class ReadRequest:
     reader_bytes: int = 64 << 20
     record_limit: RecordLimit | None = None
     scratch: str | None = None
+    encoded: Sequence[str] = ()
 
 
 class Format(Protocol):

@@ -86,6 +86,7 @@ class DualDescent:
         self._duals = np.zeros((dataset.n_samples, width), np.float32)
         self._coef = np.zeros((len(self.features) + 1, width), np.float32)
         self.gap, self.n_epochs = 1.0, 0
+        self._ridge: float | None = None
 
     @staticmethod
     def memory(dataset: Dataset) -> int:
@@ -93,11 +94,19 @@ class DualDescent:
         n_used = int(np.count_nonzero(dataset.column_nnz()))
         width = -(-dataset.n_classes // LANES) * LANES
         entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
-        per_row = 4 * width + 8 * 6 + 4 * dataset.most_labels()
-        return entries + per_row * dataset.n_samples + (12 * width + 32) * (n_used + 1)
+        per_row = 8 * 6 + 4 * dataset.most_labels()
+        duals = DualDescent.memory_of_duals(dataset)
+        return entries + per_row * dataset.n_samples + duals + (12 * width + 32) * (n_used + 1)
+
+    @staticmethod
+    def memory_of_duals(dataset: Dataset) -> int:
+        """Return the bytes of the dual variables."""
+        return 4 * -(-dataset.n_classes // LANES) * LANES * dataset.n_samples
 
     def descend(self, ridge: float, tol: float, most_epochs: int) -> None:
         """Go through the samples until the gap is at most `tol`, from the dual variables there are.
+
+        With another ridge than before these are first scaled, those of a class by the factor that is best.
 
         Parameters
         ----------
@@ -109,6 +118,9 @@ class DualDescent:
             Times through the samples, at most.
         """
         diagonal = self._diagonal(ridge)
+        if ridge != self._ridge and self._duals.any():
+            self._scale_duals(diagonal)
+        self._ridge = ridge
         lower = self._dual_objective(diagonal)
         for _ in range(most_epochs):
             losses, gains = self._epoch(diagonal)
@@ -117,6 +129,27 @@ class DualDescent:
             self.gap = (upper - lower) / upper if upper > 0 else 0.0
             if self.gap <= tol:
                 break
+
+    def duals(self) -> NDArray[np.float32]:
+        """Return a copy of the dual variables, for `start_from`, shape (n_samples, width)."""
+        return self._duals.copy()
+
+    def start_from(self, duals: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> None:
+        """Start from dual variables of a similar problem: of other features, weights or fewer samples.
+
+        Parameters
+        ----------
+        duals : float32 array of shape (n_given, width)
+            As `duals` of that problem returned them.
+        places : int64 array of shape (n_given,), optional
+            Which samples they are of; by default all in their order. Others have 0.
+        """
+        self.reset()
+        self._duals[slice(None) if places is None else places] = duals
+        self._duals[self._weights <= 0] = 0.0
+        add_rows(self._visited, self._rows, self._duals, self._coef)
+        if self._rows.constant:
+            self._coef[-1] = self._duals.sum(axis=0, dtype=np.float64)
 
     def start(self) -> Start:
         """Return the weights."""
@@ -179,6 +212,7 @@ class DualDescent:
         """Forget what was found."""
         self._duals[:], self._coef[:] = 0.0, 0.0
         self.gap, self.n_epochs = 1.0, 0
+        self._ridge = None
 
     @property
     def n_used(self) -> int:
@@ -221,12 +255,26 @@ class DualDescent:
         cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
         return list(pairwise(cuts))
 
+    def _scale_duals(self, diagonal: NDArray[np.float32]) -> None:
+        """Multiply the dual variables of every class by the factor with the largest dual objective."""
+        sums, squares = np.zeros(self._coef.shape[1]), np.einsum("jr,jr->r", self._coef, self._coef)
+        squares = squares.astype(np.float64)
+        for lo in range(0, len(self._visited), _SCORED_ROWS):
+            chosen = self._visited[lo : lo + _SCORED_ROWS]
+            duals = self._duals[chosen].astype(np.float64)
+            sums += np.abs(duals).sum(axis=0)
+            squares += diagonal[chosen].astype(np.float64) @ duals**2
+        factors = np.divide(sums, squares, out=np.ones_like(sums), where=squares > 0).astype(np.float32)
+        self._duals *= factors
+        self._coef *= factors
+
     def _half_norm(self) -> float:
         coef = self._coef[:, : self.n_classes]
-        return 0.5 * float(np.einsum("jr,jr->", coef, coef, dtype=np.float64))
+        rows = np.einsum("jr,jr->j", coef, coef)  # in double precision many times slower
+        return 0.5 * float(rows.sum(dtype=np.float64))
 
     def _dual_objective(self, diagonal: NDArray[np.float32]) -> float:
-        if self.n_epochs == 0:
+        if not self._duals.any():
             return 0.0
         value = 0.0
         for lo in range(0, len(self._visited), _SCORED_ROWS):

@@ -1,0 +1,79 @@
+"""Ridge models of a search, each started from the one whose settings it changes.
+
+What a model starts from depends on the candidates alone: after a kill, those before it are trained again
+where they are needed, and the search goes through the same numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.solvers import DualDescent
+from bigmc.store.dataset import Dataset
+from bigmc.training.trials import Candidate, weighted
+
+TOL, MOST_EPOCHS = 0.05, 30
+"""Gap at which the training of a trial ends, and its times through the rows at most."""
+
+
+class Ridges:
+    """Dual descent on the rows of a search.
+
+    Parameters
+    ----------
+    samples : Dataset
+        In memory.
+    weights : float64 array of shape (n_samples,)
+        0 for the rows held out.
+    engine : Engine
+    """
+
+    def __init__(self, samples: Dataset, weights: NDArray[np.float64], engine: Engine) -> None:
+        self._samples, self._weights, self._engine = samples, weights, engine
+        self._problem: tuple[str | None, DualDescent] | None = None
+        self._origins: dict[Candidate, Candidate | None] = {}
+        self._duals: dict[Candidate, NDArray[np.float32]] = {}
+
+    @staticmethod
+    def memory(samples: Dataset) -> int:
+        """Return the bytes that trials on these samples take: dual variables of two more are kept."""
+        return DualDescent.memory(samples) + 2 * DualDescent.memory_of_duals(samples)
+
+    def enter(self, candidate: Candidate, origin: Candidate | None) -> None:
+        """Say what a candidate is to start from, also where its trial is known already."""
+        self._origins.setdefault(candidate, origin)
+
+    def train(self, candidate: Candidate) -> DualDescent:
+        """Train a candidate; what is returned changes with the next call."""
+        origin = self._origins.get(candidate)
+        start = None if origin is None else self.duals(origin)
+        problem = self._weighted_as(candidate)
+        problem.reset()
+        if start is not None:
+            problem.start_from(start)
+        problem.descend(candidate.ridge / float(self._weights.sum()), TOL, MOST_EPOCHS)
+        self._duals = {known: duals for known, duals in self._duals.items() if known == origin}
+        self._duals[candidate] = problem.duals()
+        return problem
+
+    def duals(self, candidate: Candidate) -> NDArray[np.float32]:
+        """Return the dual variables of a candidate, which is trained again if they are forgotten."""
+        if candidate not in self._duals:
+            self.train(candidate)
+        return self._duals[candidate]
+
+    def release(self) -> None:
+        """Give the memory back that only further trials need."""
+        self._problem = None
+
+    def _weighted_as(self, candidate: Candidate) -> DualDescent:
+        """Return the problem of a weighting, whose candidates share the rows."""
+        if self._problem is None or self._problem[0] != candidate.weighting:
+            self._problem = None  # before the memory for the next one is taken
+            problem = DualDescent(
+                weighted(self._samples, candidate), self._engine, sample_weight=self._weights
+            )
+            self._problem = candidate.weighting, problem
+        return self._problem[1]

@@ -1,0 +1,88 @@
+"""What `bigmc fit` is asked for of its rows, and the learner that its search ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from bigmc.model import Model
+from bigmc.model.calibration import Calibration
+from bigmc.options.learners import BoostOptions, LearnerOptions, SparseOptions
+from bigmc.store.dataset import Dataset
+from bigmc.training.label_thresholds import Threshold, Thresholds
+from bigmc.training.trials import WEIGHTINGS, Candidate, Size, Trial
+
+
+class Splits(NamedTuple):
+    """Which rows do what.
+
+    Attributes
+    ----------
+    train, test : str
+        Splits of the dataset; without rows in `test` nothing is measured.
+    refit : bool
+        Whether the model is trained on the rows of `test` too, once these have measured it.
+    thresholds : Thresholds
+        What models of sets of labels are judged by.
+    """
+
+    train: str
+    test: str
+    refit: bool
+    thresholds: Thresholds = Thresholds.SHARED
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The learner that won: its settings for so many rows, and its calibration.
+
+    Attributes
+    ----------
+    kind : str
+    candidate : Candidate or None
+        Settings of a linear model; None for boosting.
+    calibration : Calibration
+    threshold : Threshold or None
+        Where labels are sets: the score above which a class is a label.
+    C : float or None
+        Of boosting.
+    size : Size or None
+        Which share of the features is kept; None where a penalty decides, or the learner.
+    max_features : int or None
+        Of all rows, where that share of their features is more.
+    """
+
+    kind: str
+    candidate: Candidate | None
+    calibration: Calibration
+    threshold: Threshold | None = None
+    C: float | None = None
+    size: Size | None = None
+    max_features: int | None = None
+
+    @classmethod
+    def of(cls, trial: Trial, size: Size | None = None, max_features: int | None = None) -> Winner:
+        """Return the linear learner of a trial, with all features or of a size."""
+        said = trial if size is None else size
+        calibration, threshold = said.calibration, said.threshold
+        return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
+
+    def completed(self, model: Model) -> Model:
+        """Return a model with what held-out rows say about its scores."""
+        if self.threshold is None:
+            return replace(model, calibration=self.calibration)
+        return replace(model, calibration=self.calibration, label_threshold=self.threshold)
+
+    def samples(self, dataset: Dataset) -> Dataset:
+        """Return samples as the learner weights them."""
+        weighting = None if self.candidate is None else self.candidate.weighting
+        return dataset if weighting is None else dataset.with_weighting(WEIGHTINGS[weighting])
+
+    def options(self, samples: Dataset) -> LearnerOptions:
+        """Return the options of the learner for these samples."""
+        if self.candidate is None:
+            assert self.C is not None
+            return BoostOptions(C=self.C)
+        weights = samples.sample_weights()
+        total = float(samples.n_samples if weights is None else weights.sum())
+        return SparseOptions(**self.candidate.options(total))
