@@ -94,8 +94,9 @@ class CandidateColumns:
 
     def extensible(self, state: State) -> bool:
         """Return whether a pass may write a further layer."""
-        written = self._spill is not None and len(state.layers) > 0
-        return written and len(state.layers) < _MOST_LAYERS and self._keeps_layers(state)
+        if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS:
+            return False
+        return self._keeps_layers(state) and self._plan.writer_bytes(*self._spill.size) > 0
 
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by estimates of the norms of all gradients.
@@ -192,7 +193,8 @@ class CandidateColumns:
 
     @property
     def _most_gradients(self) -> int:
-        return self._plan.most_gradients(self._spill.held_bytes if self._spill is not None else 0)
+        held, n_candidates = self._spill.size if self._spill is not None else (0, 0)
+        return self._plan.most_gradients(held + self._plan.writer_bytes(held, n_candidates))
 
 
 def _joined(state: State) -> NDArray[np.int64]:

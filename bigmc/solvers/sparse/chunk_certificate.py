@@ -189,10 +189,8 @@ class Certifier:
         watches: Sequence[Watch],
     ) -> PassSums:
         """Go through some shards."""
-        dataset, engine = (
-            self._task.dataset,
-            self._task.engine.at_most(self._plan.n_workers(spill.held_bytes)),
-        )
+        dataset, held = self._task.dataset, spill.held_bytes + self._plan.writer_bytes(*spill.size)
+        engine = self._task.engine.at_most(self._plan.n_workers(held))
 
         def problem_of(s: int, number: int) -> ShardPart | None:
             return self._shard_part(spill, point, moved, (s, number))

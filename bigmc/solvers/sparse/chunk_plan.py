@@ -24,6 +24,9 @@ _HELD_SHARE = 0.75
 _RARE_SHARE = 0.6
 #: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
+#: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
+#: the candidates.
+_WRITER_BYTES, _KNOWN = 3 << 20, 1.5
 #: Most bytes of a shard decoded at once.
 _LARGEST_BLOCK = 8 << 20
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
@@ -88,6 +91,15 @@ class ChunkPlan:
         n_workers = self.n_workers(held)
         free = self.free_bytes - held - n_workers * self.worker_bytes
         return max(free, 0) // (8 * self.width * (n_workers + 2))
+
+    def writer_bytes(self, held: int, n_candidates: int) -> int:
+        """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
+
+        Beside it the gradients of the candidates must fit, and those of some others.
+        """
+        needed = _WRITER_BYTES * self.most_workers
+        fits = _KNOWN * n_candidates <= self.most_gradients(held + needed)
+        return needed if n_candidates and fits else 0
 
     def most_held(self, n_features: int, n_chunks: int) -> int:
         """Return how many bytes of compressed columns of so many candidates may stay in memory."""
@@ -154,7 +166,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         scores = int(larger * shard_rows / cut.parts * row)
         # what is held has offsets of its columns; entries of a part are chosen block by block
         more = (block_bytes if cut.parts > 1 else 0) + (8 * size.n_features if cut.held_bytes else 0)
-        more += cut.held_bytes + (1 << 18 if small else 4 << 20)
+        more += cut.held_bytes + (1 << 18 if small else 2 << 20)
         return 2 * block_bytes + scores + more + 4 * size.n_features
 
     vectors = wanted * 8 * size.width * 3

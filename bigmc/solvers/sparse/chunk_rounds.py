@@ -376,7 +376,7 @@ class ChunkRounds:
     def _rare(self, solved: NDArray[np.int64]) -> RareFeatures | None:
         """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
         task, state, spill = self._task, self.state, self._columns.spill
-        if spill.n_chunks == 1 or state.anchor is None:
+        if spill.n_chunks == 1 or not state.layers or state.anchor is None:
             return None
         features = np.concatenate(state.layers)
         n_bytes = self._plan.most_rare(len(features), spill.held_bytes)

@@ -16,7 +16,7 @@ from bigmc.solvers.sparse.scratch_arrays import Stored
 from bigmc.solvers.sparse.shard_blocks import Block
 
 #: Entries of a shard that are compressed together, about: what a worker holds until then.
-_ENTRIES = 1 << 17
+_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,11 @@ class Spill:
         """Bytes of columns in memory."""
         return self._arrays.held_bytes
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Bytes of columns in memory, and number of features in all layers."""
+        return self.held_bytes, sum(len(layer.features) for layer in self.layers)
+
     def close(self) -> None:
         """Give the file back."""
         self._arrays.close()
