@@ -1,13 +1,17 @@
-"""A dual point that is feasible by what nearly all samples have, beside weights that are not optimal yet.
+"""A dual point that is nearly feasible, beside weights that are not optimal yet.
 
 The lower bound of a pass goes by the gradient that is furthest out of the dual ball, and the intercept has no
-ball at all. Both are mended by the dual variables of the samples of one chunk.
+ball at all. Both are mended by the dual variables of the samples of one chunk: those of other weights, which
+minimise the loss of the chunk with the slopes of all other samples as linear terms. At that minimum every
+gradient of all samples is in its ball. What it costs is quadratic in the violations, where scaling the whole
+dual point into the ball costs as much as the largest of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,7 @@ from bigmc.solvers.sparse.chunk_parts import (
     centred_parts,
     gradients_of,
     padded,
+    plain_parts,
     shift_of,
     whole_gradients,
 )
@@ -34,19 +39,19 @@ from bigmc.solvers.sparse.sweeps import Sweeper
 #: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
 _INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
-#: Sweeps over nearly constant features beside them.
-_BALANCING_SWEEPS = 20
+#: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
+#: tolerance.
+_BALANCING_SWEEPS, _TARGET = 60, 0.25
 
 
 @dataclass(frozen=True)
 class Balanced:
-    """Weights for the samples of one chunk that make the dual point of all samples feasible by some features.
+    """Weights for the samples of one chunk that make the dual point of all samples feasible, or nearly.
 
     Attributes
     ----------
     chunk : int
     coef : Coefficients
-        Those of nearly constant features differ from the anchor's.
     intercept : float64 array of shape (n_classes,)
     left : float
         What rounding leaves of the slope by the intercept, times the intercept.
@@ -59,28 +64,47 @@ class Balanced:
 
 
 def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | None:
-    """Return a dual point near that of the anchor that is feasible by intercept and nearly constant features.
+    """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
-    The dual variables of the samples of one chunk are those of other weights, the minimum of their loss with
-    the slopes of all others as linear terms: few steps come as near to feasible by what all samples have. The
-    slope by the intercept is zero. None if no chunk has enough positive margins for that.
+    Where the candidates have no minimum with the samples of any chunk, it is feasible by the intercept and by
+    nearly constant features, or by the intercept alone. None if not even that is found: all chunks have too
+    few positive margins.
     """
     for number, chunk in spill.chunks(range(spill.n_chunks)):
         problem = task.problem(chunk)
-        rows = [anchor.coef.take(layer.features) for layer in spill.layers]
-        centred = centred_parts(problem, chunk, rows)
-        for parts in (centred, []) if centred else ([],):
+        for attempt in list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]:
+            rows = [anchor.coef.take(layer.features) for layer in spill.layers]
+            centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
+            parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
+            if attempt is _Attempt.CANDIDATES:
+                parts = plain_parts(problem, chunk, rows, centred) + parts
             problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
             found = _balance(task, problem, chunk, anchor, parts)
             if found:
-                return Balanced(number, *found)
+                level, left = found
+                for part in parts:
+                    rows[part.layer][part.places] = part.rows
+                layers = [layer.features for layer in spill.layers]
+                coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
+                return Balanced(number, coef, level, left)
     return None
 
 
+class _Attempt(Enum):
+    """What a dual point is to be feasible by, beside the intercept."""
+
+    CANDIDATES = auto()
+    NEARLY_CONSTANT = auto()
+    INTERCEPT = auto()
+
+
 def _balance(
-    task: ChunkTask, problem: Problem, chunk: Chunk, anchor: Evaluated, centred: Sequence[Part]
-) -> tuple[Coefficients, NDArray[np.float64], float] | None:
-    """Return weights, intercept and what is left of the slope, if the chunk, at the anchor, has such."""
+    task: ChunkTask, problem: Problem, chunk: Chunk, anchor: Evaluated, parts: Sequence[Part]
+) -> tuple[NDArray[np.float64], float] | None:
+    """Move the weights of some parts; return intercept and what is left of the slope, if the chunk has such.
+
+    The scores of the problem are those of the anchor.
+    """
     own, share = problem.margins(), problem.weight_sum / task.weight_sum
     others = task.weight_sum / 2.0 * anchor.slope - own.intercept_slope
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
@@ -90,17 +114,15 @@ def _balance(
             whole_gradients(part, chunk, anchor) / share - gradients_of(part.problem, part.columns)[0],
             np.full(len(part.rows), ridge),
         )
-        for part in centred
+        for part in parts
     ]
+    centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no minimum, steps go on for ever
-            for sweep in range(_BALANCING_SWEEPS if centred else 0):
-                improve_intercept(problem, level, 1, of_level)
-                for part, more in zip(centred, terms, strict=True):
-                    sweeper = Sweeper(part.problem, task.descent.line_search, task.seed, False, 0, 0)
-                    moved = (part.columns, part.rows, np.zeros(len(part.rows)), part.active)
-                    sweeper.sweep(*moved, sweep, task.alpha / share, 0.0, more)
+            _sweep(task, problem, parts, terms, (level, of_level), task.alpha / share)
+            if not task.fit_intercept:
+                return level, 0.0
             now = improve_intercept(problem, level, _INTERCEPT_STEPS, of_level)
     except DataError:
         return None
@@ -108,6 +130,40 @@ def _balance(
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     if not np.abs(left).max() <= noise * now.total_slope / share:
         return None
-    coef = anchor.coef.updated([(part.columns.features, part.rows) for part in centred])
     level -= shift_of(centred, task.n_classes)
-    return coef, level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
+    return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
+
+
+def _sweep(
+    task: ChunkTask,
+    problem: Problem,
+    parts: Sequence[Part],
+    terms: Sequence[Terms],
+    level: tuple[NDArray[np.float64], Terms],
+    alpha: float,
+) -> None:
+    """Sweep over some parts, and step the level, until hardly anything violates the conditions of optimality.
+
+    Sweeps over what has weights or violated at its last visit follow one over everything; when they are done,
+    everything is looked at again.
+    """
+    target = _TARGET * task.tol * alpha
+    every = [part.active for part in parts]
+    whole = True
+    for sweep in range(_BALANCING_SWEEPS if parts else 0):
+        if task.fit_intercept:
+            improve_intercept(problem, level[0], 1, level[1])
+        largest = 0.0
+        for part, more in zip(parts, terms, strict=True):
+            sweeper = Sweeper(part.problem, task.descent.line_search, task.seed, False, 0, 0)
+            violations = np.zeros(len(part.rows))
+            moved = (part.columns, part.rows, violations, part.active)
+            largest = max(largest, sweeper.sweep(*moved, sweep, alpha, 0.1 * target, more))
+            wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
+            part.active = part.active[wanted[part.active]]
+        if largest <= target:
+            if whole:
+                return
+            for part, active in zip(parts, every, strict=True):
+                part.active = active
+        whole = largest <= target

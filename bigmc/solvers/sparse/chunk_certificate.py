@@ -1,7 +1,7 @@
 """What a pass over everything says of weights that the scratch file has the columns of.
 
-With an intercept the dual point is that of the weights but for the samples of one chunk, whose dual variables
-take out the slope by the intercept that was measured before.
+The dual point is that of the weights but for the samples of one chunk, whose dual variables make it feasible
+by what was measured before (`bigmc.solvers.sparse.balanced`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class Certifier:
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
-        moved = balanced(task, spill, point) if task.fit_intercept else None
+        moves = task.fit_intercept or spill.n_chunks > 1
+        moved = balanced(task, spill, point) if moves else None
         column_scale = task.dataset.column_scale()
         norms = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
         add_up = partial(self._add_up, spill, self._request(chosen, scales), point, moved)
