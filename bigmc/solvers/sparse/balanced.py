@@ -39,6 +39,8 @@ from bigmc.solvers.sparse.sweeps import Sweeper
 #: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
 _INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
+#: Entries that a feature has in the chunk at least.
+_FEWEST_ENTRIES = 16
 #: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
 #: tolerance.
 _BALANCING_SWEEPS, _TARGET = 60, 0.25
@@ -77,7 +79,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
             centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
             parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
             if attempt is _Attempt.CANDIDATES:
-                parts = plain_parts(problem, chunk, rows, centred) + parts
+                parts = _frequent(plain_parts(problem, chunk, rows, centred), chunk) + parts
             problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
             found = _balance(task, problem, chunk, anchor, parts)
             if found:
@@ -88,6 +90,13 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
                 coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
                 return Balanced(number, coef, level, left)
     return None
+
+
+def _frequent(parts: Sequence[Part], chunk: Chunk) -> list[Part]:
+    """Return parts whose sweeps leave out features with too few entries to make up for all other samples."""
+    for part, counts in zip(parts, chunk.counts(), strict=True):
+        part.active = part.active[counts[part.active] >= _FEWEST_ENTRIES]
+    return list(parts)
 
 
 class _Attempt(Enum):

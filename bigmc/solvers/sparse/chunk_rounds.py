@@ -47,8 +47,9 @@ _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 #: With one chunk: the violation to reach in units of what was measured, and of alpha at least and at most.
 _FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
-#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns.
-_RARE_GROUPS = 3
+#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
+#: and all but one of them together this share of a pass.
+_RARE_GROUPS, _RARE_READS = 3, 0.3
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -361,8 +362,9 @@ class ChunkRounds:
         start = state if state.trial else state.anchor
         coef, intercept = start.coef, start.intercept
         solved = np.empty(0, np.int64)
-        for number in range(_RARE_GROUPS + 1):
-            rare = self._rare(solved) if number < _RARE_GROUPS else None
+        groups = self._rare_groups
+        for number in range(groups + 1):
+            rare = self._rare(solved) if number < groups else None
             if not (rare or number or state.trial):
                 break
             reached = evaluate(task, spill, coef, intercept, rare)
@@ -372,6 +374,13 @@ class ChunkRounds:
         self._count_spill()
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
         state.trial, state.rounds = False, 0
+
+    @property
+    def _rare_groups(self) -> int:
+        """How many groups of rare features are worth solving for: none while candidates are missing."""
+        if not self.state.history:
+            return 0
+        return max(1, min(_RARE_GROUPS, int(_RARE_READS * self._pass_bytes / max(self.state.round_bytes, 1))))
 
     def _rare(self, solved: NDArray[np.int64]) -> RareFeatures | None:
         """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
