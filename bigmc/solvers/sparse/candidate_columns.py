@@ -121,7 +121,7 @@ class CandidateColumns:
         """Return whether so many candidates and entries fit beside what is held, and into the chunks."""
         spill, plan = self.spill, self._plan
         in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
-        return in_chunks and spill.held_bytes <= plan.most_held(n_features, spill.n_chunks)
+        return in_chunks and plan.holds(spill.held_bytes, n_features, spill.n_chunks)
 
     def missing(self, state: State, norms: NDArray[np.float32]) -> bool:
         """Return whether features that are no candidates violate the conditions of optimality."""
@@ -153,7 +153,8 @@ class CandidateColumns:
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         most_held = self._plan.most_held(len(features), n_chunks)
-        if old is None or n_chunks > old.n_chunks or old.held_bytes > most_held or not kept:
+        holds = old is None or self._plan.holds(old.held_bytes, len(features), old.n_chunks)
+        if old is None or n_chunks > old.n_chunks or not holds or not kept:
             state.layers = [np.sort(features)] if len(features) else []
             state.n_chunks, state.most_held = n_chunks, most_held
             if old is not None:

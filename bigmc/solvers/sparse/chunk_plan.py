@@ -102,12 +102,21 @@ class ChunkPlan:
         return needed if n_candidates and fits else 0
 
     def most_held(self, n_features: int, n_chunks: int) -> int:
-        """Return how many bytes of compressed columns of so many candidates may stay in memory."""
-        n_features = int(_MORE_CANDIDATES * n_features)
+        """Return how many bytes of compressed columns of so many candidates may stay in memory.
+
+        It leaves space for candidates to come.
+        """
+        return max(0, self._left_beside(int(_MORE_CANDIDATES * n_features), n_chunks))
+
+    def holds(self, held: int, n_features: int, n_chunks: int) -> bool:
+        """Return whether so many bytes of columns may stay in memory beside so many candidates."""
+        return held == 0 or held <= self._left_beside(n_features, n_chunks)
+
+    def _left_beside(self, n_features: int, n_chunks: int) -> int:
         in_rounds = self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
         in_rounds += self.newton_bytes if n_chunks == 1 else 0
         in_passes = self.worker_bytes + 3 * 8 * self.width * n_features
-        return max(0, int(_HELD_SHARE * self.free_bytes) - max(in_rounds, in_passes))
+        return int(_HELD_SHARE * self.free_bytes) - max(in_rounds, in_passes)
 
     def most_rare(self, n_features: int, held: int) -> int:
         """Return the bytes for samples of rare features, beside a chunk, candidates and what is held."""
