@@ -17,7 +17,6 @@ from bigmc import api
 from bigmc.api.resolve import local_folder
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
-from bigmc.store.atomic import PARTIAL
 
 HEADER = ("line", "package", "file")
 N_PACKAGES = 12
@@ -168,7 +167,7 @@ def collect(to: Path) -> dict[str, int]:
     sizes = {name: sum(file.stat().st_size for file in files) for name, (_, files) in packages.items()}
     largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:N_PACKAGES]
     counts: dict[str, int] = {}
-    aside = to.with_name(f".{to.name}{PARTIAL}")
+    aside = to.with_name(f".{to.name}.partial")
     with aside.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
         writer.writerow(HEADER)

@@ -22,9 +22,9 @@ def refuse_other_file(path: Path) -> None:
     DataError
         Also if it is a folder, or in none.
     """
-    from bigmc.store.outputs import Output, OutputKind  # which ``--help`` need not wait for
+    from bigmc.api.resolve import place_of  # which ``--help`` need not wait for
 
-    if Output.at(path).kind is OutputKind.FILE and path.exists():
+    if place_of(path).exists():  # a device or a pipe holds nothing
         with path.open("rb") as file:
             beginning = file.readline(80)
         if beginning and not beginning.startswith(f"# TYPE {_FIRST} ".encode()):
@@ -54,7 +54,7 @@ def write_metrics(
     DataError
         If another file is there.
     """
-    from bigmc.store.outputs import Output
+    from bigmc.api.resolve import place_of
 
     refuse_other_file(path)
     figures = {
@@ -70,7 +70,7 @@ def write_metrics(
     for name, value in figures.items():
         if math.isfinite(value):
             lines += [f"# TYPE {name} gauge", f'{name}{{command="{command}"}} {value!r}']
-    Output.at(path).write("\n".join([*lines, "# EOF", ""]).encode())
+    place_of(path).write("\n".join([*lines, "# EOF", ""]).encode())
 
 
 def _name(text: str) -> str:

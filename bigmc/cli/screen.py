@@ -16,8 +16,8 @@ from bigmc import progress as messages
 from bigmc.budget import current_memory, format_bytes
 from bigmc.cli.metrics import refuse_other_file, write_metrics
 from bigmc.cli.settings import LogFormat, current
-from bigmc.cli.text import printable, printable_json
 from bigmc.errors import DataError
+from bigmc.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,8 @@ class Trees(NamedTuple):
         ------
         ModelError
         """
-        for name, array, kind in zip(self._fields, self, _KINDS, strict=True):
+        arrays: tuple[NDArray[Any], ...] = self
+        for name, array, kind in zip(self._fields, arrays, _KINDS, strict=True):
             if array.dtype.kind != kind:
                 raise ModelError(f"{name} of the learners is of type {array.dtype}")
         if np.isnan(self.edges).any():
