@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Size, dataset_of, is_dataset, local_folder
+from bigmc.api.resolve import Size, dataset_of, input_paths, is_dataset, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
@@ -84,7 +84,9 @@ def fit(
     """
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
+    from bigmc.store.outputs import Output, OutputKind
     from bigmc.training.fit import Fit
+    from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.search import Limits
     from bigmc.training.winner import Splits
@@ -92,6 +94,11 @@ def fit(
     started = time.monotonic()
     budget.reset_peak()
     local_folder(to, "a fit")
+    output = Output.at(to, _files(source))
+    if output.kind is not OutputKind.FILE:
+        raise DataError(f"{to} is no place for a model and its search", "give the path of a file with --to")
+    target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
+    refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
     with opened(engine, prepare_process) as workers, prompt_release():
@@ -99,24 +106,36 @@ def fit(
         if is_dataset(source):
             data, refit = dataset_of(source), False
         else:
-            data = _raw_data(source, to, dataset, given_options(options), Resources(workers, limit, progress))
+            data = _raw_data(
+                source, target, dataset, given_options(options), Resources(workers, limit, progress)
+            )
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features)
-        with (
-            prompt_release()
-        ):  # ingest keeps what it frees where its limit is large, the rest of a fit need not
-            result = Fit(data, Path(to), splits, limits, workers, progress).run()
+        with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
+            result = Fit(data, target, splits, limits, workers, progress).run()
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
 
 
+def _files(source: Any) -> Iterator[str | Path]:
+    """Yield the local files and folders that a source means, patterns and folders with what is in them."""
+    from bigmc.ingestion.found_files import list_files
+    from bigmc.ingestion.spool import is_pipe
+    from bigmc.store.object_store import is_remote
+
+    for item in input_paths(source):
+        if isinstance(item, str | Path) and not is_remote(item) and not is_pipe(str(item)):
+            yield item
+            yield from () if is_dataset(item) else list_files(str(item))
+
+
 def _raw_data(
     source: Any,
-    to: str | Path,
+    to: Path,
     dataset: str | Path | None,
     options: IngestKeywords,
     resources: Resources,

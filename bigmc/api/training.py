@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bigmc import budget
 from bigmc.api.resolve import Size, dataset_of, input_paths, local_folder, model_of
 from bigmc.engine import EngineLike, Resources, opened
+from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -152,11 +153,14 @@ def sparse_path(
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
     from bigmc.store.object_store import local_file
-    from bigmc.store.outputs import IfExists
+    from bigmc.store.outputs import IfExists, refuse_inputs
     from bigmc.training import selection
     from bigmc.training.options import PathOptions
 
-    folder = local_folder(to, "a path of models")
+    folder, data = local_folder(to, "a path of models"), dataset_of(dataset)
+    refuse_inputs(folder, input_paths(data))
+    if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:
+        raise DataError(f"{warm_start} is an input of this command, and in {to}", "give another --to")
     with ExitStack() as held:
         chosen = PathOptions(
             n_alphas,
@@ -170,7 +174,7 @@ def sparse_path(
         )
         workers = held.enter_context(opened(engine))
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        return selection.sparse_path(dataset_of(dataset), folder, chosen, Resources(workers, limit, progress))
+        return selection.sparse_path(data, folder, chosen, Resources(workers, limit, progress))
 
 
 def publish(

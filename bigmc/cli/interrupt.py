@@ -1,4 +1,4 @@
-"""How a command ends when it is told to stop: Ctrl-C, or SIGTERM from a scheduler or a container."""
+"""How a command ends before its work is done: Ctrl-C, SIGTERM from a scheduler, a pipe nobody reads."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ def stopped_by_signals() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         wakeup.close()  # which ends the thread
+
+
+@contextmanager
+def stopped_by_closed_pipe() -> Iterator[None]:
+    """End the process, without a word, as SIGPIPE would when nobody reads its output any more: ``| head``.
+
+    Python ignores that signal, since a lost connection would end the process too, and raises an error.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(128 + signal.SIGPIPE)  # what could not be written is not tried again
 
 
 def _watch(numbers: socket.socket) -> None:

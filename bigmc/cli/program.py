@@ -8,14 +8,15 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from bigmc.budget import MemoryLimitError
 from bigmc.cli import data, fitting, inference, training
 from bigmc.cli.config import load_config
-from bigmc.cli.interrupt import stopped_by_signals
+from bigmc.cli.interrupt import stopped_by_closed_pipe, stopped_by_signals
 from bigmc.cli.screen import TOLD
 from bigmc.cli.settings import ENVIRONMENT
 from bigmc.cli.text import printable
@@ -23,8 +24,19 @@ from bigmc.cli.without_pandas import leave_out_pandas
 from bigmc.errors import BigmcError
 from bigmc.version import __version__
 
+
+class _Commands(TyperGroup):
+    """The commands; Click would end with 1 where an output is closed."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run a command."""
+        with stopped_by_closed_pipe():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="bigmc",
+    cls=_Commands,
     help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
     no_args_is_help=True,
     context_settings={"auto_envvar_prefix": ENVIRONMENT},
@@ -64,7 +76,7 @@ def _main(
 
 
 def main() -> NoReturn:
-    """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), 130 or 143 (stopped)."""
+    """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), or one of docs/cli.md."""
     leave_out_pandas()
     # All memory goes with the process: a search for cycles while Python ends took a tenth of a short command.
     atexit.register(gc.freeze)

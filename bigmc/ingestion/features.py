@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,7 +14,14 @@ from scipy import sparse
 
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
-from bigmc.ingestion.hashing.hasher import TextHasher, hash_categories, hash_names
+from bigmc.ingestion.hashing.categories import (
+    Categories,
+    categories_of,
+    hash_categories,
+    is_text,
+    plain_text,
+)
+from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
 
@@ -154,7 +161,7 @@ class FeatureSpec:
             At the first of them; its message names the column and the option that would fit.
         """
         for names, fits, wanted, cure in (
-            (self.text, _is_text, "text", "name it with --categorical, --numeric or --dense"),
+            (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
             (self.categorical, _is_category, "a category", "give text, integers or booleans"),
             ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
         ):
@@ -163,8 +170,12 @@ class FeatureSpec:
                 if not fits(kind):
                     raise DataError(f"column {name!r} has type {kind}, which is not {wanted}", cure)
 
-    def transform(self, table: pa.RecordBatch) -> Samples:
-        """Return the features of a batch without bad rows.
+    def categories(self, table: pa.RecordBatch) -> list[Categories]:
+        """Return the categorical columns of a batch without bad rows."""
+        return [categories_of(table.column(name), name) for name in self.categorical]
+
+    def transform(self, table: pa.RecordBatch, categories: Sequence[Categories] | None = None) -> Samples:
+        """Return the features of a batch without bad rows; of its `categories`, if they are there already.
 
         Returns
         -------
@@ -177,9 +188,9 @@ class FeatureSpec:
             return self.mapped(dense)
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
         bits = self.hasher.hash_bits
-        for name in self.categorical:
-            indices, signs = hash_categories(category_text(table.column(name)), name, bits)
-            pieces.append(_one_entry_each(indices, signs.astype(np.int16), self.n_features))
+        if self.categorical:
+            columns = self.categories(table) if categories is None else categories
+            pieces.append(hash_categories(columns, bits)._replace(n_features=self.n_features))
         for name in self.numeric:
             index, sign = hash_names([name], bits)
             values = as_float(table.column(name))[0] * sign[0]
@@ -218,10 +229,6 @@ def add_rows(pieces: list[Rows], n_features: int) -> Rows:
     return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
 
 
-def _one_entry_each(indices: NDArray[np.int32], data: NDArray[np.int16], n_features: int) -> Rows:
-    return Rows(np.arange(len(indices) + 1, dtype=np.int64), indices, data, n_features)
-
-
 def _column_entries(index: int, values: NDArray[np.float64], n_features: int) -> Rows:
     """Return one feature as rows; zeros are not stored, as in ``FeatureHasher``."""
     stored = values != 0
@@ -229,39 +236,15 @@ def _column_entries(index: int, values: NDArray[np.float64], n_features: int) ->
     return Rows(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_null(kind)
-        or types.is_string_view(kind)
-        or (types.is_dictionary(kind) and _is_text(kind.value_type))
-    )
-
-
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a column of this type holds numbers, or texts that may be."""
     types = pa.types
-    fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, _is_text)
+    fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, is_text)
     return any(fit(kind) for fit in fits)
 
 
 def _is_category(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind)
-
-
-def plain_text(column: pa.Array) -> pa.Array:
-    """Return a text column as ``string`` or ``large_string``, however it was encoded."""
-    kind = column.type
-    return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
-
-
-def category_text(column: pa.Array) -> pa.Array:
-    """Return category values as the text that Python's ``str`` gives them."""
-    if _is_text(column.type):
-        return plain_text(column)
-    return pa.array([str(value) for value in column.to_pylist()], pa.string())
 
 
 def _is_plain(column: pa.Array) -> bool:
@@ -282,7 +265,7 @@ def as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_], 
     if not column.null_count and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         nothing = np.zeros(len(column), bool)
         return column.to_numpy(zero_copy_only=False).astype(np.float64), nothing, nothing
-    if not _is_text(kind):
+    if not is_text(kind):
         values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
         absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
         return np.asarray(values, dtype=np.float64), absent, np.zeros(len(column), bool)

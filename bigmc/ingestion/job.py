@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bigmc.budget import MemoryLimitError
-from bigmc.engine import Engine
+from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
 from bigmc.ingestion.label_census import bytes_of_labels
@@ -33,7 +33,7 @@ from bigmc.ingestion.memory import (
 from bigmc.ingestion.part import NAMES, REJECTS
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
-from bigmc.ingestion.readers.base import SHORT_RECORD
+from bigmc.ingestion.readers.base import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.small_files import gather_small_files
@@ -60,6 +60,9 @@ ROWS_PER_PART = 60_000
 
 SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
 """Bounds on the source bytes of a part."""
+
+SKIPPED_LABELS = 1 << 16
+"""Bytes for the labels of records that are too long to be read before there is memory for them."""
 
 _OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
 
@@ -141,9 +144,37 @@ class Job:
             raise
 
     def _scanned(self) -> list[Part]:
-        """Return the sources cut into parts."""
+        """Return the sources cut into parts.
+
+        Raises
+        ------
+        MemoryLimitError
+            If a record is too long; it names a limit that is enough for the labels as well.
+        """
         part_bytes = self._part_bytes()
-        return gather_small_files(scan(self.sources, part_bytes, self.hints), part_bytes)
+        try:
+            return gather_small_files(scan(self.sources, part_bytes, self.hints), part_bytes)
+        except LongRecordError as error:
+            self._refuse_with_labels(error.n_bytes)
+            raise
+
+    def _refuse_with_labels(self, longest: int) -> None:
+        """Refuse a record of so many bytes where the labels of the other records need memory too.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the labels are many; it names a limit that is enough for them and the record.
+        """
+        limit = self.hints.record_limit
+        if limit is None or self.label_bytes is not None:
+            return
+        short = replace(limit, beyond=LongRecords.SKIP)
+        parts = scan(self.sources, self._part_bytes(), replace(self.hints, record_limit=short))
+        label_bytes = self._with_labels(parts, ThreadEngine(1), short).label_bytes if parts else 0
+        if label_bytes:
+            load = replace(self._load(parts), record_bytes=RECORD_COST * (longest - SHORT_RECORD))
+            divide(self.limit, 1, replace(load, label_bytes=label_bytes + SKIPPED_LABELS))
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
@@ -312,10 +343,14 @@ class Job:
             divide(self.limit, engine.n_threads, load)
             raise
 
-    def _with_labels(self, parts: Sequence[Part], engine: Engine) -> Job:
-        """Return the job with the bytes of its labels, counted by a pass over them."""
+    def _with_labels(self, parts: Sequence[Part], engine: Engine, records: RecordLimit | None = None) -> Job:
+        """Return the job with the bytes of its labels, counted by a pass over them.
+
+        Those of records beyond the limit `records` are not counted if it says so.
+        """
         load = self._load(parts)
         shares = divide(smallest_limit(load), 1, load)[1]
+        shares = shares if records is None else replace(shares, record_limit=records)
         task = PartTask.of(self.sources, self.recipe, shares, self._parts_folder)
         return replace(self, label_bytes=bytes_of_labels(parts, task, engine.at_most(1)))
 

@@ -9,13 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.features import Bad, FeatureSpec, Samples, category_text, plain_text
+from bigmc.ingestion.features import Bad, FeatureSpec, Samples
+from bigmc.ingestion.hashing.categories import Categories, plain_text
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
@@ -93,6 +95,15 @@ class Receipt:
                 yield read_work_table(parts / f"{self.part:06d}" / name, file)
 
 
+class _Ready(NamedTuple):
+    """A batch without bad rows, these, its features, and its columns of categories."""
+
+    batch: Batch
+    rejects: list[Reject]
+    samples: Samples
+    categories: list[Categories]
+
+
 class PartWriter:
     """Turn one part of the sources into shards.
 
@@ -139,8 +150,8 @@ class PartWriter:
         first = next(iter(self._recipe.splits))
         total = Moments(0, np.zeros(1), np.zeros(1))
         for batch in self._batches():
-            good, _, whole = self._transformed(batch)
-            for split, samples, _ in self._by_split(good, whole):
+            ready = self._transformed(batch)
+            for split, samples, _ in self._by_split(ready.batch, ready.samples):
                 if split == first and not isinstance(samples, Rows):
                     total = total + Moments.of(samples)
         return total
@@ -160,6 +171,7 @@ class PartWriter:
             reader_bytes=self._shares.reader_bytes,
             record_limit=self._shares.record_limit,
             scratch=str(self._folder.parent),
+            encoded=self._recipe.only_categorical,
         )
         return read(self._part, request, sources=self._sources, base=self._base)
 
@@ -175,19 +187,18 @@ class PartWriter:
         writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, pool)
         rows_in = 0
         names: Future[None] | None = None  # counted in the order of the batches, one after another
-        for batch, rejects, samples in in_order(
-            self._transformed, self._batches(), pool, self._shares.n_threads
-        ):
-            n_rows = batch.n_rows + len(rejects)
+        for ready in in_order(self._transformed, self._batches(), pool, self._shares.n_threads):
+            batch = ready.batch
+            n_rows = batch.n_rows + len(ready.rejects)
             rows_in += n_rows
-            self._rejects += rejects
+            self._rejects += ready.rejects
             if names is not None:
                 names.result()
             if pool is None:
-                self._count_names(batch)
+                self._count_names(ready)
             elif self._names is not None:
-                names = pool.submit(self._count_names, batch)
-            for split, some, table in self._by_split(batch, samples):
+                names = pool.submit(self._count_names, ready)
+            for split, some, table in self._by_split(batch, ready.samples):
                 if writer.add(split, some, table):
                     trim()
             yield n_rows, batch.n_bytes
@@ -204,19 +215,21 @@ class PartWriter:
             )
         )
 
-    def _transformed(self, batch: Batch) -> tuple[Batch, list[Reject], Samples]:
-        """Return the rows of a batch that can be used, the other ones, and the features of the former."""
+    def _transformed(self, batch: Batch) -> _Ready:
+        """Return the rows of a batch that can be used, with their features, and the other ones."""
         good, rejects = self._set_bad_aside(batch)
-        return good, [*batch.rejects, *rejects], samples_of(good, self._recipe.features)
+        categories = [] if good.table is None else self._recipe.features.categories(good.table)
+        samples = samples_of(good, self._recipe.features, categories)
+        return _Ready(good, [*batch.rejects, *rejects], samples, categories)
 
-    def _count_names(self, batch: Batch) -> None:
+    def _count_names(self, ready: _Ready) -> None:
         """Count the names of hashed features."""
         if self._names is None:
             return
         for name in self._recipe.features.text:
-            self._names.update(plain_text(batch.table.column(name)))
-        for name in self._recipe.features.categorical:
-            self._names.update_values(name, category_text(batch.table.column(name)))
+            self._names.update(plain_text(ready.batch.table.column(name)))
+        for categories in ready.categories:
+            self._names.update_categories(categories)
 
     def _set_bad_aside(self, batch: Batch) -> tuple[Batch, list[Reject]]:
         """Return the batch without rows whose label or features cannot be used, and these rows."""
@@ -283,10 +296,10 @@ class PartWriter:
         disk.sync(self._folder.parent)
 
 
-def samples_of(batch: Batch, features: FeatureSpec) -> Samples:
+def samples_of(batch: Batch, features: FeatureSpec, categories: Sequence[Categories]) -> Samples:
     """Return the features of a batch without bad rows."""
     if batch.table is not None:
-        return features.transform(batch.table)
+        return features.transform(batch.table, categories)
     if batch.matrix is None:
         raise ValueError("a batch has a table or a matrix")
     return features.mapped(batch.matrix)

@@ -73,6 +73,14 @@ class Recipe:
         extra = [name for name in (self.label, self.group, self.weight) if name is not None]
         return tuple(dict.fromkeys((*self.features.columns, *extra, *self.keep)))
 
+    @property
+    def only_categorical(self) -> tuple[str, ...]:
+        """Columns of categories that nothing else is made of."""
+        features = self.features
+        others = {*features.text, *features.numeric, *features.dense, *self.keep}
+        others |= {name for name in (self.label, self.group, self.weight) if name is not None}
+        return tuple(name for name in features.categorical if name not in others)
+
     def to_dict(self) -> Mapping[str, Any]:
         """Return the recipe as JSON data, without what was found out since: the fitted feature map."""
         data = {

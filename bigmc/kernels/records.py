@@ -25,16 +25,6 @@ STATE_SIZE: Final = 7
 
 NO_QUOTE: Final = -1
 
-# What `describe_svmlight` says about a record.
-FRACTIONAL_LABEL: Final = 1
-HAS_QID: Final = 2
-BAD_INDEX: Final = 4
-NOT_INCREASING: Final = 8
-SEVERAL_LABELS: Final = 16
-BAD_TOKEN: Final = 32
-HUGE_INDEX: Final = 64
-NO_LABEL: Final = 128
-
 _ONES: Final = np.uint64(0x0101010101010101)
 _HIGH: Final = np.uint64(0x8080808080808080)
 _PLACE: Final = np.uint64(0x0001020304050607)
@@ -185,80 +175,6 @@ def trim_lines(
         starts[i] = lo
         ends[i] = hi
         keep[i] = lo < hi and np.int64(data[lo]) != comment
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def describe_svmlight(
-    data: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    smallest: NDArray[np.int64],
-    largest: NDArray[np.int64],
-    flags: NDArray[np.uint8],
-) -> None:
-    """Read the feature indices of svmlight records, and what is wrong with them; not the values.
-
-    Parameters
-    ----------
-    data : uint8 array
-        The buffer.
-    starts, ends : int64 arrays of shape (n_records,)
-        Byte offsets of the records.
-    smallest, largest : int64 arrays of shape (n_records,)
-        Filled with the first and last index; ``2**62`` and ``-1`` for a record without features.
-    flags : uint8 array of shape (n_records,)
-        Filled with the sum of the flags of this module that hold.
-    """
-    for i in range(starts.shape[0]):
-        at = starts[i]
-        end = ends[i]
-        flag = 0
-        first = np.int64(1) << 62
-        last = np.int64(-1)
-        while at < end and data[at] > 32 and data[at] != 35:
-            byte = data[at]
-            if byte == 44:
-                flag |= SEVERAL_LABELS
-            elif byte == 58:
-                flag |= NO_LABEL
-            elif byte == 95:
-                flag |= BAD_TOKEN
-            if not ((byte >= 48 and byte <= 57) or byte == 43 or byte == 45):
-                flag |= FRACTIONAL_LABEL
-            at += 1
-        if at - starts[i] > 15:
-            flag |= FRACTIONAL_LABEL  # float64, through which labels are parsed, is not exact there
-        while at < end and data[at] != 35:
-            if data[at] <= 32:
-                at += 1
-                continue
-            if end - at >= 4 and data[at] == 113 and data[at + 1] == 105 and data[at + 2] == 100:
-                flag |= HAS_QID
-            if data[at] == 43:
-                at += 1
-            index = np.int64(0)
-            digits = 0
-            while at < end and data[at] >= 48 and data[at] <= 57:
-                if index < 1 << 40:
-                    index = index * 10 + np.int64(data[at]) - 48
-                digits += 1
-                at += 1
-            if digits == 0 or at >= end or data[at] != 58:
-                flag |= BAD_INDEX
-            elif index >= 2147483647:
-                flag |= HUGE_INDEX
-            else:
-                if index <= last:
-                    flag |= NOT_INCREASING
-                first = min(first, index)
-                last = max(last, index)
-            while at < end and data[at] > 32 and data[at] != 35:
-                if data[at] == 95:
-                    flag |= BAD_TOKEN
-                at += 1
-        smallest[i] = first
-        largest[i] = last
-        flags[i] = flag
 
 
 @njit(cache=True, nogil=True, fastmath=False)

@@ -1,4 +1,4 @@
-"""The dataset on disk, format version 1: names of files and the manifest that lists them all.
+"""The dataset on disk, format version 2: names of files and the manifest that lists them all.
 
 ::
 
@@ -32,7 +32,10 @@ from bigmc.store import untrusted
 from bigmc.store.dtypes import VALUE_DTYPES
 from bigmc.store.untrusted import parse_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version of the datasets written; it differs from version 1 in how chunks are compressed."""
+
+READ_VERSIONS = (1, FORMAT_VERSION)
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "splits": dict,
@@ -233,9 +236,10 @@ def read_manifest(path: Path) -> Manifest:
         version = fields["version"]
     except (ValueError, KeyError, TypeError):
         raise damaged(file, "not the manifest of a bigmc dataset") from None
-    if version != FORMAT_VERSION:
+    if version not in READ_VERSIONS:
         raise StoreError(
-            f"{path} was made by format version {version}; this bigmc reads {FORMAT_VERSION}",
+            f"{path} was made by format version {version}; "
+            f"this bigmc reads {READ_VERSIONS[0]} to {FORMAT_VERSION}",
             "install the bigmc it was made with, or ingest again",
         )
     if fields.pop("checksum", None) != _digest(fields):
@@ -248,7 +252,7 @@ def read_manifest(path: Path) -> Manifest:
         _check(manifest)
         return manifest
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged(file, f"not a manifest of version {FORMAT_VERSION} ({error})") from None
+        raise damaged(file, f"not a manifest of version {version} ({error})") from None
 
 
 def _check(manifest: Manifest) -> None:

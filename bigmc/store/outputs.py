@@ -78,8 +78,7 @@ class Output:
             If it is a folder or in none, or is one of the inputs or inside one.
         """
         name = os.fspath(to)
-        for given in inputs:
-            _refuse_input(name, given)
+        refuse_inputs(name, inputs)
         if is_remote(name):
             address = Address(name)
             folder = cache_folder() / "building" / address.key
@@ -209,8 +208,24 @@ class Output:
         return found is not None and found.rejects_sha256 == sha256(self.rejects)
 
 
+def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
+    """Refuse a target that is an input, by whatever path or link, or lies inside a folder that is one.
+
+    Parameters
+    ----------
+    to : path or address
+    inputs : iterable
+        What the command reads, as for `Output.at`.
+
+    Raises
+    ------
+    DataError
+    """
+    for given in inputs:
+        _refuse_input(os.fspath(to), given)
+
+
 def _refuse_input(name: str, given: Any) -> None:
-    """Refuse a target that is an input, by whatever path or link, or lies inside a folder that is one."""
     if not isinstance(given, str | os.PathLike):
         return
     source = os.fspath(given)

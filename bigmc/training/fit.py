@@ -32,6 +32,7 @@ from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
@@ -97,6 +98,7 @@ class Fit:
         self._check_max_features()
         with exclusive(self._folder / "lock"):
             self._claim()
+            refuse_other_file(self._target, identity(self._data))
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
                 found: FitResult = read_work_file(done, self._folder)
@@ -155,7 +157,7 @@ class Fit:
         if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
                 f"{self._folder} belongs to a fit of other data, or with another limit of memory or features",
-                f"delete {self._folder}, or give another --to",
+                f"delete {self._folder} and {self._target}, or give another --to",
             )
         write_work_file(file, asked)
 

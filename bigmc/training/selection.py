@@ -70,6 +70,7 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
     found = _finished(to, asked)
     if found is None:
         _refuse_foreign(to)
+        _others(to, asked, options.if_exists)
         with exclusive(work / LOCK):
             found = _finished(to, asked) or _make_path(data, to, options, resources, asked)
     for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have brought back what was removed
@@ -226,12 +227,17 @@ def _refuse_foreign(to: Path) -> None:
         raise ModelError(f"{work} is not of an unfinished path", "give another --to")
 
 
-def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
-    """Write down which path is made in a folder; refuse one that has files of another by the same names."""
-    claim = to / WORK / CLAIM
+def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Path] | None:
+    """Return the files of another path, or whosever, by the same names; None where this one was begun.
+
+    Raises
+    ------
+    ModelError
+        If there are some, and they may not be replaced.
+    """
     try:
-        if read_work_file(claim) == asked:
-            return
+        if read_work_file(to / WORK / CLAIM) == asked:
+            return None
     except StoreError:
         pass  # whose the files are is not known: they are refused below
     numbered = [
@@ -243,9 +249,17 @@ def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
             f"{to} has a path of other data or parameters, or other files of its names: {taken[0].name}",
             "give another --to, or replace them with --overwrite",
         )
-    for file in taken:
+    return taken
+
+
+def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
+    """Write down which path is made in a folder; refuse one that has files of another by the same names."""
+    others = _others(to, asked, if_exists)
+    if others is None:
+        return
+    for file in others:
         disk.clear(file)
-    write_work_file(claim, asked)
+    write_work_file(to / WORK / CLAIM, asked)
     for folder in (to, to.parent):  # a power cut may not take the claim and leave the models that follow
         disk.sync(folder)
 

@@ -15,7 +15,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from bigmc.errors import DataError
 from bigmc.ingestion.hashing import scratch as buffers
 from bigmc.ingestion.hashing import unicode
-from bigmc.ingestion.hashing.hasher import TextHasher, hash_categories, hash_names
+from bigmc.ingestion.hashing.categories import categories_of, hash_categories
+from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.ingestion.hashing.unicode import case_kept_table, lower_table
 from bigmc.kernels.hashing import folding, words
 from bigmc.store.csr import Rows
@@ -275,17 +276,54 @@ def test_parameters_survive_json() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=9), st.integers(1, 30))
-def test_names_and_categories_equal_feature_hasher(values: list[str], name: str, bits: int) -> None:
+def test_names_equal_feature_hasher(values: list[str], name: str, bits: int) -> None:
     indices, signs = hash_names([f"{name}={value}" for value in values], bits)
     assert indices.dtype == np.int32
     assert signs.dtype == np.int8
-    for got in (
-        (indices, signs),
-        hash_categories(pa.chunked_array([pa.array(values, pa.string())]), name, bits),
+    if values:
+        expected = FeatureHasher(2**bits, input_type="dict").transform({name: value} for value in values)
+        np.testing.assert_array_equal(indices, expected.indices)
+        np.testing.assert_array_equal(signs, expected.data)
+    else:
+        assert len(indices) == len(signs) == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.text(max_size=9), st.integers(-9, 9), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 30),
+)
+def test_categories_of_several_columns_equal_feature_hasher(rows: list[tuple[Any, ...]], bits: int) -> None:
+    expected = FeatureHasher(2**bits, input_type="dict", dtype=np.int32).transform(
+        {f"c{k}": str(value) for k, value in enumerate(row)} for row in rows
+    )
+    columns = [pa.array(values) for values in zip(*rows, strict=True)]
+    encoded = [column.dictionary_encode() for column in columns]
+    unused = pa.DictionaryArray.from_arrays(
+        encoded[0].indices.cast(pa.int64()), pa.concat_arrays([encoded[0].dictionary, pa.array(["no row"])])
+    )
+    for given_as in (
+        columns,
+        encoded,
+        [unused, *columns[1:]],
+        [columns[0].cast(pa.string_view()), *encoded[1:]],
     ):
-        if values:
-            expected = FeatureHasher(2**bits, input_type="dict").transform({name: value} for value in values)
-            np.testing.assert_array_equal(got[0], expected.indices)
-            np.testing.assert_array_equal(got[1], expected.data)
-        else:
-            assert len(got[0]) == len(got[1]) == 0
+        categories = [categories_of(column, f"c{k}") for k, column in enumerate(given_as)]
+        assert_equal(hash_categories(categories, bits), expected)
+
+
+def test_categories_of_many_rows_and_many_columns() -> None:
+    rng = np.random.default_rng(0)
+    for n_rows, width in ((9_000, 1), (5, 9_000)):
+        values = rng.integers(0, 50, (n_rows, width))
+        expected = FeatureHasher(2**10, input_type="dict", dtype=np.int32).transform(
+            {f"c{k}": str(value) for k, value in enumerate(row)} for row in values.tolist()
+        )
+        categories = [categories_of(pa.array(values[:, k]), f"c{k}") for k in range(width)]
+        assert_equal(hash_categories(categories, 10), expected)
+
+
+def test_missing_categories_are_refused() -> None:
+    for column in (pa.array(["a", None]), pa.array(["a", None]).dictionary_encode()):
+        with pytest.raises(DataError, match="row 1"):
+            categories_of(column, "c")

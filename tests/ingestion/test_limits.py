@@ -13,6 +13,7 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import labels as label_module
 from bigmc.ingestion.label_census import LabelCensus
+from bigmc.ingestion.readers.base import LongRecords
 from bigmc.ingestion.readers.chunks import Layout, Span, chunks, longest_record
 from bigmc.ingestion.readers.streams import TextFile
 
@@ -85,6 +86,47 @@ def test_more_labels_than_the_limit_holds(tmp_path, monkeypatch, parquet, hash_b
         return api.ingest(path, tmp_path / "d.bigmc", text="text", label="label", **options)
 
     assert len(works_at_once(run, small).classes) == 3000
+
+
+@pytest.mark.parametrize("small", [40, 64, 90])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_long_records_together_with_many_labels(tmp_path, monkeypatch, ending, small):
+    """Also the labels of the long records are new; they may be first and last, and one after the other."""
+    monkeypatch.setattr(label_module, "LABEL_BYTES", 20_000)
+    long = "a word " * 900_000
+    rows = [{"text": f"w{i % 7}", "label": f"label {i % 3000}"} for i in range(6000)]
+    for at, label in ((0, "first"), (2500, "middle"), (2501, "next"), (6003, "last")):
+        rows.insert(at, {"text": long, "label": label})
+    path = tmp_path / f"t.{ending}"
+    if ending == "csv":
+        path.write_text("text,label\n" + "".join(f'"{row["text"]}",{row["label"]}\n' for row in rows))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+
+    def run(megabytes):
+        options = {"hash_bits": 10, "memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
+        return api.ingest(path, tmp_path / "d.bigmc", text="text", label="label", **options)
+
+    assert len(works_at_once(run, small).classes) == 3004
+
+
+@pytest.mark.parametrize("most", [80, 3000, 100_000])
+def test_records_that_are_too_long_are_skipped_and_no_others(tmp_path, most):
+    rng = np.random.default_rng(0)
+    records = []
+    for i in range(400):
+        quoted = b"".join(rng.choice([b"a", b"\n", b'""', b",", b"\r\n"]) for _ in range(rng.integers(60)))
+        long = b"x" * int(rng.integers(60_000)) if i % 9 in (4, 5) else b""
+        records.append(b'"' + quoted + long + b'",' + b'y"z' * int(rng.integers(3)))
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\n".join(records) + b"\n")
+    for size in (64, 1 << 10, 1 << 20):
+        found = [
+            chunk.raw(i)
+            for chunk in chunks(TextFile(str(path)), CSV, Span(0, None, 1), size, most, LongRecords.SKIP)
+            for i in range(len(chunk.starts))
+        ]
+        assert found == [record for record in records if len(record) <= most]
 
 
 def test_labels_that_every_part_can_hold_are_not_charged(tmp_path, monkeypatch):

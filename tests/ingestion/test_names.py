@@ -13,6 +13,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from bigmc.errors import DataError
 from bigmc.ingestion.hashing import feature_names
+from bigmc.ingestion.hashing.categories import categories_of
 from bigmc.ingestion.hashing.feature_names import NameCounter, merge_names
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 
@@ -192,7 +193,7 @@ def test_nothing_and_nulls() -> None:
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=60), st.text(max_size=5))
 def test_categories_are_counted_as_they_are_hashed(values: list[str], column: str) -> None:
     counter = NameCounter(TextHasher(), 1 << 12)
-    counter.update_values(column, pa.array(values))
+    counter.update_categories(categories_of(pa.array(values), column))
     expected = Counter(f"{column}={value}" for value in values)
     buckets, signs = hash_names(list(expected), 18)
     table = zip(buckets.tolist(), expected, signs.tolist(), strict=True)

@@ -58,6 +58,45 @@ def test_any_parts_give_the_matrix_of_scikit_learn(tmp_path, zero_based, whole, 
     assert np.array_equal(np.concatenate([b.line for b in batches]), np.arange(40) + n_comments + 1)
 
 
+def test_numbers_are_those_of_float_however_they_are_spelled(tmp_path):
+    rng = np.random.default_rng(5)
+    spelled = [
+        "+1.5",
+        "-0",
+        ".5",
+        "5.",
+        "1e5",
+        "1E-7",
+        "2e+3",
+        "0.1",
+        "1e22",
+        "1e23",
+        "123456789e-22",
+        "9e-23",
+    ]
+    spelled += [
+        "9007199254740992",
+        "0.30000000000000004",
+        "1e-400",
+        "00012.50",
+    ]
+    for digits in range(1, 19):
+        bits = rng.integers(0, 2**63, 40)
+        scaled = rng.normal(size=40) * 10.0 ** rng.integers(-30, 14, 40)
+        spelled += [f"{x:.{digits}g}" for x in scaled] + [f"{x:.{digits}f}" for x in bits / 2.0**60]
+    lines = [
+        f"{label} 1:{first} 3:{second}" for label, first, second in zip(*[iter(spelled)] * 3, strict=False)
+    ]
+    path = tmp_path / "t.svm"
+    path.write_text("\n".join(lines) + "  # the last one")
+    batches = everything(path, 200, 100)
+    values = np.concatenate([batch.matrix.data for batch in batches]).reshape(-1, 2)
+    read_back = np.column_stack([labels_of(batches), values])
+    expected = np.array([float(text) for text in spelled[: read_back.size]])
+    assert read_back.size > len(spelled) - 3
+    assert np.array_equal(read_back.reshape(-1).view(np.int64), expected.view(np.int64))
+
+
 def test_extent_is_that_of_all_files(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:1 3:2\n")
     (tmp_path / "b.svm").write_text("2 2:1 9:0  # explicit zero\n# nothing\n\n3\r\n")

@@ -117,7 +117,7 @@ def test_paths_outside_the_folder_are_refused(place, bad, copy):
             fields["appends"] = [{"path": bad, "bytes": 3, "sha256": "0" * 64}]
 
     edit_manifest(copy, change)
-    with pytest.raises(StoreError, match="not a manifest of version 1"):
+    with pytest.raises(StoreError, match="not a manifest of version 2"):
         Dataset.open(copy)
     assert len(verify(copy)) == 1
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.hasher import ANALYZERS, TextHasher, features_of
 from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
@@ -33,6 +34,7 @@ SAMPLE_ONE_IN = 8  # of the documents after that
 NAME_BYTES = 40  # a longer name is cut and ends in an ellipsis
 _ELLIPSIS = "…".encode()
 LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
+_MOST_BYTES = 1 << 32  # of the names of a batch of categories
 
 
 class NameCounter:
@@ -61,6 +63,7 @@ class NameCounter:
         self._rank = np.zeros(capacity, np.int64)
         self._lengths = np.zeros(capacity, np.uint32)
         self._names = np.zeros((capacity, NAME_BYTES), np.uint8)
+        self._table = NameTable(self._keys, self._seen, self._rank, self._lengths, self._names)
         self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
         self._starts = np.empty(LIST_LENGTH, np.uint32)
         self._sizes = np.empty(LIST_LENGTH, np.uint32)
@@ -97,26 +100,16 @@ class NameCounter:
         if sampled.any():
             self._count(texts[whole:].filter(pa.array(sampled)), SAMPLE_ONE_IN, nulls)
 
-    def update_values(self, column: str, values: pa.Array) -> None:
-        """Count every row's ``column=value``, as `hash_categories` hashes it.
-
-        Parameters
-        ----------
-        column : str
-            Name of the column.
-        values : pyarrow Array of strings
-            One category per row, none missing.
-        """
-        prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{column}=", ""))
-        named = pc.binary_join_element_wise(prefix, values.cast(pa.large_string()), nothing)
-        for _, _, offsets, data in string_pieces(named):
-            text = np.zeros(int(offsets[-1] - offsets[0]) + hashing_kernel.PADDING, np.uint8)
-            text[: -hashing_kernel.PADDING] = data[offsets[0] : offsets[-1]]
+    def update_categories(self, categories: Categories) -> None:
+        """Count every row's ``column=value``."""
+        codes, spelled, hashes = categories
+        for _, _, offsets, data in string_pieces(spelled, piece_bytes=_MOST_BYTES):
+            text = data[offsets[0] : offsets[-1]]
             starts = (offsets[:-1] - offsets[0]).astype(np.uint32)
             sizes = np.diff(offsets).astype(np.uint32)
-            for lo in range(0, len(starts), LIST_LENGTH):
-                some = slice(lo, lo + LIST_LENGTH)
-                self._count_listed(text, starts[some], sizes[some], 1)
+            for lo in range(0, len(codes), LIST_LENGTH):
+                some = codes[lo : lo + LIST_LENGTH]
+                kernel.count_names(hashes[some], Ranges(text, starts[some], sizes[some]), 1, self._table)
 
     def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int, nulls: Nulls) -> None:
         ngrams = NGrams(ANALYZERS[self.hasher.analyzer], *self.hasher.ngrams)
@@ -135,8 +128,7 @@ class NameCounter:
         """Count at most `LIST_LENGTH` names, given by their place in ``text``, ``weight`` times each."""
         n = len(starts)
         hashing_kernel.hash_words(text, starts, sizes, n, scratch.parts, self._hashes)
-        table = NameTable(self._keys, self._seen, self._rank, self._lengths, self._names)
-        kernel.count_names(self._hashes[:n], Ranges(text, starts, sizes), weight, table)
+        kernel.count_names(self._hashes[:n], Ranges(text, starts, sizes), weight, self._table)
 
     def table(self) -> pa.Table:
         """Names seen, sorted by bucket, then from the most frequent to the least.

@@ -2,7 +2,7 @@
 
 `TextHasher.transform` equals ``HashingVectorizer(n_features=2**hash_bits, norm=None, alternate_sign=True)``
 in every index and every value, explicit zeros (two features of opposite sign in one bucket) included;
-`hash_names` and `hash_categories` equal ``FeatureHasher``. The kernels of `bigmc.kernels.hashing` read the
+`hash_names` equals ``FeatureHasher``. The kernels of `bigmc.kernels.hashing` read the
 buffers of Arrow arrays, without a Python object per document.
 
 References
@@ -35,7 +35,7 @@ from bigmc.ingestion.hashing.unicode import (
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
-from bigmc.kernels.hashing.arguments import HashScratch, NGrams
+from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
 from bigmc.store.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
@@ -196,13 +196,14 @@ class TextHasher:
         counted = NGrams(ANALYZERS[self.analyzer], *self.ngrams)
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
-            work = HashScratch(scratch.reach, scratch.parts)
+            work = HashScratch(scratch.reach, scratch.parts, scratch.counts)
+            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times)
             n_hashes = kernel.hash_ngrams(
-                place, n_rows, scratch.documents, counted, work, scratch.offsets, scratch.hashes
+                place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )
             n_done = place[0] - row
             if not inside:
-                rows.add(scratch.offsets[: n_done + 1], scratch.hashes)
+                rows.add(scratch.offsets[: n_done + 1], scratch.hashes, scratch.times)
             if inside or place[1] > 0:
                 rows.count(scratch.hashes[:n_hashes])
             if inside and n_done:
@@ -225,32 +226,6 @@ def _find_words(
     return n_rows, status
 
 
-def hash_categories(
-    values: pa.Array | pa.ChunkedArray, name: str, hash_bits: int, nulls: Nulls = "refuse"
-) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Hash a column of categories as the features ``name=value``, like scikit-learn's FeatureHasher.
-
-    Parameters
-    ----------
-    values : pyarrow Array or ChunkedArray of strings
-        One category per row.
-    name : str
-        Name of the column.
-    hash_bits : int
-        ``2**hash_bits`` features, 1 to 30.
-    nulls : {"refuse", "empty"}
-        Whether a missing category is an error or an empty string.
-
-    Returns
-    -------
-    indices : int32 array of shape (n_rows,)
-        The feature of each row.
-    signs : int8 array of shape (n_rows,)
-        Its value, 1 or -1.
-    """
-    return _hash_strings(values, f"{name}=".encode(), hash_bits, nulls)
-
-
 def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     """Feature and sign of single feature names, like scikit-learn's FeatureHasher.
 
@@ -268,20 +243,24 @@ def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32],
     signs : int8 array of shape (len(names),)
         The sign it counts with, 1 or -1.
     """
-    return _hash_strings(pa.array(names, pa.large_string()), b"", hash_bits, "refuse")
-
-
-def _hash_strings(
-    strings: pa.Array | pa.ChunkedArray, prefix: bytes, hash_bits: int, nulls: Nulls
-) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     if not 1 <= hash_bits <= MAX_HASH_BITS:
         raise DataError(f"hash_bits {hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
+    return features_of(hash_strings(pa.array(names, pa.large_string())), hash_bits)
+
+
+def hash_strings(strings: pa.Array) -> NDArray[np.uint32]:
+    """Return the hash of each string.
+
+    Raises
+    ------
+    DataError
+        If one is missing.
+    """
     hashes = np.empty(len(strings), np.uint32)
-    for first, piece, offsets, text in string_pieces(strings, nulls):
-        buffer = np.empty(len(prefix) + int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)
-        buffer[: len(prefix)] = np.frombuffer(prefix, np.uint8)
-        kernel.hash_strings(offsets, text, buffer, len(prefix), hashes[first : first + len(piece)])
-    return features_of(hashes, hash_bits)
+    for first, piece, offsets, text in string_pieces(strings):
+        buffer = np.empty(int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)
+        kernel.hash_strings(offsets, text, buffer, hashes[first : first + len(piece)])
+    return hashes
 
 
 def features_of(hashes: NDArray[np.uint32], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:

@@ -37,15 +37,31 @@ class RowBuilder:
         self._table = np.empty(0, np.int64)  # made when there is something to count
         self._n_counted = 0  # features in the table
 
-    def add(self, offsets: NDArray[np.int64], hashes: NDArray[np.uint32]) -> None:
-        """Add documents; the n-grams of document ``k`` have the hashes ``offsets[k] .. offsets[k + 1]``."""
+    def add(
+        self,
+        offsets: NDArray[np.int64],
+        hashes: NDArray[np.uint32],
+        times: NDArray[np.uint16] | None = None,
+    ) -> None:
+        """Add at most `FOLD_ROWS` documents.
+
+        Parameters
+        ----------
+        offsets : int64 array of shape (n_documents + 1,)
+            The n-grams of document ``k`` have the hashes ``offsets[k] .. offsets[k + 1]``.
+        hashes : uint32 array
+        times : uint16 array, optional
+            How often each counts; once by default, and in documents too long to be sorted.
+        """
+        times = scratch.ones(len(hashes)) if times is None else times
         row, n_rows = 0, len(offsets) - 1
         while row < n_rows:
             self._make_room(int(offsets[-1] - offsets[row]))
             indptr = self._indptr[self._n_done - row : self._n_done - row + n_rows + 1]
             work = SortScratch(scratch.keys, scratch.spare, scratch.heads, scratch.ends)
             out = CountedRows(self._n_moved, indptr, scratch.indices, scratch.values)
-            stop = kernel.sort_rows(row, n_rows, HashedRows(offsets, hashes, self._hash_bits), work, out)
+            documents = HashedRows(offsets, hashes, times, self._hash_bits)
+            stop = kernel.sort_rows(row, n_rows, documents, work, out)
             self._n_done += stop - row
             row = stop
             if row < n_rows:  # a document too long to sort

@@ -36,6 +36,8 @@ class Scratch(threading.local):
         Folded documents, as `bigmc.kernels.hashing.folding` describes them.
     hashes : uint32 array
         Of n-grams, or of every word of the folded documents.
+    times : uint16 array
+        How often n-grams count.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,9 @@ class Scratch(threading.local):
         self.reach = np.empty(0, np.uint32)
         self.parts = np.empty((7, kernel.TILE), np.uint32)
         self.hashes = np.empty(counting.SORTED + 2 * kernel.TILE, np.uint32)
+        self.times = np.empty(counting.SORTED + 2 * kernel.TILE, np.uint16)
+        self.counts = np.zeros(1 << 14, np.uint16)
+        self.once = np.ones(0, np.uint16)
         self.offsets = np.empty(FOLD_ROWS + 1, np.int64)
         # Rows: what sorting needs, and what is done.
         self.keys = np.empty(counting.SORTED, np.uint64)
@@ -110,6 +115,12 @@ class Scratch(threading.local):
         """Make room for so many entries."""
         self.indices = _at_least(self.indices, n_entries)
         self.values = _at_least(self.values, n_entries)
+
+    def ones(self, size: int) -> NDArray[np.uint16]:
+        """Return that every hash counts once."""
+        if len(self.once) < size:
+            self.once = np.ones(size, np.uint16)
+        return self.once
 
     @property
     def nbytes(self) -> int:

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
@@ -208,6 +209,33 @@ class Batch:
         return len(self.row)
 
 
+class LongRecords(Enum):
+    """What becomes of records that are longer than a limit."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+class LongRecordError(MemoryLimitError):
+    """A record is longer than the memory limit allows.
+
+    Parameters
+    ----------
+    message, cure : str
+        As of `MemoryLimitError`.
+    n_bytes : int
+        Length of the longest record of all sources.
+    """
+
+    def __init__(self, message: str, cure: str, n_bytes: int) -> None:
+        super().__init__(message, cure)
+        self.n_bytes = n_bytes
+
+    def __reduce__(self) -> Any:
+        """Send message, cure and length, as from a worker's process."""
+        return type(self), (self.message, self.cure, self.n_bytes)
+
+
 @dataclass(frozen=True)
 class RecordLimit:
     """How long a record of a text file, or the footer of a Parquet file, may be within a memory limit.
@@ -220,24 +248,28 @@ class RecordLimit:
         Bytes needed whatever the records are like.
     cost : int
         Bytes needed for each byte of the longest record beyond `SHORT_RECORD`.
+    beyond : LongRecords
+        What becomes of longer records of a text file.
     """
 
     memory: int
     base: int
     cost: int
+    beyond: LongRecords = LongRecords.REFUSE
 
     @property
     def n_bytes(self) -> int:
         """Longest record allowed, in bytes."""
         return min(MAX_RECORD_BYTES, SHORT_RECORD + max(0, self.memory - self.base) // self.cost)
 
-    def refusal(self, path: str, line: int, n_bytes: int) -> MemoryLimitError:
+    def refusal(self, path: str, line: int, n_bytes: int) -> LongRecordError:
         """Return the error for the longest record of the sources, naming the limit that it needs."""
         needed = self.base + self.cost * (n_bytes - SHORT_RECORD)
-        return MemoryLimitError(
+        return LongRecordError(
             f"{path}:{line}: a record of {format_bytes(n_bytes)} cannot be read with a memory limit of "
             f"{format_bytes(self.memory)}",
             f"give --memory {-(-needed // 10**6)}MB or more, or cut the record into several",
+            n_bytes,
         )
 
     def check_held(self, path: str, n_bytes: int) -> None:
@@ -292,6 +324,8 @@ class ReadRequest:
     ----------
     columns : sequence of str or None
         Columns in the order wanted; None for all. Of no meaning for svmlight and arrays.
+    encoded : sequence of str
+        Columns of texts that may come as dictionaries, where the source has them.
     batch_bytes : int
         About the source bytes of a batch; at least one record.
     on_bad_row : {"fail", "quarantine"}
@@ -310,6 +344,7 @@ class ReadRequest:
     reader_bytes: int = 64 << 20
     record_limit: RecordLimit | None = None
     scratch: str | None = None
+    encoded: Sequence[str] = ()
 
 
 class Format(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.files import status_of
-from bigmc.ingestion.readers.base import MAX_RECORD_BYTES, Part, RecordLimit, Source, check_count
+from bigmc.ingestion.readers.base import MAX_RECORD_BYTES, LongRecords, Part, RecordLimit, Source, check_count
 from bigmc.ingestion.readers.streams import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.ingestion.rejects import Reject, shown
 from bigmc.kernels import records as kernels
@@ -68,6 +68,18 @@ class Chunk:
         """Return record ``i`` as a bad row, ``first_row`` being the row id of record 0."""
         raw = shown(self.data[self.starts[i] : min(self.ends[i], self.starts[i] + 4000)].tobytes())
         return Reject(self.path, int(self.lines[i]), first_row + i, reason, raw)
+
+    def up_to(self, most_bytes: int) -> Chunk:
+        """Return the chunk without the records of more bytes."""
+        keep = self.ends - self.starts <= most_bytes
+        return replace(self, starts=self.starts[keep], ends=self.ends[keep], lines=self.lines[keep])
+
+    def packed(self) -> Chunk:
+        """Return the chunk with nothing between its records, where others were left out, but a line break."""
+        lengths = self.ends - self.starts
+        ends = np.cumsum(lengths + 1) - 1
+        data = np.frombuffer(self.joined(np.ones(len(lengths), np.bool_)), np.uint8)
+        return replace(self, data=data, starts=ends - lengths, ends=ends)
 
     def joined(self, keep: NDArray[np.bool_]) -> bytes:
         """Return the marked records, each with a line break after it."""
@@ -132,7 +144,12 @@ def _fresh_state() -> NDArray[np.int64]:
 
 
 def chunks(
-    file: TextFile, layout: Layout, span: Span, chunk_bytes: int, most_bytes: int = MAX_RECORD_BYTES
+    file: TextFile,
+    layout: Layout,
+    span: Span,
+    chunk_bytes: int,
+    most_bytes: int = MAX_RECORD_BYTES,
+    beyond: LongRecords = LongRecords.REFUSE,
 ) -> Iterator[Chunk]:
     """Yield the records of a span, in chunks of about ``chunk_bytes``.
 
@@ -149,6 +166,8 @@ def chunks(
         Size of a chunk; grows when a record is longer.
     most_bytes : int
         Longest record.
+    beyond : LongRecords
+        What becomes of longer ones.
 
     Raises
     ------
@@ -160,13 +179,14 @@ def chunks(
     try:
         with open_text(file) as stream:
             skip(stream, file, span.start)
-            yield from _chunks(stream, file.path, layout, span, (chunk_bytes, most_bytes))
+            for chunk in _chunks(stream, file.path, layout, span, (chunk_bytes, most_bytes), beyond):
+                yield chunk if beyond is LongRecords.REFUSE else chunk.up_to(most_bytes)
     except DAMAGE as error:
         raise unreadable(file.path, error) from error
 
 
 def _chunks(
-    stream: BinaryIO, path: str, layout: Layout, span: Span, sizes: tuple[int, int]
+    stream: BinaryIO, path: str, layout: Layout, span: Span, sizes: tuple[int, int], beyond: LongRecords
 ) -> Iterator[Chunk]:
     offset, stop, line = span
     chunk_bytes, most_bytes = sizes
@@ -174,14 +194,16 @@ def _chunks(
     finder = _RecordFinder(layout)
     held = 0  # bytes of an unfinished record at the beginning of the buffer
     after_return = 0
+    skipping = False  # the beginning of a record that is too long is gone
     while True:
         space = len(buffer) - held
         if stop is not None:
             space = min(space, stop - offset - held)
         size = held + fill(stream, memoryview(buffer.data)[held : held + space])
         at_end = size - held < space or (stop is not None and offset + size >= stop)
-        state = _fresh_state()
-        state[kernels.RETURN] = after_return
+        if not skipping:
+            state = _fresh_state()
+            state[kernels.RETURN] = after_return
         n = finder.find(buffer, size, state)
         used = int(state[kernels.START])
         open_line = line + int(state[kernels.RECORD_LINE])
@@ -193,14 +215,19 @@ def _chunks(
                 )
             n = finder.append(n, used, size, int(state[kernels.RECORD_LINE]))
             used = size
-        if used == 0 and not at_end:
-            buffer = _grown(buffer, size, most_bytes)
-            held = size
+        if used <= 0 and not at_end:
+            if len(buffer) > most_bytes and beyond is LongRecords.SKIP:
+                skipping, held = True, _forget(buffer, size, state)
+                offset += size - held
+            else:
+                buffer = _grown(buffer, size, most_bytes)
+                held = size
             continue
-        starts, ends, lines = (array[:n] for array in finder.arrays)
+        starts, ends, lines = (array[int(skipping) : n] for array in finder.arrays)
+        skipping = False
         lines += line
         if layout.quote == kernels.NO_QUOTE:
-            keep = np.empty(n, dtype=np.bool_)
+            keep = np.empty(len(starts), dtype=np.bool_)
             kernels.trim_lines(buffer, starts, ends, layout.comment, keep)
             starts, ends, lines = starts[keep], ends[keep], lines[keep]
         if used:
@@ -212,6 +239,17 @@ def _chunks(
         held = size - used
         buffer[:held] = buffer[used:size].copy()
         offset += used
+
+
+def _forget(buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
+    """Move the end of an open record to the front of the buffer; return how many bytes stay."""
+    # The last word stays: whether a quote opens a field depends on the byte before it.
+    shift = size - 8
+    buffer[:8] = buffer[shift:size].copy()
+    state[kernels.WORD] = 1
+    state[kernels.START] -= shift
+    state[kernels.CLOSED] -= shift
+    return 8
 
 
 def _grown(buffer: NDArray[np.uint8], size: int, most_bytes: int) -> NDArray[np.uint8]:
@@ -248,12 +286,7 @@ def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int
                     size - int(state[kernels.START]),
                 )
                 return max(longest, open_record, key=lambda record: record[1])
-            # The last word stays in front: whether a quote opens a field depends on the byte before it.
-            held, shift = 8, size - 8
-            buffer[:8] = buffer[shift:].copy()
-            state[kernels.WORD] = 1
-            state[kernels.START] -= shift
-            state[kernels.CLOSED] -= shift
+            held = _forget(buffer, size, state)
 
 
 def cut(
@@ -264,6 +297,7 @@ def cut(
     part_bytes: int,
     *,
     most_bytes: int = MAX_RECORD_BYTES,
+    beyond: LongRecords = LongRecords.REFUSE,
     look: Callable[[Chunk], None] = lambda chunk: None,
 ) -> list[Part]:
     """Walk a text file once and cut it into parts at records.
@@ -282,6 +316,8 @@ def cut(
         entered in the middle, being compressed or of another encoding, is one part.
     most_bytes : int
         Longest record.
+    beyond : LongRecords
+        What becomes of longer ones; those that are skipped are no rows of the parts.
     look : callable, optional
         Sees every chunk on the way.
     """
@@ -290,7 +326,7 @@ def cut(
     longest: list[int] = []
     n_records = 0
     end = span.start
-    for chunk in chunks(source.text, layout, span, SCAN_BYTES, most_bytes):
+    for chunk in chunks(source.text, layout, span, SCAN_BYTES, most_bytes, beyond):
         look(chunk)
         end = chunk.offset + len(chunk.data)
         i = 0
@@ -346,11 +382,18 @@ def refuse_long_record(
     return limit.refusal(path, line, n_bytes)
 
 
-def part_chunks(part: Part, layout: Layout, batch_bytes: int) -> Iterator[tuple[int, Chunk]]:
+def part_chunks(
+    part: Part, layout: Layout, batch_bytes: int, limit: RecordLimit | None
+) -> Iterator[tuple[int, Chunk]]:
     """Yield the chunks of a part, each with the row id of its first record, and check their count."""
     row = part.first_row
-    size = max(batch_bytes, part.longest + 8)
-    for chunk in chunks(part.text, layout, Span(part.start, part.stop, part.first_line), size):
+    size, span = max(batch_bytes, part.longest + 8), Span(part.start, part.stop, part.first_line)
+    if limit is None or limit.beyond is LongRecords.REFUSE:  # refused when the part was cut
+        found = chunks(part.text, layout, span, size)
+    else:
+        skipped = chunks(part.text, layout, span, size, limit.n_bytes, limit.beyond)
+        found = (chunk.packed() for chunk in skipped)
+    for chunk in found:
         yield row, chunk
         row += len(chunk.starts)
     check_count(part, row - part.first_row)

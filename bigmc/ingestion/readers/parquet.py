@@ -61,12 +61,24 @@ def _refusing(path: str) -> Iterator[None]:
         ) from error
 
 
-def _open(path: str, buffer_size: int = _PAGE_BUFFER) -> Any:
+def _open(path: str, encoded: Sequence[str] = ()) -> Any:
+    """Open a file; some of its columns of texts come as dictionaries."""
     with _refusing(path):
-        # Several columns are read in turn, so that what lies behind a piece is not asked for with it.
-        place = pa.PythonFile(open_file(path, 0), "r") if is_address(path) else path
-        # Buffered and not pre-fetched: otherwise a row group is read whole.
-        return pq.ParquetFile(place, buffer_size=buffer_size, pre_buffer=False)
+        file = _reader(path)
+        texts = [name for name in encoded if _is_text_column(file.schema_arrow, name)]
+        return _reader(path, metadata=file.metadata, read_dictionary=texts) if texts else file
+
+
+def _reader(path: str, **options: Any) -> Any:
+    # Several columns are read in turn, so that what lies behind a piece is not asked for with it.
+    place = pa.PythonFile(open_file(path, 0), "r") if is_address(path) else path
+    # Buffered and not pre-fetched: otherwise a row group is read whole.
+    return pq.ParquetFile(place, buffer_size=_PAGE_BUFFER, pre_buffer=False, **options)
+
+
+def _is_text_column(schema: pa.Schema, name: str) -> bool:
+    at = schema.get_field_index(name)
+    return at >= 0 and schema.types[at] in (pa.string(), pa.large_string())
 
 
 def count_rows(path: str) -> int:
@@ -78,7 +90,7 @@ def count_rows(path: str) -> int:
 def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, request: ReadRequest) -> Batch:
     """Return rows of a part's table, from row ``done`` on; text that is not UTF-8 makes a row bad."""
     with _refusing(part.path) if part.format == "parquet" else nullcontext():
-        batch = plain_columns(batch)
+        batch = plain_columns(batch, request.encoded)
         reasons = undecodable_rows(batch)
     _refuse_long_text(batch, part, done, request)
     first_row, first_line = part.first_row + done, part.first_line + done
@@ -118,8 +130,11 @@ def _longest_text(batch: pa.RecordBatch) -> tuple[int, int]:
     """Return the row and the bytes of the longest text of a batch."""
     found = [(0, 0)]
     for column in batch.columns:
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            lengths = pc.binary_length(column)
+        kind = column.type
+        texts = column.dictionary if pa.types.is_dictionary(kind) else column
+        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+            lengths = pc.binary_length(texts)
+            lengths = lengths.take(column.indices) if pa.types.is_dictionary(kind) else lengths
             longest = pc.max(lengths).as_py() or 0
             found.append((pc.index(lengths, longest).as_py(), longest) if longest else (0, 0))
     return max(found, key=lambda text: text[1])
@@ -191,7 +206,7 @@ class ParquetFormat:
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Stream the row groups of a part."""
         done = 0
-        with _open(part.path) as file:
+        with _open(part.path, request.encoded) as file:
             names = file.schema_arrow.names
             wanted = list(names if request.columns is None else request.columns)
             check_columns(part.path, wanted, with_fields(file.schema_arrow).names)

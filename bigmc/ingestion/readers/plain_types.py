@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+
+from bigmc.ingestion.readers.utf8 import undecodable
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -31,10 +35,23 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, plain_type(field.type)) for field in schema])
 
 
-def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a record batch whose columns have their `plain_type`."""
-    arrays = [_plain_array(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+def plain_columns(batch: pa.RecordBatch, encoded: Sequence[str] = ()) -> pa.RecordBatch:
+    """Return a record batch whose columns have their `plain_type`, or stay dictionaries of UTF-8 texts."""
+    names = batch.schema.names
+    arrays = [
+        column if name in encoded and _is_dictionary_of_texts(column) else _plain_array(column)
+        for name, column in zip(names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _is_dictionary_of_texts(column: pa.Array) -> bool:
+    """Return whether a column is a dictionary whose values are texts, all of them UTF-8."""
+    if not pa.types.is_dictionary(column.type):
+        return False
+    values = column.dictionary
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return is_text and not values.null_count and not undecodable(values)
 
 
 def _plain_array(column: pa.Array) -> pa.Array:

@@ -1,8 +1,7 @@
-"""The svmlight / libsvm format: feature indices by our scan, values by scikit-learn."""
+"""The svmlight / libsvm format."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ from bigmc.ingestion.readers.base import Part, ReadHints, Source
 from bigmc.ingestion.readers.chunks import Chunk, Layout, Span
 from bigmc.ingestion.readers.matrices import bad_entries
 from bigmc.ingestion.readers.streams import skip_mark
-from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat, broken, marked
-from bigmc.kernels import records as kernels
+from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat
+from bigmc.kernels import svmlight as kernels
 from bigmc.store.csr import Rows
 
 _WRONG = {
@@ -105,23 +104,7 @@ class SvmlightFormat(TextFormat):
         reasons = _reasons(part, chunk)
         good = np.ones(n, dtype=np.bool_)
         good[list(reasons)] = False
-        try:
-            matrix, labels = _parse(part, chunk, good)
-        except (ValueError, OverflowError):
-            kept = np.flatnonzero(good)
-
-            def attempt(lo: int, hi: int) -> Exception | None:
-                try:
-                    _parse(part, chunk, marked(n, kept[lo:hi]))
-                except (ValueError, OverflowError) as error:
-                    return error
-                return None
-
-            for i, error in broken(attempt, len(kept)):
-                reasons[int(kept[i])] = str(error)
-                good[kept[i]] = False
-            matrix, labels = _parse(part, chunk, good)
-        parsed = Parsed(np.flatnonzero(good), matrix=matrix, labels=labels, reasons=reasons)
+        parsed = _parse(part, chunk, good, reasons)
         parsed = parsed.without(_unusable(part, chunk, parsed))
         if part.options["whole_labels"] and parsed.labels is not None:
             parsed.labels = parsed.labels.astype(np.int64)
@@ -163,23 +146,27 @@ def _reasons(part: Part, chunk: Chunk) -> dict[int, str]:
     return reasons
 
 
-def _parse(part: Part, chunk: Chunk, keep: NDArray[np.bool_]) -> tuple[Rows, NDArray[np.float64]]:
-    """Parse the marked records, whose indices are known to fit."""
-    from sklearn.datasets import load_svmlight_file  # a second to import: only when needed
-
-    base, n_features = int(part.options["first_index"]), int(part.options["n_features"])
-    if not keep.any():
-        nothing = np.zeros(0, dtype=np.float64)
-        return Rows(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), nothing, n_features), nothing
-    if keep.all():
-        text: Any = chunk.data[: chunk.ends[-1]].tobytes()
-    else:
-        text = chunk.joined(keep)
-    matrix, labels = load_svmlight_file(io.BytesIO(text), n_features=n_features + base, zero_based=True)
-    if matrix.shape[0] != int(keep.sum()):
-        raise DataError(
-            f"{part.path}:{chunk.lines[0]}: {matrix.shape[0]} rows parsed, {int(keep.sum())} records counted",
-            "please report this file; it is cut into records in two ways",
-        )
-    indices = (matrix.indices - base).astype(np.int32)
-    return Rows(matrix.indptr.astype(np.int64), indices, matrix.data, n_features), labels
+def _parse(part: Part, chunk: Chunk, keep: NDArray[np.bool_], reasons: dict[int, str]) -> Parsed:
+    """Parse the marked records, whose indices are known to fit; the others have their reasons."""
+    kept = np.flatnonzero(keep)
+    starts, ends = chunk.starts[kept], chunk.ends[kept]
+    n_rows, most = len(kept), int((ends - starts).sum()) // 3
+    rows = kernels.SvmlightRows(
+        np.empty(n_rows + 1, np.int64), np.empty(most, np.int32), np.empty(most), np.empty(n_rows)
+    )
+    odd = np.empty(n_rows, np.bool_)
+    kernels.parse_svmlight(chunk.data, starts, ends, int(part.options["first_index"]), rows, odd)
+    wrong: dict[int, str] = {}
+    for i in np.flatnonzero(odd).tolist():
+        label, *entries = chunk.raw(int(kept[i])).split(b"#")[0].split()
+        try:
+            rows.labels[i] = float(label)
+            values = [float(entry.partition(b":")[2]) for entry in entries]
+            rows.values[rows.indptr[i] : rows.indptr[i + 1]] = values
+        except ValueError as error:
+            wrong[i] = str(error)
+    n = int(rows.indptr[n_rows])
+    matrix = Rows(
+        rows.indptr, rows.indices[:n].copy(), rows.values[:n].copy(), int(part.options["n_features"])
+    )
+    return Parsed(kept, matrix=matrix, labels=rows.labels, reasons=reasons).without(wrong)

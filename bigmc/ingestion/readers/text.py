@@ -15,6 +15,7 @@ from bigmc.ingestion.readers.base import (
     MAX_RECORD_BYTES,
     Batch,
     Dialect,
+    LongRecords,
     Part,
     ReadHints,
     ReadRequest,
@@ -155,14 +156,25 @@ class TextFormat(ABC):
             If a record is longer than any may be, or a file cannot be read.
         """
         limit = hints.record_limit
+        most, beyond = MAX_RECORD_BYTES, LongRecords.REFUSE
+        if limit is not None:
+            most, beyond = limit.n_bytes, limit.beyond
         begun = [self.begin(source) for source in sources]
         layout = self.layout_of(sources[0].dialect)
         survey = self.survey(sources, hints)
         parts: list[Part] = []
         try:
             for i, (source, begin) in enumerate(zip(sources, begun, strict=True)):
-                most = MAX_RECORD_BYTES if limit is None else limit.n_bytes
-                cuts = cut(source, i, layout, begin.span, part_bytes, most_bytes=most, look=survey.look)
+                cuts = cut(
+                    source,
+                    i,
+                    layout,
+                    begin.span,
+                    part_bytes,
+                    most_bytes=most,
+                    beyond=beyond,
+                    look=survey.look,
+                )
                 parts += [replace(part, options=begin.options) for part in cuts]
         except RecordTooLong:
             raise refuse_long_record(sources, [begin.span for begin in begun], layout, limit) from None
@@ -170,7 +182,8 @@ class TextFormat(ABC):
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read a part; a record that cannot be parsed, or is not UTF-8, is a bad row."""
-        for first_row, chunk in part_chunks(part, self.layout_of(part.dialect), request.batch_bytes):
+        layout, limit = self.layout_of(part.dialect), request.record_limit
+        for first_row, chunk in part_chunks(part, layout, request.batch_bytes, limit):
             if len(chunk.starts):
                 parsed = self.parse(part, chunk, request.columns)
                 if parsed.table is not None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Int = Any
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint32]
+Shorts = NDArray[np.uint16]
 Longs = NDArray[np.int64]
 Ints = NDArray[np.int32]
 Bits = NDArray[np.uint64]
@@ -67,10 +68,13 @@ class HashScratch(NamedTuple):
     reach : uint32 array of shape (at least the units of a document,)
         Length of the piece from each character to the next space.
     parts : uint32 array of shape (7, `bigmc.kernels.hashing.murmur.TILE`)
+    counts : uint16 array of shape (2**14,)
+        Of pairs of ASCII characters; zeros before and after.
     """
 
     reach: Words
     parts: Words
+    counts: Shorts
 
 
 class Ranges(NamedTuple):
@@ -126,11 +130,29 @@ class WordLists(NamedTuple):
 
 
 class HashedRows(NamedTuple):
-    """Document ``k`` has the hashes ``offsets[k] .. offsets[k + 1]``; there are ``2**hash_bits`` features."""
+    """Documents as hashes; there are ``2**hash_bits`` features.
+
+    Attributes
+    ----------
+    offsets : int64 array of shape (n_documents + 1,)
+        Document ``k`` has the hashes ``offsets[k] .. offsets[k + 1]``.
+    hashes : uint32 array
+    times : uint16 array
+        How often each counts.
+    hash_bits : int
+    """
 
     offsets: Longs
     hashes: Words
+    times: Shorts
     hash_bits: Int
+
+
+class HashList(NamedTuple):
+    """Hashes that are filled, and how often each counts."""
+
+    hashes: Words
+    times: Shorts
 
 
 class SortScratch(NamedTuple):

@@ -9,7 +9,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigmc.kernels.hashing.arguments import Bytes, FoldedText, HashScratch, Int, Longs, NGrams, Tile, Words
+from bigmc.kernels.hashing.arguments import (
+    Bytes,
+    FoldedText,
+    HashList,
+    HashScratch,
+    Int,
+    Longs,
+    NGrams,
+    Shorts,
+    Tile,
+    Words,
+)
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
@@ -209,6 +220,43 @@ def _keep_inside_words(documents: FoldedText, tile: Tile, n_units: Int, reach: W
     return kept
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _count_characters(text: Bytes, padded: bool, counts: Shorts, hashes: Words, times: Shorts) -> Int:
+    """List the characters of an ASCII document once each, with their counts; how many there are.
+
+    Of a ``padded`` one, each space between two words counts twice.
+    """
+    n = 0
+    for byte in text:
+        hashes[n] = byte
+        n += counts[byte] == 0
+        counts[byte] += np.uint16(1)
+    for k in range(n):
+        byte = hashes[k]
+        again = counts[byte] - np.uint16(2) if padded and byte == 0x20 else np.uint16(0)
+        times[k] = counts[byte] + again
+        counts[byte] = 0
+        hashes[k] = _finish(np.uint32(0), np.uint32(byte), 1)
+    return n
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _count_pairs(text: Bytes, counts: Shorts, hashes: Words, times: Shorts) -> Int:
+    """List the pairs of neighbours of an ASCII document once each, with their counts; how many there are."""
+    n = 0
+    for i in range(text.shape[0] - 1):
+        pair = np.uint32(text[i]) | (np.uint32(text[i + 1]) << 7)
+        hashes[n] = pair
+        n += counts[pair] == 0
+        counts[pair] += np.uint16(1)
+    for k in range(n):
+        pair = hashes[k]
+        times[k] = counts[pair]
+        counts[pair] = 0
+        hashes[k] = _finish(np.uint32(0), np.uint32((pair & 0x7F) | ((pair >> 7) << 8)), 2)
+    return n
+
+
 @njit(cache=True, nogil=True)
 def hash_ngrams(
     place: Longs,
@@ -217,17 +265,19 @@ def hash_ngrams(
     ngrams: NGrams,
     work: HashScratch,
     offsets: Longs,
-    hashes: Words,
+    out: HashList,
 ) -> Int:
     """List the hashes of the n-grams of folded documents; how many there are.
 
-    Goes on from ``place``, the document, n and unit to come next (n is 0 before a document), with as many
+    Resumes at ``place``, the document, n and unit to come next (n is 0 before a document), with as many
     documents as surely fit; the hashes of the k-th are ``offsets[k] .. offsets[k + 1]``. A document with more
-    n-grams than fit comes alone and in pieces: ``place`` stays inside it until its last.
+    n-grams than fit comes alone and in pieces, each n-gram once: ``place`` stays inside it until its last. Of
+    other documents in ASCII, single characters and pairs are counted at once, as these are few.
     """
-    _, bound, units = documents
+    folded, bound, units = documents
     analyzer, n_min, n_max = ngrams
-    reach, parts = work
+    reach, parts, counts = work
+    hashes, times = out
     gap = 1 if analyzer == WORD else 0
     room = hashes.shape[0] - 2 * TILE
     begun = place[0]
@@ -240,6 +290,7 @@ def hash_ngrams(
         narrow = False
         if analyzer != WORD:
             narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
+        fits = (n_max - n_min + 2) * n_units <= room
         if place[1] == 0:
             if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > room:
                 return n_listed
@@ -251,20 +302,31 @@ def hash_ngrams(
             # In char_wb a padded word shorter than the smallest n counts as it is.
             whole = analyzer == CHAR_WB and n == n_min and n > 3
             n_starts = n_units - 1 if whole else n_units - n + 1
+            if n <= 2 and narrow and fits and n_starts > 0:
+                start = np.int64(bound[first])
+                text = folded[start : start + n_units]
+                if n == 1:
+                    padded = analyzer == CHAR_WB
+                    n_listed += _count_characters(text, padded, counts, hashes[n_listed:], times[n_listed:])
+                else:
+                    n_listed += _count_pairs(text, counts, hashes[n_listed:], times[n_listed:])
+                place[1] += 1
+                continue
             while place[2] < n_starts:
                 if n_listed > room:
                     return n_listed
                 lo = place[2]
                 hi = min(lo + TILE, n_starts)
                 place[2] = hi
-                out = hashes[n_listed : n_listed + 2 * TILE]
+                listed = hashes[n_listed : n_listed + 2 * TILE]
+                times[n_listed : n_listed + 2 * TILE] = np.uint16(1)
                 tile = Tile(first, lo, hi, n, narrow)
                 if whole:
-                    n_listed += _hash_words_whole(documents, tile, reach, parts, out)
+                    n_listed += _hash_words_whole(documents, tile, reach, parts, listed)
                     continue
-                _hash_tile(documents, tile, gap, parts, out)
+                _hash_tile(documents, tile, gap, parts, listed)
                 if analyzer == CHAR_WB:
-                    n_listed += _keep_inside_words(documents, tile, n_units, reach, out)
+                    n_listed += _keep_inside_words(documents, tile, n_units, reach, listed)
                     continue
                 n_listed += hi - lo
             place[1] += 1
@@ -278,10 +340,10 @@ def hash_ngrams(
 
 
 @njit(cache=True, nogil=True)
-def hash_strings(offsets: Longs, text: Bytes, buffer: Bytes, prefix_size: Int, hashes: Words) -> None:
-    """Hash each string behind the prefix that ``buffer`` begins with."""
+def hash_strings(offsets: Longs, text: Bytes, buffer: Bytes, hashes: Words) -> None:
+    """Hash each string; ``buffer`` has `PADDING` bytes more than the longest."""
     for row in range(offsets.shape[0] - 1):
         value = text[offsets[row] : offsets[row + 1]]
         for i in range(value.shape[0]):
-            buffer[prefix_size + i] = value[i]
-        hashes[row] = murmur3(buffer, 0, prefix_size + value.shape[0])
+            buffer[i] = value[i]
+        hashes[row] = murmur3(buffer, 0, value.shape[0])

@@ -30,6 +30,10 @@ SORTED = 1 << 13
 # Most bits sorted by in one go.
 DIGIT = 11
 
+# Of a key: the document, and after a shift by one the document and the index.
+DOCUMENT = np.uint64((1 << 12) - 1)
+FEATURE = np.uint64((1 << 43) - 1)
+
 # An entry of the counting table is (index + 1) << 32 | (count + BIAS); 0 is an empty slot.
 BIAS = 1 << 31
 LOW = (1 << 32) - 1
@@ -48,8 +52,8 @@ def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch) -> Bits:
-    """Keys ``document << 32 | index << 1 | negative`` of some documents, sorted but for the last bit."""
-    offsets, hashes, hash_bits = documents
+    """Keys ``times << 44 | document << 32 | index << 1 | negative``, sorted by document and index."""
+    offsets, hashes, times, hash_bits = documents
     keys, spare, heads, ends = work
     mask = (np.int64(1) << hash_bits) - 1
     origin = offsets[first]
@@ -58,10 +62,11 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
         document = (row - first) << 32
         ends[row - first] = offsets[row] - origin
         given = hashes[offsets[row] : offsets[row + 1]]
+        often = times[offsets[row] : offsets[row + 1]]
         out = keys[offsets[row] - origin : offsets[row + 1] - origin]
         for i in range(given.shape[0]):
             index, negative = feature(given[i], mask)
-            out[i] = np.uint64(document | (index << 1) | negative)
+            out[i] = np.uint64((np.int64(often[i]) << 44) | document | (index << 1) | negative)
     n_passes = (hash_bits + DIGIT - 1) // DIGIT
     width = (hash_bits + n_passes - 1) // n_passes
     head = heads[: 1 << width]
@@ -84,7 +89,7 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
     if last - first == 1:
         return keys[:n]
     for key in keys[:n]:
-        document = key >> np.uint64(32)
+        document = (key >> np.uint64(32)) & DOCUMENT
         spare[ends[document]] = key
         ends[document] += 1
     return spare[:n]
@@ -94,7 +99,7 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
 def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, out: CountedRows) -> Int:
     """Count the features of documents ``first .. last`` into rows; ``last``, or a document too long for it.
 
-    ``out.indptr[first]`` is given, and there must be room for an entry per hash.
+    There are at most `DOCUMENT` + 1 documents; ``out.indptr[first]`` is given; one entry a hash must fit.
     """
     offsets = documents.offsets
     base, indptr, indices, values = out
@@ -110,14 +115,14 @@ def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, o
         before = ~np.uint64(0)
         count = np.int64(0)
         for key in _sort_group(row, stop, documents, work):
-            feature_key = key >> np.uint64(1)
+            feature_key = (key >> np.uint64(1)) & FEATURE
             again = np.int64(feature_key == before)
             before = feature_key
             at += 1 - again
-            count = count * again + 1 - 2 * np.int64(key & np.uint64(1))
+            count = count * again + np.int64(key >> np.uint64(44)) * (1 - 2 * np.int64(key & np.uint64(1)))
             indices[at] = np.int64(feature_key & np.uint64(LOW >> 1))
             values[at] = count
-            ends[key >> np.uint64(32)] = at
+            ends[(key >> np.uint64(32)) & DOCUMENT] = at
         for k in range(stop - row):
             empty = offsets[row + k] == offsets[row + k + 1]
             indptr[row + k + 1] = indptr[row + k] if empty else base + ends[k] + 1

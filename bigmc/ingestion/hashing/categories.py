@@ -1,0 +1,105 @@
+"""Columns of categories: each hashed as ``column=value``, as scikit-learn's FeatureHasher does.
+
+A value is spelled and hashed once a batch, however many rows have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bigmc.ingestion.hashing.hasher import hash_strings
+from bigmc.ingestion.hashing.row_builder import RowBuilder
+from bigmc.ingestion.hashing.scratch import FOLD_ROWS, PIECE_ENTRIES
+from bigmc.store.csr import Rows
+
+
+class Categories(NamedTuple):
+    """A column of categories.
+
+    Attributes
+    ----------
+    codes : integer array of shape (n_rows,)
+        Position of each row's name.
+    names : pyarrow Array of large_string
+        ``column=value`` of the values; one may be there more than once, or belong to no row.
+    hashes : uint32 array of shape (len(names),)
+    """
+
+    codes: NDArray[np.integer]
+    names: pa.Array
+    hashes: NDArray[np.uint32]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds texts, or nothing."""
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_null(kind)
+        or types.is_string_view(kind)
+        or (types.is_dictionary(kind) and is_text(kind.value_type))
+    )
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return a text column as ``string`` or ``large_string``, however it was encoded."""
+    kind = column.type
+    return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
+
+
+def _category_text(column: pa.Array) -> pa.Array:
+    """Return category values as the text that Python's ``str`` gives them."""
+    if is_text(column.type):
+        return plain_text(column)
+    return pa.array([str(value) for value in column.to_pylist()], pa.string())
+
+
+def categories_of(column: pa.Array, name: str) -> Categories:
+    """Return the categories of a column; no value may be missing.
+
+    Parameters
+    ----------
+    column : pyarrow Array
+        Texts, integers, booleans or other scalars.
+    name : str
+        Name of the column.
+
+    Raises
+    ------
+    DataError
+        If a value is missing.
+    """
+    kind = column.type
+    if not pa.types.is_dictionary(kind):
+        if is_text(kind):
+            column = plain_text(column)
+        if is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+            column = column.dictionary_encode()
+    encoded = pa.types.is_dictionary(column.type) and not column.null_count
+    if encoded and not column.dictionary.null_count:
+        codes = column.indices.to_numpy(zero_copy_only=False)
+        values = column.dictionary
+    else:
+        codes, values = np.arange(len(column)), column
+    prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{name}=", ""))
+    texts = _category_text(values).cast(pa.large_string())
+    names = pc.binary_join_element_wise(prefix, texts, nothing)
+    return Categories(codes, names, hash_strings(names))
+
+
+def hash_categories(columns: Sequence[Categories], hash_bits: int) -> Rows:
+    """Return columns of categories as ``2**hash_bits`` features; those of a row add up."""
+    n_rows, width = len(columns[0].codes), len(columns)
+    builder = RowBuilder(n_rows, hash_bits)
+    step = max(1, min(FOLD_ROWS, PIECE_ENTRIES // width))
+    for first in range(0, n_rows, step):
+        hashes = np.column_stack([column.hashes[column.codes[first : first + step]] for column in columns])
+        builder.add(np.arange(len(hashes) + 1) * width, hashes.reshape(-1))
+    return builder.finish()

@@ -1,0 +1,34 @@
+"""The file that a fit makes, and never another one in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bigmc.errors import ModelError
+from bigmc.model import load_model
+
+
+def refuse_other_file(target: Path, dataset: str | None = None) -> None:
+    """Refuse a target where something is that no fit has made, or a fit of another dataset.
+
+    Parameters
+    ----------
+    target : Path
+    dataset : str, optional
+        Identity of the dataset; before it is known, the model of any fit may be there.
+
+    Raises
+    ------
+    ModelError
+    """
+    if not target.exists():
+        return
+    try:
+        params = load_model(target).params
+    except ModelError:
+        params = {}
+    if "search" not in params or (dataset is not None and params.get("dataset") != dataset):
+        raise ModelError(
+            f"{target} exists and is not the result of this very command",
+            "delete it, or give another --to",
+        )

@@ -1,0 +1,96 @@
+"""A fit or a path never writes over a file that is not its own, nor into what it reads."""
+
+import os
+
+import numpy as np
+import pytest
+
+import bigmc
+from bigmc import api
+from bigmc.errors import BigmcError, DataError, ModelError
+from bigmc.model import LinearModel
+
+OPTIONS = {"text": "text", "label": "label", "hash_bits": 6, "memory_limit": "200MB"}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    (tmp_path / "in").mkdir()
+    lines = [f"w{i % 7} w{i % 5} {'abc'[i % 3]}{i % 2},{'abc'[i % 3]}" for i in range(120)]
+    (tmp_path / "in" / "rows.csv").write_text("text,label\n" + "\n".join(lines) + "\n")
+    return tmp_path / "in" / "rows.csv"
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("source", ["rows.csv", "*.csv", "."])
+@pytest.mark.parametrize("link", [None, os.link, os.symlink])
+def test_a_fit_does_not_replace_what_it_reads(rows, source, link, tmp_path):
+    to = rows
+    if link is not None:
+        link(rows, tmp_path / "to")
+        to = tmp_path / "to"
+    before = contents(tmp_path)
+    with pytest.raises(DataError, match="is an input of this command"):
+        bigmc.fit(rows.parent / source, to, **OPTIONS)
+    assert contents(tmp_path) == before
+
+
+def test_a_fit_does_not_write_into_its_dataset(rows, tmp_path):
+    api.ingest(rows, tmp_path / "d.bigmc", **OPTIONS)
+    before = contents(tmp_path)
+    with pytest.raises(DataError, match="inside one"):
+        bigmc.fit(tmp_path / "d.bigmc", tmp_path / "d.bigmc" / "m.model")
+    with pytest.raises(DataError, match="inside one"):
+        api.sparse_path(tmp_path / "d.bigmc", tmp_path / "d.bigmc")
+    with pytest.raises(DataError, match="inside one"):
+        api.sparse_path(tmp_path / "d.bigmc", tmp_path / "d.bigmc" / "path")
+    assert contents(tmp_path) == before
+
+
+def other_model(to):
+    LinearModel("sparse", np.arange(2), 2, np.arange(2), np.eye(2), np.zeros(2)).save(to)
+
+
+@pytest.mark.parametrize("write", [lambda to: to.write_text("mine"), other_model])
+def test_a_fit_does_not_replace_another_file(rows, write, tmp_path):
+    write(tmp_path / "m")
+    before = contents(tmp_path)
+    with pytest.raises(ModelError, match="not the result of this very command"):
+        bigmc.fit(rows, tmp_path / "m", **OPTIONS)
+    assert contents(tmp_path) == before
+
+
+def test_a_fit_does_not_replace_the_model_of_other_rows(rows, tmp_path):
+    bigmc.fit(rows, tmp_path / "m", **OPTIONS)
+    rows.write_text(rows.read_text() + "w1 a1,a\n" * 9)
+    model = (tmp_path / "m").read_bytes()
+    with pytest.raises(BigmcError):
+        bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", **OPTIONS)
+    for entry in (tmp_path / "m.fit").iterdir():
+        entry.unlink()
+    with pytest.raises(ModelError, match="not the result of this very command"):
+        bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", **OPTIONS)
+    assert (tmp_path / "m").read_bytes() == model
+
+
+def test_a_fit_needs_a_file_for_its_model(rows, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="no place for a model"):
+        bigmc.fit(rows, tmp_path / "pipe", **OPTIONS)
+
+
+def test_a_refused_path_leaves_the_folder_as_it_was(rows, tmp_path):
+    api.ingest(rows, tmp_path / "d.bigmc", **OPTIONS)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "003.model").write_text("mine")
+    with pytest.raises(ModelError, match="003"):
+        api.sparse_path(tmp_path / "d.bigmc", tmp_path / "mine", alphas=[1e-2])
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["003.model"]
+    start = tmp_path / "mine" / "004.model"
+    other_model(start)
+    with pytest.raises(DataError, match="is an input of this command"):
+        api.sparse_path(tmp_path / "d.bigmc", start.parent, warm_start=start, overwrite=True)
+    assert start.exists()
