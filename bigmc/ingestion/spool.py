@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
+from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL
 
@@ -98,7 +99,7 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
     DataError
         If the stream is empty, or its rows are no mappings, or of types that differ.
     """
-    batches = _batches(item, name)
+    batches = (_writable(table) for table in _batches(item, name))
     first = next(batches, None)
     if first is None:
         raise DataError(f"{name}: no rows", "give a stream that holds at least one")
@@ -116,6 +117,14 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
                 held = []
         if held:
             writer.write_table(pa.concat_tables(held))
+
+
+def _writable(table: pa.Table) -> pa.Table:
+    """Return a table that Parquet takes: dictionaries of string views, as polars has them, are decoded."""
+    kinds = (kind.value_type for kind in table.schema.types if pa.types.is_dictionary(kind))
+    if not any(pa.types.is_string_view(kind) for kind in kinds):
+        return table
+    return pa.Table.from_batches([plain_columns(batch) for batch in table.to_batches()])
 
 
 def _named(schema: pa.Schema) -> str:

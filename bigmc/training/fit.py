@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -44,9 +44,18 @@ from bigmc.training.winner import Splits, Winner
 ASKED, RESULT = "asked.json", "result.json"
 BOOSTING_C = (1e5, 1e7)
 """Strengths of boosting that are tried; of equal ones the first, which fits less closely."""
+TRIAL_ROUNDS = 25
+"""Rounds of boosting by which its strength is chosen."""
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
 _CALIBRATION_SEED = 0xCA11
+
+
+class _Boosted(NamedTuple):
+    """A strength of boosting, and its trial."""
+
+    C: float
+    trial: Trial
 
 
 class Fit:
@@ -103,11 +112,12 @@ class Fit:
                 self._progress,
                 self._splits.thresholds,
             )
-            course = search.run()
+            rival = self._boosted(search) if self._boosts() else None
+            course = search.run(None if rival is None else rival.trial.quality)
             course = course._replace(sizes=search.sizes(course.best.candidate))
             self._searched = search.duals(course.best.candidate) if course.sizes else None
             del search  # and with it the rows of the search
-            winner, rivals = self._choose(course)
+            winner, rivals = self._choose(course, rival)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
             if self._test is not None and self._splits.refit:
@@ -151,28 +161,35 @@ class Fit:
             )
         write_work_file(file, asked)
 
-    def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
-        """Return the linear model of the search, or boosting if the data is dense and that is better."""
+    def _choose(self, course: Course, rival: _Boosted | None) -> tuple[Winner, dict[str, float]]:
+        """Return the linear model of the search, or boosting if that is better."""
         most = self._limits.max_features
         fits = DualDescent.memory(self._data) <= self._limits.memory
         size = smallest_good(course.sizes, most, course.n_held_out) if course.sizes and fits else None
         linear = Winner.of(course.best, size, most)
-        if most is not None or not _is_dense(self._data):
+        if rival is None:
             return linear, {}
-        trials = [self._boosted_trial(C) for C in BOOSTING_C]
-        C, boosted = max(zip(BOOSTING_C, trials, strict=True), key=lambda entry: entry[1].quality)
-        rivals = {"sparse": course.best.quality, "boost": boosted.quality}
-        if boosted.quality <= course.best.quality:
+        rivals = {"sparse": course.best.quality, "boost": rival.trial.quality}
+        if rival.trial.quality <= course.best.quality:
             return linear, rivals
-        return Winner("boost", None, boosted.calibration, C=C), rivals
+        return Winner("boost", None, rival.trial.calibration, C=rival.C), rivals
 
-    def _boosted_trial(self, C: float) -> Trial:
-        """Return what boosting reaches on the rows that validate the linear models too."""
-        file = self._folder / f"boosting-{C:g}.json"
+    def _boosts(self) -> bool:
+        return self._limits.max_features is None and _is_dense(self._data)
+
+    def _boosted(self, search: Search) -> _Boosted:
+        """Return the better strength of boosting, and what it reaches where linear models are judged too."""
+        trials = {C: self._boosted_trial(search, C, TRIAL_ROUNDS) for C in BOOSTING_C}
+        C = max(BOOSTING_C, key=lambda C: trials[C].quality)
+        if self._test is not None and self._splits.refit:  # where it is calibrated with all its rounds
+            return _Boosted(C, trials[C])
+        return _Boosted(C, self._boosted_trial(search, C, BoostOptions().n_rounds))
+
+    def _boosted_trial(self, search: Search, C: float, n_rounds: int) -> Trial:
+        file = self._folder / f"boosting-{C:g}-{n_rounds}.json"
         if file.exists():
             return Trial.from_dict(read_work_file(file, self._folder))
-        search = Search(self._train, self._engine, self._limits)
-        trial = search.judge(BoostOptions(C=C), Candidate(None, "boosting", 1.0 / C))
+        trial = search.judge(BoostOptions(C=C, n_rounds=n_rounds), Candidate(None, "boosting", 1.0 / C))
         write_work_file(file, asdict(trial))
         return trial
 
