@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
@@ -25,19 +24,19 @@ from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import BoostOptions
 from bigmc.progress import ProgressCallback, silent
-from bigmc.solvers import DualDescent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.best_model import check_max_features, linear_winner
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
-from bigmc.training.sizes import Duals, Trained, descend_all, smallest_good, train_with_size
+from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
 from bigmc.training.trials import Candidate, Course, Size, Trial, Truth
 from bigmc.training.winner import Splits, Winner
 
@@ -95,7 +94,7 @@ class Fit:
         if not self._target.parent.is_dir():
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
         disk.make_folder(self._folder)
-        self._check_max_features()
+        check_max_features(self._data, self._limits)
         with exclusive(self._folder / "lock"):
             self._claim()
             refuse_other_file(self._target, identity(self._data))
@@ -133,20 +132,6 @@ class Fit:
         for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
             disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
-    def _check_max_features(self) -> None:
-        """Refuse 0 features, and a choice of features from rows that do not fit into memory."""
-        most = self._limits.max_features
-        if most is None:
-            return
-        if most < 1:
-            raise DataError(f"a model of at most {most} features", "give 1 or more")
-        needed = DualDescent.memory(self._data)
-        if needed > self._limits.memory:
-            raise MemoryLimitError(
-                f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
-                f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
-            )
-
     def _claim(self) -> None:
         """Write down what is being made; refuse to go on with something else."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
@@ -163,10 +148,7 @@ class Fit:
 
     def _choose(self, course: Course, rival: _Boosted | None) -> tuple[Winner, dict[str, float]]:
         """Return the linear model of the search, or boosting if that is better."""
-        most = self._limits.max_features
-        fits = DualDescent.memory(self._data) <= self._limits.memory
-        size = smallest_good(course.sizes, most, course.n_held_out) if course.sizes and fits else None
-        linear = Winner.of(course.best, size, most)
+        linear = linear_winner(course, self._data, self._limits)
         if rival is None:
             return linear, {}
         rivals = {"sparse": course.best.quality, "boost": rival.trial.quality}
