@@ -113,7 +113,9 @@ def fit(
         seconds = math.inf if time_limit is None else time_limit
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
-        result = Fit(data, target, splits, Limits(limit, seconds, max_features), workers, progress).run()
+        limits = Limits(limit, seconds, max_features)
+        with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
+            result = Fit(data, target, splits, limits, workers, progress).run()
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result

@@ -167,7 +167,13 @@ class _Remote:
                 if found == [root]:
                     return [self.address]
             below = (path for path in found if not _hidden(path[len(root) :]))
-            return sorted(self._fs.unstrip_protocol(path) for path in below)
+            return sorted(self._named_alike(path) for path in below)
+
+    def _named_alike(self, path: str) -> str:
+        """Return the address of a file with the protocol that was given: one system answers to several."""
+        given = self.address.partition("://")[0]
+        address: str = self._fs.unstrip_protocol(path)
+        return f"{given}://{address.partition('://')[2]}"
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +11,6 @@ import pyarrow as pa
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -29,9 +26,10 @@ from bigmc.ingestion.splits import row_fractions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
+from bigmc.training.best_model import best_model
 from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts
-from bigmc.training.search import Limits, Search
-from bigmc.training.trials import WEIGHTINGS, Course
+from bigmc.training.search import Limits
+from bigmc.training.trials import Course
 
 _COLUMN = "text"
 _SEED = 0x9170
@@ -54,6 +52,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Features are hashed to ``2**hash_bits`` buckets; by default 18, or 20 for many rows.
     time_limit : float, optional
         Seconds after which no other settings are tried.
+    max_features : int, optional
+        Features that the model may have; by default as few as lose no accuracy.
     memory_limit : int, str or None, default=None
         Bytes, or a text such as ``"2GB"``, for training; None is half of what there is.
     engine : Engine, str or None, default=None
@@ -81,6 +81,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ngrams: tuple[int, int] = (1, 2),
         hash_bits: int | None = None,
         time_limit: float | None = None,
+        max_features: int | None = None,
         memory_limit: int | str | None = None,
         engine: EngineLike = None,
     ) -> None:
@@ -88,6 +89,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.ngrams = ngrams
         self.hash_bits = hash_bits
         self.time_limit = time_limit
+        self.max_features = max_features
         self.memory_limit = memory_limit
         self.engine = engine
 
@@ -111,17 +113,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with opened(self.engine) as engine:
             memory = resolve_limit(self.memory_limit, engine.process_memory)
             data = self._dataset(texts, labels, memory)
-            limits = Limits(memory, math.inf if self.time_limit is None else self.time_limit)
-            self.course_: Course = Search(data, engine, limits).run()
-            candidate = self.course_.best.candidate
-            options = candidate.options(data.n_samples)
-            learner = SparseClassifier(**options, memory_limit=memory, engine=engine)
-            if candidate.weighting is not None:
-                data = data.with_weighting(WEIGHTINGS[candidate.weighting])
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                learner.fit_dataset(data)
-        model = replace(learner.model_, calibration=self.course_.best.calibration)
+            seconds = math.inf if self.time_limit is None else self.time_limit
+            limits = Limits(memory, seconds, self.max_features)
+            self.course_: Course
+            self.course_, model = best_model(data, limits, engine)
         self.classifier_ = SparseClassifier.from_model(model)
         self.classes_ = self.classifier_.classes_
         return self

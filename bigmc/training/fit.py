@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
@@ -25,28 +24,37 @@ from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import BoostOptions
 from bigmc.progress import ProgressCallback, silent
-from bigmc.solvers import DualDescent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.best_model import check_max_features, linear_winner
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search
-from bigmc.training.sizes import Duals, Trained, descend_all, smallest_good, train_with_size
+from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
 from bigmc.training.trials import Candidate, Course, Size, Trial, Truth
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
 BOOSTING_C = (1e5, 1e7)
 """Strengths of boosting that are tried; of equal ones the first, which fits less closely."""
+TRIAL_ROUNDS = 25
+"""Rounds of boosting by which its strength is chosen."""
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
 _CALIBRATION_SEED = 0xCA11
+
+
+class _Boosted(NamedTuple):
+    """A strength of boosting, and its trial."""
+
+    C: float
+    trial: Trial
 
 
 class Fit:
@@ -86,7 +94,7 @@ class Fit:
         if not self._target.parent.is_dir():
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
         disk.make_folder(self._folder)
-        self._check_max_features()
+        check_max_features(self._data, self._limits)
         with exclusive(self._folder / "lock"):
             self._claim()
             refuse_other_file(self._target, identity(self._data))
@@ -103,11 +111,12 @@ class Fit:
                 self._progress,
                 self._splits.thresholds,
             )
-            course = search.run()
+            rival = self._boosted(search) if self._boosts() else None
+            course = search.run(None if rival is None else rival.trial.quality)
             course = course._replace(sizes=search.sizes(course.best.candidate))
             self._searched = search.duals(course.best.candidate) if course.sizes else None
             del search  # and with it the rows of the search
-            winner, rivals = self._choose(course)
+            winner, rivals = self._choose(course, rival)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
             if self._test is not None and self._splits.refit:
@@ -123,20 +132,6 @@ class Fit:
         for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
             disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
-    def _check_max_features(self) -> None:
-        """Refuse 0 features, and a choice of features from rows that do not fit into memory."""
-        most = self._limits.max_features
-        if most is None:
-            return
-        if most < 1:
-            raise DataError(f"a model of at most {most} features", "give 1 or more")
-        needed = DualDescent.memory(self._data)
-        if needed > self._limits.memory:
-            raise MemoryLimitError(
-                f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
-                f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
-            )
-
     def _claim(self) -> None:
         """Write down what is being made; refuse to go on with something else."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
@@ -151,28 +146,32 @@ class Fit:
             )
         write_work_file(file, asked)
 
-    def _choose(self, course: Course) -> tuple[Winner, dict[str, float]]:
-        """Return the linear model of the search, or boosting if the data is dense and that is better."""
-        most = self._limits.max_features
-        fits = DualDescent.memory(self._data) <= self._limits.memory
-        size = smallest_good(course.sizes, most, course.n_held_out) if course.sizes and fits else None
-        linear = Winner.of(course.best, size, most)
-        if most is not None or not _is_dense(self._data):
+    def _choose(self, course: Course, rival: _Boosted | None) -> tuple[Winner, dict[str, float]]:
+        """Return the linear model of the search, or boosting if that is better."""
+        linear = linear_winner(course, self._data, self._limits)
+        if rival is None:
             return linear, {}
-        trials = [self._boosted_trial(C) for C in BOOSTING_C]
-        C, boosted = max(zip(BOOSTING_C, trials, strict=True), key=lambda entry: entry[1].quality)
-        rivals = {"sparse": course.best.quality, "boost": boosted.quality}
-        if boosted.quality <= course.best.quality:
+        rivals = {"sparse": course.best.quality, "boost": rival.trial.quality}
+        if rival.trial.quality <= course.best.quality:
             return linear, rivals
-        return Winner("boost", None, boosted.calibration, C=C), rivals
+        return Winner("boost", None, rival.trial.calibration, C=rival.C), rivals
 
-    def _boosted_trial(self, C: float) -> Trial:
-        """Return what boosting reaches on the rows that validate the linear models too."""
-        file = self._folder / f"boosting-{C:g}.json"
+    def _boosts(self) -> bool:
+        return self._limits.max_features is None and _is_dense(self._data)
+
+    def _boosted(self, search: Search) -> _Boosted:
+        """Return the better strength of boosting, and what it reaches where linear models are judged too."""
+        trials = {C: self._boosted_trial(search, C, TRIAL_ROUNDS) for C in BOOSTING_C}
+        C = max(BOOSTING_C, key=lambda C: trials[C].quality)
+        if self._test is not None and self._splits.refit:  # where it is calibrated with all its rounds
+            return _Boosted(C, trials[C])
+        return _Boosted(C, self._boosted_trial(search, C, BoostOptions().n_rounds))
+
+    def _boosted_trial(self, search: Search, C: float, n_rounds: int) -> Trial:
+        file = self._folder / f"boosting-{C:g}-{n_rounds}.json"
         if file.exists():
             return Trial.from_dict(read_work_file(file, self._folder))
-        search = Search(self._train, self._engine, self._limits)
-        trial = search.judge(BoostOptions(C=C), Candidate(None, "boosting", 1.0 / C))
+        trial = search.judge(BoostOptions(C=C, n_rounds=n_rounds), Candidate(None, "boosting", 1.0 / C))
         write_work_file(file, asdict(trial))
         return trial
 

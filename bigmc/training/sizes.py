@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.learners import learner_of
 from bigmc.model import LinearModel
-from bigmc.model.rounding import round_weights
+from bigmc.model.rounding import multiples_of, round_weights, weights_of
 from bigmc.options.learners import SparseOptions
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
@@ -176,11 +176,12 @@ def train_with_size(
         dataset = with_shared_scale(dataset, features)
         duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole)
     step = round_weights(duals.coef)
-    used, intercept = duals.coef.any(axis=1), duals.intercept.astype(np.float64)
-    upper, coef = duals.objective(ridge), duals.coef[used]
-    lower = duals.lower_bound(ridge)
+    multiples, intercept = multiples_of(duals.coef, step), duals.intercept.astype(np.float64)
+    used = multiples.any(axis=1)
+    upper, lower = duals.objective(ridge), duals.lower_bound(ridge)
     features, n_epochs = duals.features[used], duals.n_epochs
-    del duals
+    del duals  # of a byte each, the weights are few beside those that the bound took the place of
+    coef = weights_of(multiples[used], step)
     bounds = {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
     model = LinearModel(
         kind=SparseOptions.learner,

@@ -4,4 +4,4 @@ COPY --chown=airflow . /tmp/source
 USER root
 RUN mkdir -p /opt/bigmc && chown airflow /opt/bigmc
 USER airflow
-RUN python -m venv /opt/bigmc && /opt/bigmc/bin/pip install --no-cache-dir '/tmp/source[cluster,s3]' && /opt/bigmc/bin/bigmc warm
+RUN python -m venv /opt/bigmc && /opt/bigmc/bin/pip install --no-cache-dir '/tmp/source[s3]' && /opt/bigmc/bin/bigmc warm

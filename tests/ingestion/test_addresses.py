@@ -7,7 +7,12 @@ import http.server
 import json
 import os
 import re
+import shutil
+import socket
+import subprocess
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +87,51 @@ def storage():
     server.stop()
 
 
-@pytest.fixture(params=["s3", "http"])
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def google():
+    """Google Cloud Storage, or what passes for it; gcsfs reads its address from the environment."""
+    reason = "pip install gcsfs gcp-storage-emulator"
+    gcsfs = pytest.importorskip("gcsfs", reason=reason)
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason=reason)
+    port = free_port()
+    server = emulator.create_server("127.0.0.1", port, in_memory=True)
+    server.start()
+    gcsfs.GCSFileSystem.clear_instance_cache()
+    yield {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}"}
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory):
+    """Azurite, Microsoft's own stand-in for Azure's blobs, with the account that all of them have."""
+    adlfs = pytest.importorskip("adlfs", reason="pip install adlfs")
+    program = shutil.which("azurite")
+    if program is None:
+        pytest.skip("azurite is not installed: npm install --global azurite")
+    port = free_port()
+    options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--blobPort", str(port)]
+    folder = tmp_path_factory.mktemp("azurite")
+    server = subprocess.Popen([program, *options, "--location", str(folder)], stdout=subprocess.DEVNULL)
+    for _ in range(200):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            break
+        time.sleep(0.1)
+    adlfs.AzureBlobFileSystem.clear_instance_cache()
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    account = f"AccountName=devstoreaccount1;AccountKey={key}"
+    blobs = f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1"
+    yield {"AZURE_STORAGE_CONNECTION_STRING": f"DefaultEndpointsProtocol=http;{account};{blobs};"}
+    server.terminate()
+    server.wait()
+
+
+@pytest.fixture(params=["s3", "http", "gs", "az"])
 def place(request, tmp_path, monkeypatch):
     """A function that puts files where they have addresses, and the address of their folder."""
     import fsspec
@@ -90,7 +139,7 @@ def place(request, tmp_path, monkeypatch):
     if request.param == "http":
         (tmp_path / "www").mkdir()
         server, address = serve(tmp_path / "www", RangeHandler)
-        request.addfinalizer(server.shutdown)  # noqa: PT021 - only one of three places has a server
+        request.addfinalizer(server.shutdown)  # noqa: PT021 - only one of the places has a server of its own
         root = tmp_path / "www"
 
         def put(name, data):
@@ -103,6 +152,9 @@ def place(request, tmp_path, monkeypatch):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    elif request.param in ("gs", "az"):
+        for name, value in request.getfixturevalue({"gs": "google", "az": "azure"}[request.param]).items():
+            monkeypatch.setenv(name, value)
     root = f"{request.param}://b{abs(hash(request.node.name))}"
     fs, path = fsspec.url_to_fs(root)
     fs.mkdir(path)

@@ -48,3 +48,20 @@ def test_what_is_no_text_is_refused(fitted):
         fitted.predict("wing")
     with pytest.raises(DataError, match="not all texts"):
         fitted.predict([1, 2])
+
+
+def test_features_are_as_few_as_asked_for_and_chosen_by_their_weights():
+    """Of 1,500 words that say nothing and ten that decide, these ten are kept."""
+    generator = np.random.default_rng(3)
+    labels = generator.choice(["fish", "bird"], 600)
+    noise = [" ".join(f"w{k}" for k in generator.integers(0, 1500, 12)) for _ in labels]
+    texts = [
+        f"{generator.choice(TOPICS[label].split())} {rest}" for label, rest in zip(labels, noise, strict=True)
+    ]
+    small = TextClassifier(analyzer="word", ngrams=(1, 1), max_features=10, memory_limit="1GB")
+    small.fit(texts[:400], labels[:400])
+    assert small.classifier_.model_.used_features.size <= 10
+    assert small.score(texts[400:], labels[400:]) > 0.95
+    assert small.course_.sizes[-1].n_features <= 10
+    with pytest.raises(DataError, match="at most 0 features"):
+        TextClassifier(max_features=0).fit(texts[:100], labels[:100])

@@ -29,6 +29,26 @@ def _search(features: NDArray[np.int64], feature: int) -> int:
     return low if low < features.shape[0] and features[low] == feature else -1
 
 
+@njit(cache=True, nogil=True, inline="never")
+def _add_weights(
+    places: NDArray[np.int64], values: NDArray[np.float64], coef: NDArray[Any], row: NDArray[np.float64]
+) -> None:
+    """Add the weights at these places, times the values, to a row of scores, in this order."""
+    used, u = places.shape[0], 0
+    while u + 4 <= used:  # four at a time: the scores are loaded and stored a quarter as often
+        first, second = coef[np.uint64(places[u])], coef[np.uint64(places[u + 1])]
+        third, fourth = coef[np.uint64(places[u + 2])], coef[np.uint64(places[u + 3])]
+        a, b, c, d = values[u], values[u + 1], values[u + 2], values[u + 3]
+        for r in range(row.shape[0]):
+            row[r] = (((row[r] + a * first[r]) + b * second[r]) + c * third[r]) + d * fourth[r]
+        u += 4
+    while u < used:
+        weights, value = coef[np.uint64(places[u])], values[u]
+        for r in range(row.shape[0]):
+            row[r] += value * weights[r]
+        u += 1
+
+
 @njit(cache=True, nogil=True)
 def score_rows(
     rows: RawRows, weighted: WeightedFeatures, weighting: EntryWeighting, scores: NDArray[np.float64]
@@ -37,35 +57,37 @@ def score_rows(
     indptr, indices, data = rows
     table, features, coef = weighted
     column_scale, binary, l2 = weighting
-    n_classes = coef.shape[1]
     scaled = column_scale.shape[0] > 0
     tabled = table.shape[0] > 0
+    longest = 0
     for i in range(indptr.shape[0] - 1):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    values, used_values = np.empty(longest, np.float64), np.empty(longest + 1, np.float64)
+    places = np.empty(longest + 1, np.int64)
+    for i in range(indptr.shape[0] - 1):
+        entries = indices[indptr[i] : indptr[i + 1]]
+        stored = data[indptr[i] : indptr[i + 1]]
+        used = 0
+        for k in range(entries.shape[0]):
+            value = 1.0 if binary else np.float64(stored[k])
+            if scaled:
+                value *= column_scale[np.uint32(entries[k])]
+            values[k] = value
+            place = table[np.uint32(entries[k])] if tabled else _search(features, entries[k])
+            places[used], used_values[used] = place, value
+            used += place >= 0
         row = scores[i]
         row[:] = 0.0
-        entries = indices[indptr[i] : indptr[i + 1]]
-        values = data[indptr[i] : indptr[i + 1]]
-        for k in range(entries.shape[0]):
-            position = table[np.uint32(entries[k])] if tabled else _search(features, entries[k])
-            if position >= 0:
-                value = 1.0 if binary else np.float64(values[k])
-                if scaled:
-                    value *= column_scale[np.uint32(entries[k])]
-                weights = coef[np.uint32(position)]
-                for c in range(n_classes):
-                    row[c] += value * weights[c]
+        _add_weights(places[:used], used_values[:used], coef, row)
         if not l2:
             continue
         squares = 0.0  # in a loop of its own: together they run three times slower
         for k in range(entries.shape[0]):
-            value = 1.0 if binary else np.float64(values[k])
-            if scaled:
-                value *= column_scale[np.uint32(entries[k])]
-            squares += value * value
+            squares += values[k] * values[k]
         if squares > 0.0:
             scale = 1.0 / np.float64(np.float32(np.sqrt(squares)))
-            for c in range(n_classes):
-                row[c] *= scale
+            for r in range(row.shape[0]):
+                row[r] *= scale
 
 
 @njit(cache=True, nogil=True)

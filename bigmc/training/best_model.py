@@ -1,0 +1,65 @@
+"""The best linear model of samples in memory: search, choose a size, train on everything."""
+
+from __future__ import annotations
+
+from bigmc.budget import MemoryLimitError, format_bytes
+from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError
+from bigmc.learners import learner_of
+from bigmc.model import Model
+from bigmc.solvers import DualDescent
+from bigmc.store.dataset import Dataset
+from bigmc.training.search import Limits, Search
+from bigmc.training.sizes import smallest_good, train_with_size
+from bigmc.training.trials import Course
+from bigmc.training.winner import Winner
+
+
+def check_max_features(data: Dataset, limits: Limits) -> None:
+    """Refuse 0 features, and a choice of features from rows that do not fit into memory.
+
+    Raises
+    ------
+    DataError, MemoryLimitError
+    """
+    if limits.max_features is None:
+        return
+    if limits.max_features < 1:
+        raise DataError(f"a model of at most {limits.max_features} features", "give 1 or more")
+    needed = DualDescent.memory(data)
+    if needed > limits.memory:
+        raise MemoryLimitError(
+            f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
+            f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
+        )
+
+
+def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
+    """Return the best linear learner of a search, of as few features as lose no accuracy."""
+    fits = DualDescent.memory(data) <= limits.memory
+    if not (course.sizes and fits):
+        return Winner.of(course.best, None, limits.max_features)
+    size = smallest_good(course.sizes, limits.max_features, course.n_held_out)
+    return Winner.of(course.best, size, limits.max_features)
+
+
+def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:
+    """Search, and train what is best on all samples; the calibration is that of the search.
+
+    Raises
+    ------
+    DataError, MemoryLimitError
+        As by `check_max_features`, or if the memory limit is too small.
+    """
+    check_max_features(data, limits)
+    search = Search(data, engine, limits)
+    course = search.run()
+    course = course._replace(sizes=search.sizes(course.best.candidate))
+    winner = linear_winner(course, data, limits)
+    samples, candidate = winner.samples(data), course.best.candidate
+    if winner.size is None:
+        learner = learner_of(winner.options(samples))
+        return course, winner.completed(learner.train(samples, Resources(engine, limits.memory)).model)
+    start = search.duals(candidate)
+    trained = train_with_size(samples, candidate, winner.size, winner.max_features, engine, start)
+    return course, winner.completed(trained.model)
