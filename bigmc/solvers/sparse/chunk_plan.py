@@ -16,8 +16,9 @@ from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Si
 _GRADIENT_SHARE, _CHUNK_SHARE, _CANDIDATE_SHARE = 0.3, 0.4, 0.45
 #: Chunks are drawn, some larger than others; shards that a chunk has samples of.
 _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
-#: Bytes of the vectors of a candidate for every class, and what is left for candidates to come.
-_CANDIDATE_COST, _MORE_CANDIDATES = 56, 1.25
+#: Bytes of the vectors of a candidate for every class, and what is left for candidates to come: in units of
+#: those there are, and as a share of what is left.
+_CANDIDATE_COST, _MORE_CANDIDATES, _MORE_SHARE = 56, 1.25, 0.04
 #: Share of what is left up to which columns are held. With all of it a run at 146 MB took 182.
 _HELD_SHARE = 0.75
 #: Share of what is left beside all that for samples of rare features.
@@ -106,7 +107,9 @@ class ChunkPlan:
 
         It leaves space for candidates to come.
         """
-        return max(0, self._left_beside(int(_MORE_CANDIDATES * n_features), n_chunks))
+        more = int(_MORE_CANDIDATES * n_features)
+        more += int(_MORE_SHARE * self.free_bytes) // (_CANDIDATE_COST * self.width)
+        return max(0, self._left_beside(more, n_chunks))
 
     def holds(self, held: int, n_features: int, n_chunks: int) -> bool:
         """Return whether so many bytes of columns may stay in memory beside so many candidates."""
