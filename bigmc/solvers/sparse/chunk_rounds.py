@@ -129,7 +129,9 @@ class ChunkRounds:
         cheap = max(_CHEAPEST, min(1.0, state.round_bytes / max(2 * self._pass_bytes, 1)))
         if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
             return False
-        if n_passes <= _FOR_CANDIDATES or self._passes >= self._max_passes or state.gain <= 0.0:
+        # with several chunks the dual variables of one of them take out what is left of the violations
+        several, no_more = state.n_chunks > 1, self._passes >= self._max_passes
+        if n_passes <= _FOR_CANDIDATES or several or no_more or state.gain <= 0.0:
             return True
         wanted = _VIOLATION * max(tol, _GAP_FACTOR * state.history[-1]["gap"])
         left = distance(self._task, state.anchor, state.layers)
