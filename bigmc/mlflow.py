@@ -49,8 +49,8 @@ def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = 
         If the folder is there already.
     """
     folder = Path(path)
-    if folder.exists() and any(folder.iterdir()):
-        raise DataError(f"{folder} is not empty", "give the path of a new folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder} is not an empty folder", "give the path of a new one")
     disk.make_folder(folder)
     classifier = api.load_model(model) if isinstance(model, str | Path) else model
     classifier.save(folder / ARCHIVE)

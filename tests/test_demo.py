@@ -56,6 +56,15 @@ def test_lines_of_every_package_with_their_file(installed, tmp_path):
     assert [line for line in mine if "_of_4" not in line] == []
 
 
+def test_another_file_is_not_replaced(installed, tmp_path):
+    for name in ("lines.csv", "lines.tmp"):
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(DataError, match="not the text of a demonstration"):
+        demo.collect(tmp_path / "lines.csv")
+    assert {(tmp_path / name).read_text() for name in ("lines.csv", "lines.tmp")} == {"mine"}
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_rerun_leaves_the_file_alone(installed, tmp_path):
     file = tmp_path / "lines.csv"
     demo.collect(file)

@@ -7,12 +7,13 @@ import bigmc
 
 ROOT = Path(bigmc.__file__).parent
 
-LEAVES = {"errors", "progress", "budget", "version", "options"}
+LEAVES = {"errors", "progress", "budget", "version", "options", "printable"}
 ALLOWED = {
     "errors": set(),
     "progress": set(),
     "budget": set(),
     "version": set(),
+    "printable": set(),
     "options": {"errors"},
     "kernels": set(),
     "store": {"kernels", "engine"},

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bigmc.model import Model, ModelSource
     from bigmc.options.raw import FileOptions
     from bigmc.store.dataset import Dataset
+    from bigmc.store.outputs import Output
 
 Size = str | int | None
 
@@ -97,6 +98,19 @@ def local_folder(path: str | Path, what: str) -> Path:
     if is_remote(path):
         raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
     return Path(path)
+
+
+def place_of(path: Path) -> Output:
+    """Return the place of a small file that a command writes beside its result.
+
+    Raises
+    ------
+    DataError
+        If it is a folder, or in none.
+    """
+    from bigmc.store.outputs import Output
+
+    return Output.at(path)
 
 
 def writes_to_stdout(to: str) -> bool:

@@ -18,6 +18,7 @@ from bigmc.api.resolve import local_folder
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
+HEADER = ("line", "package", "file")
 N_PACKAGES = 12
 LINES_PER_PACKAGE = 15_000
 FEWEST_LINES = 5_000
@@ -160,16 +161,16 @@ def collect(to: Path) -> dict[str, int]:
     Raises
     ------
     DataError
-        If fewer than 8 packages or 100,000 lines are found.
+        If fewer than 8 packages or 100,000 lines are found, or another file is at the path.
     """
     packages = installed_packages()
     sizes = {name: sum(file.stat().st_size for file in files) for name, (_, files) in packages.items()}
     largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:N_PACKAGES]
     counts: dict[str, int] = {}
-    aside = to.with_suffix(".tmp")
+    aside = to.with_name(f".{to.name}.partial")
     with aside.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
-        writer.writerow(["line", "package", "file"])
+        writer.writerow(HEADER)
         for name in sorted(largest):
             folder, files = packages[name]
             lines = [(str(file.relative_to(folder)), line) for file in files for line in _lines(file)]
@@ -188,9 +189,18 @@ def collect(to: Path) -> dict[str, int]:
     # A rerun must find the same file: otherwise its dataset would be that of another source.
     if to.exists() and filecmp.cmp(to, aside, shallow=False):
         aside.unlink()
+    elif to.exists() and not _is_own(to):
+        aside.unlink()
+        raise DataError(f"{to} is not the text of a demonstration", "give another --to")
     else:
         os.replace(aside, to)
     return counts
+
+
+def _is_own(file: Path) -> bool:
+    """Return whether a file is one that `collect` wrote."""
+    with file.open("rb") as found:
+        return found.readline(80).strip().decode("ascii", "replace") == ",".join(HEADER)
 
 
 def installed_packages() -> dict[str, tuple[Path, list[Path]]]:

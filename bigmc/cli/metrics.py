@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
 from pathlib import Path
 
 from bigmc.budget import peak_memory
+from bigmc.errors import DataError
 from bigmc.progress import Progress
+
+_FIRST = "bigmc_run_succeeded"
+
+
+def refuse_other_file(path: Path) -> None:
+    """Refuse a place for figures where a file is that has none of a run.
+
+    Raises
+    ------
+    DataError
+        Also if it is a folder, or in none.
+    """
+    from bigmc.api.resolve import place_of  # which ``--help`` need not wait for
+
+    if place_of(path).exists():  # a device or a pipe holds nothing
+        with path.open("rb") as file:
+            beginning = file.readline(80)
+        if beginning and not beginning.startswith(f"# TYPE {_FIRST} ".encode()):
+            raise DataError(f"{path} is no file of figures", "give another name with --metrics")
 
 
 def write_metrics(
     path: Path, command: str, seconds: float, last: Progress | None, error: BaseException | None
 ) -> None:
-    """Replace a file by the figures of a run that has ended.
+    """Write the figures of a run that has ended, over those of the run before.
 
     Parameters
     ----------
     path : Path
+        A device or pipe is written into.
     command : str
         Such as ``train sparse``; the label of every figure.
     seconds : float
@@ -28,9 +48,17 @@ def write_metrics(
         The last message of the run, whose figures are written too.
     error : BaseException or None
         What ended it too early.
+
+    Raises
+    ------
+    DataError
+        If another file is there.
     """
+    from bigmc.api.resolve import place_of
+
+    refuse_other_file(path)
     figures = {
-        "bigmc_run_succeeded": float(error is None),
+        _FIRST: float(error is None),
         "bigmc_run_seconds": seconds,
         "bigmc_run_end_timestamp_seconds": time.time(),
         "bigmc_run_peak_memory_bytes": float(peak_memory()),
@@ -42,10 +70,7 @@ def write_metrics(
     for name, value in figures.items():
         if math.isfinite(value):
             lines += [f"# TYPE {name} gauge", f'{name}{{command="{command}"}} {value!r}']
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(aside, "w") as file:
-        file.write("\n".join([*lines, "# EOF", ""]))
-    os.replace(aside, path)
+    place_of(path).write("\n".join([*lines, "# EOF", ""]).encode())
 
 
 def _name(text: str) -> str:

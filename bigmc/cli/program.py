@@ -19,9 +19,9 @@ from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_closed_pipe, stopped_by_signals
 from bigmc.cli.screen import TOLD
 from bigmc.cli.settings import ENVIRONMENT
-from bigmc.cli.text import printable
 from bigmc.cli.without_pandas import leave_out_pandas
 from bigmc.errors import BigmcError
+from bigmc.printable import printable
 from bigmc.version import __version__
 
 

@@ -7,15 +7,17 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bigmc import progress as messages
 from bigmc.budget import current_memory, format_bytes
-from bigmc.cli.metrics import write_metrics
+from bigmc.cli.metrics import refuse_other_file, write_metrics
 from bigmc.cli.settings import LogFormat, current
-from bigmc.cli.text import printable, printable_json
+from bigmc.errors import DataError
+from bigmc.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -69,6 +71,8 @@ class Screen:
         self._last: messages.Progress | None = None
 
     def __enter__(self) -> Screen:
+        if self._settings.metrics is not None:
+            refuse_other_file(self._settings.metrics)
         if self._settings.log is LogFormat.JSON:
             self._write_event("start")
         elif not self._settings.quiet and sys.stderr.isatty():
@@ -87,7 +91,8 @@ class Screen:
                 error.add_note(TOLD)
         if self._settings.metrics is not None:
             seconds = time.monotonic() - self._started
-            write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error)
+            with nullcontext() if error is None else suppress(DataError):  # what ended the run is told
+                write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error)
 
     def say(self, line: str) -> None:
         """Write a line for the person at the terminal."""

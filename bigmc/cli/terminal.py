@@ -10,7 +10,7 @@ from typing import Any
 
 from bigmc.budget import format_bytes
 from bigmc.cli.arguments import Shown
-from bigmc.cli.text import printable, printable_json
+from bigmc.printable import printable, printable_json
 
 
 def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) -> None:

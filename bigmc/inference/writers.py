@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import IO, Any, Self
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from bigmc.printable import printable_json
 from bigmc.store.outputs import Output, OutputKind
 
 ROWS_AT_ONCE = 4096
@@ -90,7 +92,7 @@ class JsonLinesWriter(TableWriter):
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
             columns = [self._values(table, name, start) for name in names]
             rows = (dict(zip(names, map(_finite, row), strict=True)) for row in zip(*columns, strict=True))
-            lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+            lines = (_line(row) for row in rows)
             self._file.write("".join(lines).encode("utf-8", "backslashreplace"))
         self._file.flush()
 
@@ -114,6 +116,11 @@ def open_writer(output: Output, file: IO[bytes], schema: pa.Schema) -> TableWrit
     """
     default: type[TableWriter] = JsonLinesWriter if output.kind is OutputKind.STREAM else ParquetWriter
     return _WRITERS.get(PurePath(output.name).suffix.lower(), default)(file, schema)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """Return a row as a line of JSON, which may be shown on a terminal whatever its labels are."""
+    return printable_json(json.dumps(row, ensure_ascii=False, default=str)) + "\n"
 
 
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bigmc.errors import ModelError
 from bigmc.model.archive import check_archive, read_archive, read_sizes
 from bigmc.model.base import Model
@@ -36,6 +39,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     """
     header, arrays = read_archive(Path(path))
     with _consistent(path):
+        _check_plain(arrays)
         return _kind(header).from_arrays(
             arrays,
             kind=header["kind"],
@@ -100,6 +104,13 @@ def _kind(header: Mapping[str, Any]) -> type[Model]:
         )
     _check_header(header)
     return KINDS[kind]
+
+
+def _check_plain(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays of other types than numbers and texts of this machine, which kernels do not know."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biufU" or not array.dtype.isnative or array.dtype == np.float16:
+            raise ValueError(f"{name} is an array of type {array.dtype}")
 
 
 def _check_header(header: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,12 @@ class Trees(NamedTuple):
         ------
         ModelError
         """
+        arrays: tuple[NDArray[Any], ...] = self
+        for name, array, kind in zip(self._fields, arrays, _KINDS, strict=True):
+            if array.dtype.kind != kind:
+                raise ModelError(f"{name} of the learners is of type {array.dtype}")
+        if np.isnan(self.edges).any():
+            raise ModelError("an edge of the learners is no number")
         n_learners, n_nodes = self.node_feature.shape
         n_edges = np.diff(self.edge_starts)
         same = self.node_cut.shape == self.missing_below.shape == (n_learners, n_nodes)
@@ -125,6 +131,10 @@ class Trees(NamedTuple):
             value[:, k] = (value[:, 2 * k + 1] + value[:, 2 * k + 2]) / 2
         nodes = np.arange(n_nodes)
         return np.asarray(np.sign(value[:, 2 * nodes + 2] - value[:, 2 * nodes + 1]))
+
+
+_KINDS = ("i", "i", "f", "i", "i", "b", "i", "i")
+"""Kinds of NumPy's types of the arrays of `Trees`."""
 
 
 class _Group(NamedTuple):

@@ -3,10 +3,13 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import bigmc
@@ -82,6 +85,38 @@ def test_metrics_are_openmetrics_text(run, tmp_path):
     assert values['bigmc_run_succeeded{command="train sparse"}'] == 1
     assert values['bigmc_gap{command="train sparse"}'] >= 0
     assert values['bigmc_run_peak_memory_bytes{command="train sparse"}'] > 1e6
+
+
+@pytest.mark.parametrize("link", [shutil.copy, os.link, os.symlink])
+@pytest.mark.parametrize("other", ["in.jsonl", "m", "d/manifest.json"])
+def test_metrics_replace_no_other_file(run, made, other, link, tmp_path):
+    before = (made / other).read_bytes()
+    link(made / other, tmp_path / "figures")
+    status, _, err = run(f"predict m in.jsonl --to {tmp_path / 'p'} --metrics {tmp_path / 'figures'}")
+    assert (status, "no file of figures" in err) == (1, True)
+    assert (made / other).read_bytes() == (tmp_path / "figures").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["figures"]
+
+
+def test_metrics_replace_those_of_before_and_not_the_result(run, tmp_path):
+    file, to = tmp_path / "figures", tmp_path / "p.parquet"
+    file.write_bytes(b"")
+    command = f"predict m in.jsonl --to {to} --metrics"
+    for _ in range(2):
+        assert run(f"{command} {file}")[0] == 0
+        assert file.read_text().endswith("# EOF\n")
+    to.unlink()
+    assert run(f"{command} {to}")[0] == 1
+    assert pq.read_table(to).num_rows == 300
+
+
+def test_metrics_are_written_into_a_pipe(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        assert run(f"predict m in.jsonl --to {tmp_path / 'p'} --metrics {tmp_path / 'pipe'}")[0] == 0
+        assert read.result().endswith("# EOF\n")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def limit_of(run, command: str, to: Path) -> int:

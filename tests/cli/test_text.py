@@ -1,13 +1,16 @@
 """Labels and file names of users must not steer the terminal."""
 
 import csv
+import io
 import json
 import unicodedata
 
+import pyarrow as pa
 import pytest
 
 from bigmc import api
-from bigmc.cli.text import printable, printable_json
+from bigmc.inference.writers import JsonLinesWriter
+from bigmc.printable import printable, printable_json
 
 HOSTILE = "\x1b[31mred\x07\u202eabc\x9b\x7f"
 TEXTS = [HOSTILE, "plain", "é ñ 漢字 😀", "\ud800", "\U000e0001", "a\nb\tc"]
@@ -26,6 +29,18 @@ def test_escaped_text_is_harmless_and_keeps_what_was_readable(text):
     assert not steers(packed)
     assert json.loads(packed) == text
     packed.encode()
+
+
+def test_predictions_as_json_lines_are_harmless_and_the_same():
+    table = pa.table(
+        {"row_id": range(len(TEXTS) - 1), "predicted_label": [t for t in TEXTS if t != "\ud800"]}
+    )
+    file = io.BytesIO()
+    with JsonLinesWriter(file, table.schema) as writer:
+        writer.write(table)
+    written = file.getvalue().decode()
+    assert not steers(written)
+    assert [json.loads(line) for line in written.splitlines()] == table.to_pylist()
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,16 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bigmc import api
 from bigmc.errors import BigmcError, ModelError
-from bigmc.model import LinearModel, load_model
+from bigmc.model import BoostedModel, LinearModel, Trees, load_model
+from bigmc.model.archive import read_archive, write_archive
 from bigmc.model.registry import verify_model
+from bigmc.store.csr import Rows
+from bigmc.store.weighting import Weighting
 from bigmc.training.run import norms_beside
 
 SPEC = {
@@ -140,3 +144,55 @@ def test_bad_norms_beside_a_warm_start_are_refused(what, path):
     dataset = api.ingest(np.eye(4, 256), path.with_name("d"), label=labels, split={"train": 1.0})
     with pytest.raises(BigmcError, match=r"norms.npy.*; delete it"):
         api.train("sparse", dataset, path.with_name("b.model"), warm_start=path)
+
+
+def _with_all_arrays(kind: str):
+    if kind == "linear":
+        columns = {"bucket": [3, 9], "name": ["one", "two"], "sign": [1, -1], "count": [5, None]}
+        return LinearModel(
+            "sparse", np.array(["a", "b"]), 16, np.array([3, 9]), np.ones((2, 2)), np.zeros(2),
+            weighting=Weighting(idf=True), column_scale=np.ones(16, np.float32), names=pa.table(columns),
+        )  # fmt: skip
+    trees = Trees.of(
+        np.array([[0], [2]], np.int32), np.array([[0.5], [1.5]]), np.zeros((2, 1), np.bool_),
+        np.array([[-1, 1], [1, -1]], np.int8), np.arange(2),
+    )  # fmt: skip
+    ends, members, weights = np.array([0, 2]), np.arange(2, dtype=np.int32), np.ones(2)
+    return BoostedModel("boost", np.arange(2), 3, trees, ends, members, weights, 1, 1.0)
+
+
+_OTHERS = {
+    "complex": lambda array: array.astype(complex),
+    "texts": lambda array: np.full(array.shape, "a"),
+    "half": lambda array: array.astype(np.float16),
+    "float": lambda array: array.astype(float),
+    "whole": lambda array: array.astype(np.int64),
+    "swapped": lambda array: array.astype(array.dtype.newbyteorder(">")),
+    "one": lambda array: np.array(1.0),
+    "empty": lambda array: array[:0],
+    "deep": lambda array: array[None, None],
+    "nan": lambda array: array * np.nan,
+    "negative": lambda array: -1 - array.astype(np.int64),
+    "large": lambda array: (100 + 0 * array.astype(np.int64)).astype(array.dtype),
+}
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+@pytest.mark.parametrize("change", _OTHERS.values(), ids=[*_OTHERS])
+def test_arrays_of_any_other_type_or_shape_are_refused_or_used(kind, change, tmp_path):
+    """Whatever the author of a model puts in it, there is no error but those in one line."""
+    _with_all_arrays(kind).save(tmp_path / "a.model")
+    header, arrays = read_archive(tmp_path / "a.model")
+    rows = Rows(np.array([0, 2]), np.array([0, 2], np.int32), np.ones(2, np.float32), header["n_features"])
+    for name, array in arrays.items():
+        if array.dtype.kind == "U":
+            continue
+        write_archive(tmp_path / "b.model", header, arrays | {name: change(array)})
+        try:
+            model = load_model(tmp_path / "b.model")
+        except ModelError:
+            continue
+        assert model.scores(rows).shape == (1, 2)
+        assert np.isfinite(model.scores(rows)).all(), name
+        api.inspect(tmp_path / "b.model")
+        api.report(tmp_path / "b.model", tmp_path / "r.html", overwrite=True)
