@@ -11,6 +11,7 @@ from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS
 from bigmc.ingestion.readers.base import Dialect
 from bigmc.ingestion.readers.streams import COMPRESSIONS, UTF8
 from bigmc.options.raw import FileOptions
+from bigmc.store.layout import MANIFEST, SHARDS, WIP
 
 KNOWN_FORMATS = "the formats are " + ", ".join(sorted(FILE_FORMATS))
 
@@ -77,7 +78,8 @@ def has_known_ending(path: str) -> bool:
 def list_files(path: str) -> list[str]:
     """Return the files that a path, a pattern, a folder or an address means, sorted within a folder.
 
-    Hidden files and those that begin with ``_`` are passed over, but for a file given by its own name.
+    Hidden files and those that begin with ``_`` are passed over, but for a file given by its own name; in a
+    folder also datasets of bigmc.
 
     Raises
     ------
@@ -110,10 +112,18 @@ def _hidden(path: str) -> bool:
     return os.path.basename(path).startswith((".", "_"))
 
 
+def _is_dataset(folder: str) -> bool:
+    """Return whether a folder is a dataset that was made among the files, finished or not."""
+    finished = all(os.path.exists(os.path.join(folder, name)) for name in (MANIFEST, "zarr.json", SHARDS))
+    return finished or os.path.exists(os.path.join(folder, WIP, "lock"))
+
+
 def _walk(folder: str) -> list[str]:
     found: list[str] = []
     for here, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _hidden(name))
+        folders[:] = sorted(
+            name for name in folders if not _hidden(name) and not _is_dataset(os.path.join(here, name))
+        )
         found += [os.path.join(here, name) for name in files if not _hidden(name)]
     if not found:
         raise DataError(f"{folder}: no files in the directory", "check the path")

@@ -143,10 +143,10 @@ class Model(ABC):
             if isinstance(self.label_threshold, tuple) and len(thresholds) != self.n_classes:
                 raise ModelError(f"{len(thresholds)} thresholds for {self.n_classes} classes", "train again")
         scale = self.column_scale
-        if scale is not None and (scale.shape != (self.n_features,) or scale.dtype.kind != "f"):
-            raise ModelError(
-                f"column scales of shape {scale.shape} and type {scale.dtype} for {self.n_features} features"
-            )
+        if scale is not None and scale.shape != (self.n_features,):
+            raise ModelError(f"{scale.shape} column scales for {self.n_features} features")
+        if scale is not None and scale.dtype.kind != "f":
+            raise ModelError(f"column scales of type {scale.dtype}")
         if scale is not None and not np.isfinite([scale.min(), scale.max()]).all():
             raise ModelError("a column scale is not finite", "train again")
 

@@ -91,6 +91,8 @@ class LinearModel(Model):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of `to_arrays` and the fields that all kinds have."""
         features, intercept = arrays["features"], arrays["intercept"]
+        if features.dtype.kind not in "iu" or intercept.dtype.kind != "f":
+            raise ModelError(f"features of type {features.dtype}, intercepts of type {intercept.dtype}")
         step = arrays.get("coef_step")
         if step is not None:
             multiples = arrays["coef_multiples"]

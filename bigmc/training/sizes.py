@@ -30,8 +30,9 @@ FEWEST = 16
 """Features of the smallest model that is tried unasked."""
 LOST, LOST_LOSS = 0.002, 0.01
 """Quality that a smaller model may lose, and share of its log loss."""
-JUDGES = 8_000
-"""Rows held out by which as much as that is more than chance."""
+JUDGES, CHANCE = 8_000, 0.2
+"""Rows held out by which as much as that is more than chance; of fewer, standard errors of the quality that
+are."""
 HOPELESS = 0.02
 """Loss of quality after which no smaller model is tried."""
 _TOL, _EPOCHS = 0.05, 60
@@ -117,16 +118,16 @@ def _numbers(n_used: int, most: int | None) -> list[int]:
 def smallest_good(curve: Sequence[Size], most: int | None, n_held_out: int) -> Size:
     """Return the smallest size about as good as the best one, of at most `most` features.
 
-    It may lose `LOST` and `LOST_LOSS` where `JUDGES` rows or more say so; of fewer rows, whose verdict is a
-    matter of chance, as much less as the root of their number says.
+    Of few rows a quality says little: it may be lower by chance, while the log loss, which says more, may
+    then rise less than by `LOST_LOSS`, as much less as the root of their number says.
     """
     fitting = [size for size in curve if most is None or size.n_features <= most] or list(curve[-1:])
+    best = max(size.quality for size in fitting)
+    chance = CHANCE * math.sqrt(best * (1.0 - best) / n_held_out)
+    good = [size for size in fitting if size.quality >= best - max(LOST, chance)]
     trust = min(1.0, math.sqrt(n_held_out / JUDGES))
-    quality = max(size.quality for size in fitting) - trust * LOST
-    loss = min(size.log_loss for size in fitting) * (1.0 + trust * LOST_LOSS)
-    good = [size for size in fitting if size.quality >= quality and size.log_loss <= loss]
-    best = max(fitting, key=lambda size: (size.quality, -size.n_features))
-    return min(good, key=lambda size: size.n_features, default=best)
+    loss = min(size.log_loss for size in good) * (1.0 + trust * LOST_LOSS)
+    return min((size for size in good if size.log_loss <= loss), key=lambda size: size.n_features)
 
 
 class Trained(NamedTuple):

@@ -16,6 +16,7 @@ import pytest
 import bigmc
 from bigmc.api import ingest, predict, train
 from bigmc.errors import DataError
+from bigmc.ingestion.job import Job
 from bigmc.ingestion.sources import (
     Part,
     ReadHints,
@@ -223,3 +224,18 @@ def test_encoded_streams_are_read_without_being_held(tmp_path):
         pieces = list(iter(lambda: stream.read(1000), b""))
     assert b"".join(pieces).decode() == "ä" * 300_000
     assert max(len(piece) for piece in pieces) == 1000
+
+
+def test_a_dataset_made_among_its_sources_is_no_source(tmp_path, monkeypatch):
+    """Run again, also after a kill, the same command is done, or continues."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("text,label\n" + "one,x\ntwo,y\n" * 40)
+    options = {"text": "text", "label": "label", "hash_bits": 6, "memory_limit": "64MB"}
+    with monkeypatch.context() as killed:
+        killed.setattr(Job, "finish", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ingest(folder, folder / "d.bigmc", **options)
+    for _ in range(2):
+        assert ingest(folder, folder / "d.bigmc", **options).n_samples == 80
+    assert ingest(folder, tmp_path / "other.bigmc", **options).n_samples == 80

@@ -120,7 +120,11 @@ def test_the_smallest_size_that_loses_nothing_wins():
     assert smallest_good(curve, 5, 8000) is curve[2]
     worse = (curve[0], size_of(0.3, quality=0.799, log_loss=1.1))
     assert smallest_good(worse, None, 8000) is curve[0]
-    assert smallest_good(curve, None, 500) is curve[0]  # so few rows cannot say that so little is lost
+    little = (curve[0], size_of(0.3, quality=0.8, log_loss=1.005))
+    assert smallest_good(little, None, 8000) is little[1]
+    assert smallest_good(little, None, 500) is little[0]  # so few rows cannot say that so little is lost
+    lucky = (size_of(1.0, quality=0.8), size_of(0.1, quality=0.802, log_loss=1.02))
+    assert smallest_good(lucky, None, 500) is lucky[0]
 
 
 def documents(n=900):
