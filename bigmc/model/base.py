@@ -296,13 +296,21 @@ class Model(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory while the model is opened and used; the same as of its file, by its sizes alone."""
+        """Bytes in memory while the model is opened; the same as of its file, by its sizes alone."""
+        return self.bytes_of(self._stored_sizes(), self.n_features)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes in memory while the model is used."""
+        return self.nbytes - self.unpacked_bytes(self._stored_sizes())
+
+    def _stored_sizes(self) -> dict[str, ArraySize]:
         sizes = {"classes": ArraySize.of(self.classes), **self._sizes()}
         if self.column_scale is not None:
             sizes["column_scale"] = ArraySize.of(self.column_scale)
         if self.names is not None:
             sizes |= sizes_of_names(self.names)
-        return self.bytes_of(sizes, self.n_features)
+        return sizes
 
     def _sizes(self) -> dict[str, ArraySize]:
         """Return the sizes of the arrays of `to_arrays`."""
@@ -310,10 +318,14 @@ class Model(ABC):
 
     @classmethod
     def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
-        """Return the bytes in memory, while it is opened and used, of a model whose file has these arrays."""
-        n_classes, names = math.prod(sizes["classes"].shape), sizes.get("names_ends")
-        named = 0 if names is None else NAME_COST * math.prod(names.shape)
-        return sum(size.nbytes for size in sizes.values()) + LABEL_COST * n_classes + named
+        """Return the bytes in memory, while it is opened, of a model whose file has these arrays."""
+        n_classes = math.prod(sizes["classes"].shape)
+        return sum(size.nbytes for size in sizes.values()) + LABEL_COST * n_classes + _cost_of_names(sizes)
+
+    @classmethod
+    def unpacked_bytes(cls, sizes: Mapping[str, ArraySize]) -> int:
+        """Return the bytes that are given back when a model has been opened."""
+        return _cost_of_names(sizes)
 
     @property
     def outline(self) -> ModelOutline:
@@ -325,6 +337,7 @@ class Model(ABC):
             self.label_threshold is not None,
             self.takes_missing,
             self.nbytes,
+            self.kept_bytes,
         )
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
@@ -402,3 +415,9 @@ class Model(ABC):
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
         write_archive(Path(path), header, arrays, self.format_version)
+
+
+def _cost_of_names(sizes: Mapping[str, ArraySize]) -> int:
+    """Return the bytes that checking the names takes beside their arrays."""
+    names = sizes.get("names_ends")
+    return 0 if names is None else NAME_COST * math.prod(names.shape)

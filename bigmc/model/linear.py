@@ -134,6 +134,12 @@ class LinearModel(Model):
         weights = sizes["coef_values"].dtype.itemsize if "coef_values" in sizes else 4
         return n_bytes + weights * math.prod(sizes["features"].shape) * math.prod(sizes["intercept"].shape)
 
+    @classmethod
+    def unpacked_bytes(cls, sizes: Mapping[str, ArraySize]) -> int:
+        """Return also the bytes of the non-zero weights, or their multiples, that weights are made of."""
+        packed = ("coef_values", "coef_classes", "coef_ends", "coef_multiples")
+        return super().unpacked_bytes(sizes) + sum(sizes[name].nbytes for name in packed if name in sizes)
+
     @property
     def used_features(self) -> NDArray[np.int64]:
         """Features with weight, increasing."""

@@ -15,7 +15,7 @@ SMALLEST_SCRATCH = 8 << 20
 
 def smallest_limit(model: ModelOutline) -> int:
     """Return the memory limit in bytes that scores a model with one worker, results not counted."""
-    return model.nbytes + FIXED_COST + SMALLEST_SCRATCH
+    return FIXED_COST + max(model.nbytes, model.kept_bytes + SMALLEST_SCRATCH)
 
 
 def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
@@ -38,7 +38,9 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
     MemoryLimitError
         If it does not allow one worker; the message lists what is needed.
     """
-    model_bytes = model.nbytes
+    model_bytes = model.kept_bytes
+    # what opening takes beside that is given back before anything is scored
+    opening = model.nbytes - model_bytes - SMALLEST_SCRATCH - 3 * result
     one = Plan.of(
         limit,
         [
@@ -46,6 +48,7 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
             ("code and buffers", FIXED_COST),
             ("scoring", SMALLEST_SCRATCH),
             ("results of the parts", 3 * result),
+            ("opening the model", max(0, opening)),
         ],
     )
     more = one.check(step).free // (SMALLEST_SCRATCH + 2 * result)

@@ -21,7 +21,9 @@ class ModelOutline:
     takes_missing : bool
         Whether NaN has a meaning for models of its kind.
     nbytes : int
-        Bytes in memory while it is opened and used.
+        Bytes in memory while it is opened, at most.
+    kept_bytes : int
+        Those of them that stay while it is used.
     """
 
     n_classes: int
@@ -30,3 +32,4 @@ class ModelOutline:
     has_sets: bool
     takes_missing: bool
     nbytes: int
+    kept_bytes: int

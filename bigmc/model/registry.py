@@ -71,13 +71,15 @@ def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
     header, sizes = read_sizes(Path(path))
     with _consistent(path):
         kind, n_features = _kind(header), header["n_features"]
+        nbytes = kind.bytes_of(sizes, n_features)
         return ModelOutline(
             n_classes=math.prod(sizes["classes"].shape),
             n_features=n_features,
             feature_spec=header["feature_spec"],
             has_sets=header.get("label_threshold") is not None,
             takes_missing=kind.takes_missing,
-            nbytes=kind.bytes_of(sizes, n_features),
+            nbytes=nbytes,
+            kept_bytes=nbytes - kind.unpacked_bytes(sizes),
         )
 
 

@@ -54,7 +54,7 @@ def test_a_model_comes_back_as_it_was(store):
         np.testing.assert_array_equal(loaded.predict(table), own.predict(table))
         generic = mlflow.pyfunc.load_model(str(folder))
         np.testing.assert_array_equal(generic.predict(table[["text"]]), own.predict(table))
-    with pytest.raises(bigmc.errors.DataError, match="not empty"):
+    with pytest.raises(bigmc.errors.DataError, match="not an empty folder"):
         bigmc.mlflow.save_model(path, store / "saved")
 
 

@@ -108,7 +108,7 @@ def test_a_refusal_reads_no_array_and_names_the_least_limit(saved, tmp_path, mon
 
         def refused(run=run):
             with pytest.raises(MemoryLimitError):
-                run(int(n_bytes / 1e6) + 38)
+                run(int(n_bytes / 1e6) + 30)
 
         refused()  # what is imported and cached at first use
         assert traced_peak(refused) < 3_000_000

@@ -98,7 +98,7 @@ def test_the_limit_that_a_refusal_names_works_and_is_the_least(step, engine, dat
 
 def test_the_limit_is_shared_among_workers(data):
     model = data[1]
-    fixed = FIXED_COST + model.nbytes
+    fixed = FIXED_COST + model.kept_bytes
     assert divide(model, fixed + SMALLEST_SCRATCH, 8, 0, "x") == (1, SMALLEST_SCRATCH)
     assert divide(model, fixed + 5 * SMALLEST_SCRATCH, 3, 0, "x") == (3, 5 * SMALLEST_SCRATCH // 3)
     workers, room = divide(model, fixed + 20 * SMALLEST_SCRATCH, 8, SMALLEST_SCRATCH, "x")
