@@ -17,8 +17,8 @@ from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.prepare import MATRICES
-from bigmc.ingestion.readers.base import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.readers.parquet import longest_text
+from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.sources import (
     EVERYTHING,
     Part,

@@ -33,8 +33,8 @@ from bigmc.ingestion.memory import (
 from bigmc.ingestion.part import NAMES, REJECTS
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
-from bigmc.ingestion.readers.base import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
 from bigmc.ingestion.readers.parquet import longest_text
+from bigmc.ingestion.readers.record_limit import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.small_files import gather_small_files
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan

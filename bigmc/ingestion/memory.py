@@ -19,8 +19,8 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 from bigmc.budget import MemoryLimitError, format_bytes
-from bigmc.ingestion.readers.base import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
 from bigmc.ingestion.readers.parquet import DECODED
+from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
 from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.files import status_of
-from bigmc.ingestion.readers.base import MAX_RECORD_BYTES, LongRecords, Part, RecordLimit, Source, check_count
+from bigmc.ingestion.readers.base import Part, Source, check_count
+from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
 from bigmc.ingestion.readers.streams import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.ingestion.rejects import Reject, shown
 from bigmc.kernels import records as kernels

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
 from bigmc.ingestion.files import is_address, open_file
-from bigmc.ingestion.readers.base import RecordLimit
+from bigmc.ingestion.readers.record_limit import RecordLimit
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 1 << 16

@@ -12,10 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.ingestion.readers.base import (
-    MAX_RECORD_BYTES,
     Batch,
     Dialect,
-    LongRecords,
     Part,
     ReadHints,
     ReadRequest,
@@ -33,6 +31,7 @@ from bigmc.ingestion.readers.chunks import (
     refuse_long_record,
 )
 from bigmc.ingestion.readers.matrices import keep_matrix
+from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import settle
 from bigmc.store.csr import Rows
