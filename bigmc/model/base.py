@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -19,24 +19,21 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import FORMAT_VERSION, write_archive
 from bigmc.model.calibration import Calibration
 from bigmc.model.compare_features import comparable, describe_differences, weighting_name
-from bigmc.model.feature_names import NAME_COST, names_of, names_to_arrays, sizes_of_names
+from bigmc.model.feature_names import names_of, names_to_arrays
 from bigmc.model.linear_scoring import ROOM, Scorer
 from bigmc.model.outline import ModelOutline
 from bigmc.model.plain import as_json, label_array
+from bigmc.model.sized import Sized
 from bigmc.store.csr import Rows
 from bigmc.store.label_sets import set_column
-from bigmc.store.npy import ArraySize
 from bigmc.store.weighting import Weighting
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
 
-LABEL_COST = 128
-"""Bytes of a label beside its array: as an object of Python, in a list and in a set."""
-
 
 @dataclass(frozen=True, eq=False)
-class Model(ABC):
+class Model(Sized):
     """A multiclass model: what is common to all kinds.
 
     A kind is a subclass with fields of its own, entered in `bigmc.model.registry.KINDS`. It says how they
@@ -149,10 +146,6 @@ class Model(ABC):
             raise ModelError(f"column scales of type {scale.dtype}")
         if scale is not None and not np.isfinite([scale.min(), scale.max()]).all():
             raise ModelError("a column scale is not finite", "train again")
-
-    @abstractmethod
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the kind adds to the record, as named arrays of numbers or plain text."""
 
     @classmethod
     @abstractmethod
@@ -295,39 +288,6 @@ class Model(ABC):
         return self.calibration.probabilities(scores)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes in memory while the model is opened; the same as of its file, by its sizes alone."""
-        return self.bytes_of(self._stored_sizes(), self.n_features)
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes in memory while the model is used."""
-        return self.nbytes - self.unpacked_bytes(self._stored_sizes())
-
-    def _stored_sizes(self) -> dict[str, ArraySize]:
-        sizes = {"classes": ArraySize.of(self.classes), **self._sizes()}
-        if self.column_scale is not None:
-            sizes["column_scale"] = ArraySize.of(self.column_scale)
-        if self.names is not None:
-            sizes |= sizes_of_names(self.names)
-        return sizes
-
-    def _sizes(self) -> dict[str, ArraySize]:
-        """Return the sizes of the arrays of `to_arrays`."""
-        return {name: ArraySize.of(array) for name, array in self.to_arrays().items()}
-
-    @classmethod
-    def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
-        """Return the bytes in memory, while it is opened, of a model whose file has these arrays."""
-        n_classes = math.prod(sizes["classes"].shape)
-        return sum(size.nbytes for size in sizes.values()) + LABEL_COST * n_classes + _cost_of_names(sizes)
-
-    @classmethod
-    def unpacked_bytes(cls, sizes: Mapping[str, ArraySize]) -> int:
-        """Return the bytes that are given back when a model has been opened."""
-        return _cost_of_names(sizes)
-
-    @property
     def outline(self) -> ModelOutline:
         """What planning needs of the model."""
         return ModelOutline(
@@ -415,9 +375,3 @@ class Model(ABC):
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
         write_archive(Path(path), header, arrays, self.format_version)
-
-
-def _cost_of_names(sizes: Mapping[str, ArraySize]) -> int:
-    """Return the bytes that checking the names takes beside their arrays."""
-    names = sizes.get("names_ends")
-    return 0 if names is None else NAME_COST * math.prod(names.shape)
