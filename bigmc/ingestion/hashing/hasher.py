@@ -36,6 +36,7 @@ from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
+from bigmc.kernels.hashing.rows import SORTED
 from bigmc.store.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
@@ -197,7 +198,7 @@ class TextHasher:
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
             work = HashScratch(scratch.reach, scratch.parts, scratch.counts)
-            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times)
+            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times, SORTED)
             n_hashes = kernel.hash_ngrams(
                 place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )
