@@ -30,6 +30,7 @@ from bigmc.ingestion.hashing.unicode import (
     first_broken,
     lower_sigmas,
     lower_table,
+    lowered,
     string_pieces,
 )
 from bigmc.kernels.hashing import folding as folding
@@ -146,10 +147,9 @@ class TextHasher:
                     broken = status == wording.BROKEN
                     if status == wording.CHANGED and n_rows == 0:
                         # Rare letters of which the kernel could not write the lower case in their place.
-                        document = piece[row].as_py().lower().encode()
+                        document = lowered(text[offsets[row] : offsets[row + 1]])
                         scratch.fit_words(len(document), use)
-                        ends = np.array([0, len(document)])
-                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, use)
+                        n_rows, _ = _find_words(0, np.array([0, len(document)]), document, table, use)
                 else:
                     out = scratch.documents._replace(text=scratch.folded[: -kernel.PADDING])
                     n_rows, broken = folding.fold_rows(row, offsets, text, table, code, out)
