@@ -5,10 +5,15 @@ Public names are loaded when they are first used, so that importing the package 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bigmc.version import __version__
+
+# Arrow's own allocator keeps what is freed, which took twice a memory limit of 64 MB; where Arrow writes Parquet
+# no other can be given to it. It reads this variable once, so a process that imported pyarrow before keeps its own.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 if TYPE_CHECKING:
     from bigmc.api import (
