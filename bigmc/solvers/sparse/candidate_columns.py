@@ -21,8 +21,6 @@ from bigmc.solvers.sparse.state import State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
-#: The same where no feature has weights, which is where gradients are largest.
-_AT_ZERO = 0.9
 #: Layers of the columns; one more, and they are written anew without those no longer wanted.
 _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
@@ -101,8 +99,7 @@ class CandidateColumns:
         """
         most = self._plan.most_candidates
         rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
-        at_zero = not len(state.coef.features)
-        wanted = rank > (_AT_ZERO if at_zero else _CANDIDATE) * self._task.alpha
+        wanted = rank > _CANDIDATE * self._task.alpha
         if np.count_nonzero(wanted) > most:
             # at weights of zero: many of them come to nothing, and others come later
             kept = most if state.history else int(_FIRST_SHARE * most)
