@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from bigmc.version import __version__
 
-# Arrow's own allocator keeps what is freed, which took twice a memory limit of 64 MB; where Arrow writes Parquet
-# no other can be given to it. It reads this variable once, so a process that imported pyarrow before keeps its own.
+# Arrow's own allocator keeps what is freed: at a memory limit of 64 MB that was half of it again, and where
+# Arrow writes Parquet it takes no other. It reads this variable once; a process that has imported pyarrow
+# before goes on with its own.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 if TYPE_CHECKING:
