@@ -176,9 +176,8 @@ class FeatureSpec:
 
     def categories(self, table: pa.RecordBatch, before: Sequence[Categories] = ()) -> list[Categories]:
         """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
-        known = before or [None] * len(self.categorical)
-        columns = zip(self.categorical, known, strict=True)
-        return [categories_of(table.column(name), name, earlier) for name, earlier in columns]
+        earlier = dict(zip(self.categorical, before, strict=False))
+        return [categories_of(table.column(name), name, earlier.get(name)) for name in self.categorical]
 
     def transform(
         self,
