@@ -108,7 +108,7 @@ def evaluate(
     if sets:
         places, total = Places(of_truth, of_model, len(labels)), SetCounts.zeros(len(labels))
         shards = range(saved.begin("sets", total), dataset.n_shards)
-        inverse = None if counted is None else _inverse(counted, model, places)
+        inverse = None if counted is None else _inverse(counted, places)
         for shard, here in engine.map(count_shard, shards, model, dataset, places, room, inverse):
             saved.add("sets", shard, total, here)
             progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
@@ -160,7 +160,7 @@ def share_memory(model: ModelOutline, dataset: Dataset, resources: Resources) ->
     return engine.at_most(n_threads), room
 
 
-def _inverse(counted: Dataset, model: Model, places: Places) -> NDArray[np.float64]:
+def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
     """Return the inverse propensities of the classes of a model."""
     counts = np.zeros(places.n_labels, np.int64)
     counts[places.of_truth] = label_counts(counted)

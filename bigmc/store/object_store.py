@@ -291,18 +291,6 @@ def local_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def delivered(path: str | Path) -> Iterator[Path]:
-    """Yield a path to write a file to, which then takes its place in the object store, all at once."""
-    if not is_remote(path):
-        yield Path(path)
-        return
-    with tempfile.TemporaryDirectory(prefix="bigmc-") as folder:
-        made = Path(folder) / str(path).rsplit("/", 1)[-1]
-        yield made
-        Address(str(path)).put(made)
-
-
-@contextmanager
 def built(path: str | Path) -> Iterator[Path]:
     """Yield a path to make a file at, over several runs if need be, which is then created in the store.
 

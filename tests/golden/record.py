@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from golden.courses import GROUPS, course_digests
 from golden.products import digests, environment, make
 
 SUMS = Path(__file__).with_name("sums.json")
@@ -18,6 +19,7 @@ def main() -> None:
         os.chdir(name)
         make(Path())
         found = {"environment": environment(), "files": digests(Path())}
+    found["courses"] = {group: course_digests(group) for group in GROUPS}
     SUMS.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{len(found['files'])} files")
 

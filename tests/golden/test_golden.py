@@ -5,16 +5,27 @@ from pathlib import Path
 
 import pytest
 
+from golden.courses import GROUPS, course_digests
 from golden.products import digests, environment, make
 from golden.record import SUMS
 
 
-def test_every_file_has_the_bytes_it_had(tmp_path, monkeypatch):
-    recorded = json.loads(SUMS.read_text())
+@pytest.fixture
+def recorded():
+    sums = json.loads(SUMS.read_text())
     here = environment()
-    others = {key: here[key] for key, value in recorded["environment"].items() if here[key] != value}
+    others = {key: here[key] for key, value in sums["environment"].items() if here[key] != value}
     if others:
         pytest.skip(f"the sums were recorded with another {', '.join(others)}: python -m golden.record")
+    return sums
+
+
+def test_every_file_has_the_bytes_it_had(recorded, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make(Path())
     assert digests(Path()) == recorded["files"]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_solver_gets_there_as_it_did(recorded, group):
+    assert course_digests(group) == recorded["courses"][group]

@@ -4,44 +4,21 @@ import dense
 import numpy as np
 import pytest
 import scipy.sparse
+from sampled_runs import ALPHA, corrected, made, padded
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.progress import silent
 from bigmc.solvers import Start, largest_alpha, solve
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sample import SampleLoss
-from bigmc.solvers.sparse.state import State
-from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
-from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.weighting import Weighting
 
 HINGES = ["squared_hinge", "multitask_squared_hinge"]
-ALPHA = 2e-2
-
-
-def made(n=6000, d=60, n_classes=5, weighting=None, seed=0):
-    """Samples whose classes differ in some features, in shards of 700."""
-    generator = np.random.default_rng(seed)
-    X = scipy.sparse.random(n, d, 0.15, format="csr", rng=generator)
-    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
-    signal = np.zeros((d, n_classes))
-    signal[:20] = generator.standard_normal((20, n_classes))[:d]
-    y = np.argmax(X @ signal + generator.gumbel(size=(n, n_classes)), axis=1)
-    dataset = Dataset.from_arrays(X, y, shard_rows=700, weighting=weighting or Weighting())
-    return X.toarray().astype(float), y, dataset
-
-
-def padded(coef, features):
-    rows = np.zeros((len(features), 8))
-    rows[:, : coef.shape[1]] = coef
-    return Coefficients(features, rows)
 
 
 @pytest.mark.parametrize("loss", [*HINGES, "log_loss"])
@@ -70,7 +47,7 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
     )
     found = full_pass(dataset, job, weights, sums, ThreadEngine(2))
     value, gradient, _ = dense.loss_and_gradient(
-        loss, X, y, W, b, np.ones(6000) if weights is None else weights
+        loss, X, y, W, b, np.ones(len(y)) if weights is None else weights
     )
     assert np.allclose(found.gradient[:, :5], gradient[used], atol=1e-12)
     assert np.isclose(found.margins.total_loss / sums, value)
@@ -86,34 +63,9 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
             ahead[j, r] += small
             behind[j, r] -= small
             for sign, there in ((1, ahead), (-1, behind)):
-                one = np.ones(6000) if weights is None else weights
+                one = np.ones(len(y)) if weights is None else weights
                 bend += sign * dense.loss_and_gradient(loss, X, y, there, b, one)[1][j, r] / (2 * small)
         assert np.isclose(found.curvature[j - 10], bend / 5, rtol=1e-3)
-
-
-def corrected(
-    dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, intercept=False, **run
-):
-    """Train on a sample of this share, corrected; returns the rounds and the certificate."""
-    sample, positions = draw_rows(dataset, share, 0, ThreadEngine(1))
-    drawn = None if weights is None else weights[positions]
-    minimised = objective(loss, "l1/l2", None, ridge, sets=dataset.has_sets)
-    problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
-    source = BlockSource(sample, [(0, sample.n_features)], keep=True)
-    sweeper = Sweeper(problem, True, 0, intercept, 10**9, 10**9)
-    engine = ThreadEngine(workers)
-    rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
-    state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
-    if not run.get("cold"):
-        first = solve(
-            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9,
-            fit_intercept=intercept,
-        )  # fmt: skip
-        state.coef, state.intercept = padded(first.coef, first.features), first.intercept
-    saved = run.get("checkpoint")
-    state = (saved and State.load(saved, {}, problem.width)) or state
-    certificate = rounds.run(state, run.get("max_passes", 200), saved, {}, silent)
-    return rounds, certificate
 
 
 @pytest.mark.parametrize("loss", HINGES)
