@@ -5,10 +5,16 @@ Public names are loaded when they are first used, so that importing the package 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bigmc.version import __version__
+
+# Arrow's own allocator keeps what is freed: at a memory limit of 64 MB that was half of it again, and where
+# Arrow writes Parquet it takes no other. It reads this variable once; a process that has imported pyarrow
+# before goes on with its own.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 if TYPE_CHECKING:
     from bigmc.api import (

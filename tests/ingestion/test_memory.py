@@ -66,3 +66,14 @@ def measured_peak(options, folder, environment=None):
     assert done.returncode == 0, done.stderr
     subprocess.run(["rm", "-r", folder / "d.bigmc"], check=True)
     return int(done.stdout)
+
+
+@pytest.mark.parametrize(("chosen", "allocator"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_arrow_takes_memory_from_the_system_unless_the_user_chose_otherwise(chosen, allocator):
+    """Arrow's own allocator kept 30 MB of what it had freed while Parquet was written."""
+    variable = "ARROW_DEFAULT_MEMORY_POOL"
+    environment = {k: v for k, v in os.environ.items() if k != variable}
+    environment |= {} if chosen is None else {variable: chosen}
+    code = "import bigmc, pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert said.stdout.strip() == allocator, said.stderr

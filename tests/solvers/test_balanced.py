@@ -1,5 +1,7 @@
 """Dual points that the samples of one chunk make feasible, against gradients by numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
@@ -59,3 +61,18 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     after = np.linalg.norm(scaled.T @ slope, axis=1)[:20]  # the others have too few entries in a chunk
     assert after.max() <= ALPHA * (1 + 1e-3)
     assert np.abs(slope.sum(axis=0)).max() <= 1e-8
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_weights(fit_intercept):
+    _, dataset = made(Weighting())
+    task = replace(task_of(dataset, None, 0.0), alpha=1e-3 * ALPHA)
+    task = replace(task, descent=replace(task.descent, fit_intercept=fit_intercept))
+    spill = Spill(dataset, None, 40, 0, None, exact_rows(dataset))
+    try:
+        spill.add(np.arange(40))
+        anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
+        found = balanced(task, spill, anchor)
+    finally:
+        spill.close()
+    assert found is None or np.abs(found.coef.rows).max(initial=0.0) < 1e3

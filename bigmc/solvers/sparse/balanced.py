@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunk import Chunk
+from bigmc.solvers.sparse.chunk_loss import dual_norms
 from bigmc.solvers.sparse.chunk_parts import (
     Part,
     centred_parts,
@@ -39,11 +40,12 @@ from bigmc.solvers.sparse.sweeps import Sweeper
 #: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
 _INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
-#: Entries that a feature has in the chunk at least.
-_FEWEST_ENTRIES = 16
+#: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
+#: this part of the share of its entries that the chunk has.
+_FEWEST_ENTRIES, _MADE_UP = 16, 0.3
 #: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
 #: tolerance.
-_BALANCING_SWEEPS, _TARGET = 60, 0.25
+_BALANCING_SWEEPS, _TARGET = 120, 0.25
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     nearly constant features, or by the intercept alone. None if not even that is found: all chunks have too
     few positive margins.
     """
+    needed = _needed_entries(task, spill, anchor)
     for number, chunk in spill.chunks(range(spill.n_chunks)):
         problem = task.problem(chunk)
         for attempt in list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]:
@@ -79,7 +82,7 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
             centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
             parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
             if attempt is _Attempt.CANDIDATES:
-                parts = _frequent(plain_parts(problem, chunk, rows, centred), chunk) + parts
+                parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, needed) + parts
             problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
             found = _balance(task, problem, chunk, anchor, parts)
             if found:
@@ -92,10 +95,20 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     return None
 
 
-def _frequent(parts: Sequence[Part], chunk: Chunk) -> list[Part]:
+def _needed_entries(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[NDArray[np.float64]]:
+    """Return the entries of each candidate that a chunk must have to make up for its violation."""
+    layers = [layer.features for layer in spill.layers]
+    if not layers:
+        return []
+    excess = np.maximum(dual_norms(task, anchor, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
+    needed = excess / _MADE_UP * task.dataset.column_nnz()[spill.features]
+    return np.split(np.clip(needed, 1.0, _FEWEST_ENTRIES), np.cumsum([len(f) for f in layers])[:-1])
+
+
+def _movable(parts: Sequence[Part], chunk: Chunk, needed: Sequence[NDArray[np.float64]]) -> list[Part]:
     """Return parts whose sweeps leave out features with too few entries to make up for all other samples."""
-    for part, counts in zip(parts, chunk.counts(), strict=True):
-        part.active = part.active[counts[part.active] >= _FEWEST_ENTRIES]
+    for part, counts, least in zip(parts, chunk.counts(), needed, strict=True):
+        part.active = part.active[counts[part.active] >= least[part.active]]
     return list(parts)
 
 
@@ -130,11 +143,16 @@ def _balance(
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no minimum, steps go on for ever
             _sweep(task, problem, parts, terms, (level, of_level), task.alpha / share)
-            if not task.fit_intercept:
-                return level, 0.0
-            now = improve_intercept(problem, level, _INTERCEPT_STEPS, of_level)
+            now = problem.margins()
+            if task.fit_intercept:
+                now = improve_intercept(problem, level, _INTERCEPT_STEPS, of_level)
     except DataError:
         return None
+    # steps that go on for ever give a point whose bound is below zero, and in the end no numbers at all
+    if not now.total_loss <= anchor.objective * task.weight_sum:
+        return None
+    if not task.fit_intercept:
+        return level, 0.0
     left = others + now.intercept_slope
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
     if not np.abs(left).max() <= noise * now.total_slope / share:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.solvers.sparse.chunk_certificate import Further
+from bigmc.solvers.sparse.chunk_loss import dual_norms
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.row_scales import RowNorms, RowsOf
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
@@ -22,12 +27,26 @@ _MOST_LAYERS = 8
 _LIKELY = 0.7
 #: Share of the candidates that memory has space for which are chosen first.
 _FIRST_SHARE = 0.75
-#: Entries of candidates to come, for which chunks leave space.
-_MORE_ENTRIES = 1.1
 #: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
 _MISSING = 0.5
+#: Readings of the columns that are still to come, about.
+_READINGS = 6
+#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
+#: and all but one of them together this share of a pass.
+_RARE_GROUPS, _RARE_READS = 3, 0.3
 #: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
 _KEPT = 0.7
+
+
+class More(NamedTuple):
+    """Features and entries for which space is left, in units of those there are."""
+
+    features: float
+    entries: float
+
+
+#: Where the first candidates are written, and where only those of use are kept: mostly rarer ones come later.
+_AT_FIRST, _AFTER = More(1.0, 1.1), More(2.0, 1.25)
 
 
 class CandidateColumns:
@@ -92,22 +111,29 @@ class CandidateColumns:
             return [candidates]
         return [*state.layers, new] if len(new) else state.layers
 
-    def extensible(self, state: State) -> bool:
+    def further(self, state: State) -> Further:
+        """Return candidates that a pass is to add, or what names them by some of its shards, if it may.
+
+        Weights move little once there was a pass, and what it found is better than an estimate.
+        """
+        if not self._extensible(state):
+            return None
+        if state.history and state.norms is not None:
+            return self.likely(state, state.norms)
+        return partial(self.likely, state)
+
+    def _extensible(self, state: State) -> bool:
         """Return whether a pass may write a further layer."""
         if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS:
             return False
         return self._keeps_layers(state) and self._plan.writer_bytes(*self._spill.size) > 0
 
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return further candidates, increasing, by estimates of the norms of all gradients.
+        """Return further candidates, increasing, by the norms of all gradients or estimates of them.
 
-        What the last pass found counts too: estimates of rare features are rough. Those with the largest
-        gradients come first, as many as there is memory for.
+        Those with the largest gradients come first, as many as there is memory for.
         """
-        rank = norms.copy()
-        if state.history and state.norms is not None:
-            np.maximum(rank, state.norms, out=rank)
-        joined = _joined(state)
+        rank, joined = norms.copy(), _joined(state)
         rank[joined] = 0.0
         features = np.flatnonzero(rank > np.float32(_LIKELY * self._task.alpha))
         features = features[np.argsort(-rank[features], kind="stable")]
@@ -122,6 +148,44 @@ class CandidateColumns:
         spill, plan = self.spill, self._plan
         in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
         return in_chunks and plan.holds(spill.held_bytes, n_features, spill.n_chunks)
+
+    def worth_keeping(self, state: State) -> NDArray[np.int64] | None:
+        """Return the candidates that the columns should be written anew for, or None if that does not pay.
+
+        Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
+        stay in memory, and chunks are fewer.
+        """
+        if self._spill is None or state.anchor is None or not state.layers:
+            return None
+        features, norms = _joined(state), dual_norms(self._task, state.anchor, state.layers)
+        useful = (norms > _CANDIDATE * self._task.alpha) | (state.anchor.coef.slots(features) >= 0)
+        kept = np.sort(features[useful])
+        nnz, kept_nnz = int(self.column_nnz[features].sum()), int(self.column_nnz[kept].sum())
+        in_memory, in_file = self._spill.column_bytes
+        n_chunks, most_held = self._room(kept_nnz, len(kept), _AFTER)
+        left = max(0, (in_memory + in_file) * kept_nnz // max(nnz, 1) - most_held)
+        if not len(kept) or n_chunks > state.n_chunks:
+            return None
+        return kept if _READINGS * (in_file - left) > in_file + left else None
+
+    def rare_groups(self, state: State) -> int:
+        """Return how many groups of rare features to solve for: none while candidates are missing."""
+        dataset = self._task.dataset
+        if not state.history:
+            return 0
+        pass_bytes = dataset.nnz * (2 + dataset.dtype.itemsize)
+        return max(1, min(_RARE_GROUPS, int(_RARE_READS * pass_bytes / max(state.round_bytes, 1))))
+
+    def rare(self, state: State, solved: NDArray[np.int64]) -> RareFeatures | None:
+        """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
+        spill = self.spill
+        if spill.n_chunks == 1 or not state.layers or state.anchor is None:
+            return None
+        features = _joined(state)
+        n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
+        nnz = np.where(np.isin(features, solved), n_bytes, self.column_nnz[features])
+        chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
+        return RareFeatures(self._task, chosen) if len(chosen) else None
 
     def missing(self, state: State, norms: NDArray[np.float32]) -> bool:
         """Return whether features that are no candidates violate the conditions of optimality."""
@@ -148,18 +212,20 @@ class CandidateColumns:
         the scratch file. If they are rough, what is written first finds the exact ones.
         """
         old, features = self._spill, _joined(state)
-        nnz = int(_MORE_ENTRIES * self.column_nnz[features].sum())
-        n_chunks = self._plan.n_chunks(nnz, len(features))
+        nnz = int(self.column_nnz[features].sum())
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
-        most_held = self._plan.most_held(len(features), n_chunks)
+        fewer = old is not None and bool(np.isin(features, old.features).all())
+        n_chunks, most_held = self._room(nnz, len(features), _AFTER if fewer else _AT_FIRST)
         holds = old is None or self._plan.holds(old.held_bytes, len(features), old.n_chunks)
         if old is None or n_chunks > old.n_chunks or not holds or not kept:
             state.layers = [np.sort(features)] if len(features) else []
             state.n_chunks, state.most_held = n_chunks, most_held
-            if old is not None:
+            if old is not None and not fewer:
                 old.drop_columns()
             self._spill = self._open(state, first_rows() if old is None else old.rows_of_shard)
+            if old is not None and fewer and state.layers:
+                self._spill.move(old, state.layers[0])
             if old is not None:
                 old.close()
         scale = self._task.dataset.column_scale()
@@ -168,6 +234,11 @@ class CandidateColumns:
                 [RowNorms(scale, self.spill.put_scales)] if rough and scale is not None and not number else []
             )
             self.spill.add(state.layers[number], exact)
+
+    def _room(self, nnz: int, n_features: int, more: More) -> tuple[int, int]:
+        """Return the number of chunks, and the bytes held at most, with space for candidates to come."""
+        n_chunks = self._plan.n_chunks(int(more.entries * nnz), int(more.features * n_features))
+        return n_chunks, self._plan.most_held(int(more.features * n_features), n_chunks)
 
     def restore(self, state: State, rows_of: RowsOf) -> None:
         """Write the columns of an interrupted run anew."""

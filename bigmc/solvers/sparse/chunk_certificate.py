@@ -83,6 +83,8 @@ class Certified:
 
 #: Names features worth writing, by estimates of the norms of all gradients, of shape (n_features,).
 Likely = Callable[[NDArray[np.float32]], NDArray[np.int64]]
+#: Features that a pass is to write the columns of, what names them by some of the shards, or nothing.
+Further = NDArray[np.int64] | Likely | None
 
 
 class Certifier:
@@ -98,7 +100,7 @@ class Certifier:
         chosen: NDArray[np.int64],
         rough: bool,
         last_scale: float,
-        likely: Likely | None = None,
+        further: Further = None,
     ) -> Certified:
         """Make a pass; its bytes are added to those of the spill.
 
@@ -113,9 +115,9 @@ class Certifier:
             The norms of the rows are rough ones: the pass finds the exact ones, and no bound but 0.
         last_scale : float
             Of the dual point of the pass before.
-        likely : callable, optional
-            Names features by the gradients of some shards; their columns become a layer of the spill while
-            the others are read.
+        further : int64 array or callable, optional
+            Features whose columns become a layer of the spill while shards are read, or what names them by
+            the gradients of some shards.
         """
         task = self._task
         scales: tuple[float, ...] = ()
@@ -126,17 +128,22 @@ class Certifier:
         column_scale = task.dataset.column_scale()
         norms = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
         add_up = partial(self._add_up, spill, self._request(chosen, scales), point, moved)
-        some, others = self._shards if likely else (np.arange(task.dataset.n_shards), np.empty(0, np.int64))
-        sums, written = add_up(some, norms), np.empty(0, np.int64)
-        if likely and len(others):
-            written = likely(self._estimates(sums))
-        if len(written):
-            writer = spill.writer(written)
-            sums.add(add_up(others, [*norms, writer]))
+        sums, some, written = None, np.empty(0, np.int64), np.empty(0, np.int64)
+        others = np.arange(task.dataset.n_shards)
+        if not callable(further):
+            written = written if further is None else further
+        elif len(others) > 1:
+            some, others = self._shards
+            sums = add_up(some, norms)
+            written = further(self._estimates(sums))
+        writer = spill.writer(written) if len(written) else None
+        rest = add_up(others, [*norms, writer] if writer else norms)
+        if sums is not None:
+            rest.add(sums)
+        sums = rest
+        if writer:
             spill.read_columns(writer, some.tolist())
             spill.put(writer)
-        elif len(others):
-            sums.add(add_up(others, norms))
         spill.n_bytes += sums.n_bytes
         measured = self._measure(sums, chosen, point.coef)
         if rough or (task.fit_intercept and moved is None):

@@ -285,6 +285,15 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
     return Distance(largest, gap)
 
 
+def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
+    features = np.concatenate(layers)
+    out = Measures(*np.empty((3, len(features))))
+    rows = point.coef.take(features)
+    task.objective.measure_gradients(task.alpha, point.gradient, rows, task.n_classes, out)
+    return out.norms
+
+
 def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: float) -> list[Terms]:
     """Return what corrects the loss of a chunk whose scores are those of the anchor."""
     terms, counts = [], chunk.counts()

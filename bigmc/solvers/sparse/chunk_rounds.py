@@ -15,7 +15,6 @@ Passes over all entries, which give the certificate and name new candidates, com
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,12 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
-from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Likely, Measured, extended
+from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Further, Measured, extended
 from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
-from bigmc.solvers.sparse.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.row_scales import RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.state import Evaluated, State
 
@@ -47,9 +45,6 @@ _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 #: With one chunk: the violation to reach in units of what was measured, and of alpha at least and at most.
 _FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
-#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
-#: and all but one of them together this share of a pass.
-_RARE_GROUPS, _RARE_READS = 3, 0.3
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -87,6 +82,7 @@ class ChunkRounds:
                     self._first_layer()
             while True:
                 if not state.rounds:
+                    self._drop_candidates()
                     certificate = self._certify(max_passes, progress)
                     if certificate.gap <= self._task.tol or self._passes >= max_passes:
                         return certificate
@@ -126,7 +122,7 @@ class ChunkRounds:
         n_passes = max(1, len(state.history))
         assert state.anchor is not None
         # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
-        cheap = max(_CHEAPEST, min(1.0, state.round_bytes / max(2 * self._pass_bytes, 1)))
+        cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(self._pass_bytes, 1)))
         if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
             return False
         # with several chunks the dual variables of one of them take out what is left of the violations
@@ -214,13 +210,24 @@ class ChunkRounds:
         state.anchor = evaluate(self._task, self._columns.spill, state.coef, state.intercept)
         self._count_spill()
 
+    def _drop_candidates(self) -> None:
+        """Write the columns anew without those of no use, where that pays."""
+        state = self.state
+        kept = self._columns.worth_keeping(state)
+        if kept is None or state.anchor is None:
+            return
+        before, n_chunks = np.concatenate(state.layers), state.n_chunks
+        state.layers = [kept]
+        self._write()
+        state.anchor = state.anchor.of_features(before, kept)
+        state.damping *= state.n_chunks / n_chunks
+
     def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
         chosen, rough = self._columns.known_features(state), self._rough
-        extends = self._columns.extensible(state)
-        found = self._pass(chosen, partial(self._columns.likely, state) if extends else None)
+        found = self._pass(chosen, further := self._columns.further(state))
         state.norms = found.sums.norms
         state.lower = max(state.lower, found.lower)
         self._record(found.measured, max_passes, progress)
@@ -229,7 +236,7 @@ class ChunkRounds:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
             if len(found.written):
                 state.layers = [*state.layers, found.written]
-            elif not extends or self._columns.missing(state, found.sums.norms):
+            elif further is None or self._columns.missing(state, found.sums.norms):
                 state.layers = self._columns.choose(state, chosen, found.measured.norms)
                 self._write()
             if rough or not np.isin(np.concatenate(state.layers), chosen).all():
@@ -241,12 +248,12 @@ class ChunkRounds:
             state.rounds, state.gain = 1, math.inf
         return certificate
 
-    def _pass(self, chosen: NDArray[np.int64], likely: Likely | None = None) -> Certified:
+    def _pass(self, chosen: NDArray[np.int64], further: Further = None) -> Certified:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
         state = self.state
         assert state.anchor is not None
         spill = self._columns.spill
-        found = self._certifier.certify(spill, state.anchor, chosen, self._rough, state.scale, likely)
+        found = self._certifier.certify(spill, state.anchor, chosen, self._rough, state.scale, further)
         self._rough, state.scale = False, found.scale
         self._count_spill()
         return found
@@ -362,38 +369,24 @@ class ChunkRounds:
         state, task, spill = self.state, self._task, self._columns.spill
         assert state.anchor is not None
         start = state if state.trial else state.anchor
-        coef, intercept = start.coef, start.intercept
-        solved = np.empty(0, np.int64)
-        groups = self._rare_groups
-        for number in range(groups + 1):
-            rare = self._rare(solved) if number < groups else None
-            if not (rare or number or state.trial):
+        coef, intercept, moved = start.coef, start.intercept, state.trial
+        groups, solved = self._columns.rare_groups(state), np.empty(0, np.int64)
+        while True:
+            rare = self._columns.rare(state, solved) if groups else None
+            if not (rare or moved):
                 break
-            reached = evaluate(task, spill, coef, intercept, rare)
-            if not self._accept(reached, progress) or rare is None:
+            if self._accept(evaluate(task, spill, coef, intercept, rare), progress):
+                state.trial = moved = False
+                if rare:
+                    coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)
+                    groups, moved = groups - 1, True
+            elif state.trial:
+                coef, intercept, state.trial, moved = state.anchor.coef, state.anchor.intercept, False, False
+            else:
                 break
-            coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)
         self._count_spill()
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
         state.trial, state.rounds = False, 0
-
-    @property
-    def _rare_groups(self) -> int:
-        """How many groups of rare features are worth solving for: none while candidates are missing."""
-        if not self.state.history:
-            return 0
-        return max(1, min(_RARE_GROUPS, int(_RARE_READS * self._pass_bytes / max(self.state.round_bytes, 1))))
-
-    def _rare(self, solved: NDArray[np.int64]) -> RareFeatures | None:
-        """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
-        task, state, spill = self._task, self.state, self._columns.spill
-        if spill.n_chunks == 1 or not state.layers or state.anchor is None:
-            return None
-        features = np.concatenate(state.layers)
-        n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
-        nnz = np.where(np.isin(features, solved), n_bytes, self._columns.column_nnz[features])
-        chosen = rare_features(task, state.anchor, features, nnz, n_bytes)
-        return RareFeatures(task, chosen) if len(chosen) else None
 
 
 def _message(entry: dict[str, float], max_passes: float) -> Progress:

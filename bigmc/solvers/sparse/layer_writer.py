@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,44 @@ _ENTRIES = 1 << 16
 
 @dataclass(frozen=True)
 class Layer:
-    """Features written together, in increasing order, and where their columns of every piece lie."""
+    """Features written together, in increasing order, and where their columns of every piece lie.
+
+    Attributes
+    ----------
+    features : int64 array
+    places : dict of int64 arrays of shape (1 + 2 n_groups, 4)
+        By number of shard and part: where the number of entries of every feature is, and then rows and values
+        of each group of entries. Tens of thousands of them would take ten times the memory as objects.
+    """
 
     features: NDArray[np.int64]
-    counts: dict[tuple[int, int], Stored] = field(default_factory=dict)
-    entries: dict[tuple[int, int], list[tuple[Stored, Stored]]] = field(default_factory=dict)
+    places: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
+
+    def counts(self, key: tuple[int, int]) -> Stored:
+        """Return where the number of entries of every feature in a part of a shard is."""
+        return _stored(self.places[key][0])
+
+    def entries(self, key: tuple[int, int]) -> Iterator[tuple[Stored, Stored]]:
+        """Return where rows and values of each group of entries in a part of a shard are."""
+        places = self.places[key]
+        return (
+            (_stored(rows), _stored(values)) for rows, values in zip(places[1::2], places[2::2], strict=True)
+        )
+
+    def file_bytes(self, key: tuple[int, int]) -> int:
+        """Return the bytes of a part of a shard that are in the file."""
+        places = self.places[key]
+        return int(places[places[:, 3] == 0, 1].sum())
+
+    def held_up_to(self, key: tuple[int, int]) -> int:
+        """Return the offset after the last byte of a part of a shard that is in memory."""
+        places = self.places[key]
+        return int(((places[:, 0] + places[:, 1]) * places[:, 3]).max())
+
+
+def _stored(place: NDArray[np.int64]) -> Stored:
+    offset, n_bytes, size, held = place.tolist()
+    return Stored(offset, n_bytes, size, bool(held))
 
 
 class LayerWriter:
@@ -92,8 +125,7 @@ class ShardColumns:
         self._counts = np.zeros((len(present), len(groups)), np.int32)
         self._group = -1
         self._pending: list[list[tuple[NDArray[np.uint16], NDArray[Any]]]] = [[] for _ in present]
-        for part in present:
-            writer.layer.entries[s, part] = []
+        self._stored: list[list[Stored]] = [[] for _ in present]
 
     def add(self, block: Block) -> None:
         """Take the columns of the layer that are in a block."""
@@ -111,8 +143,8 @@ class ShardColumns:
     def finish(self) -> None:
         """Write what is pending, and the number of entries of every column."""
         self._flush()
-        for part, counts in zip(self._present, self._counts, strict=True):
-            self._writer.layer.counts[self._s, part] = self._writer.put(counts)
+        for part, counts, stored in zip(self._present, self._counts, self._stored, strict=True):
+            self._writer.layer.places[self._s, part] = np.array([self._writer.put(counts), *stored], np.int64)
 
     def _take(self, lo: int, end: int, block: Block) -> None:
         """Take the columns of the features with numbers `lo` to `end`."""
@@ -129,15 +161,14 @@ class ShardColumns:
 
     def _flush(self) -> None:
         """Compress what is pending."""
-        for part, pending in zip(self._present, self._pending, strict=True):
+        for stored, pending in zip(self._stored, self._pending, strict=True):
             if not pending:
                 continue
             rows = np.concatenate([rows for rows, _ in pending])
             steps = rows.copy()
             steps[1:] -= rows[:-1]
             values = np.concatenate([values for _, values in pending])
-            pair = (self._writer.put(steps), self._writer.put(values))
-            self._writer.layer.entries[self._s, part].append(pair)
+            stored += [self._writer.put(steps), self._writer.put(values)]
             pending.clear()
 
 

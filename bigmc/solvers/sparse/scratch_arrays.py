@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 import threading
@@ -47,7 +48,7 @@ class ScratchArrays:
     """
 
     def __init__(self, folder: Path | None, most_held: int) -> None:
-        self._held, self.held_bytes = np.empty(most_held, np.uint8), 0
+        self._held, self.held_bytes = _pages(most_held), 0
         handle, name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
         os.unlink(name)  # the system removes it with the last descriptor, however the process ends
         self._file = handle
@@ -59,7 +60,13 @@ class ScratchArrays:
 
     def drop_held(self) -> None:
         """Give back the memory of what is held, which can no longer be read."""
-        self._held, self.held_bytes = np.empty(0, np.uint8), 0
+        self._held, self.held_bytes = _pages(0), 0
+
+    def give_back(self, stop: int) -> None:
+        """Give back the memory of what is held before an offset, which can no longer be read."""
+        pages = stop // mmap.PAGESIZE * mmap.PAGESIZE
+        if pages:
+            self._held.madvise(mmap.MADV_DONTNEED, 0, pages)
 
     def hold(self, array: NDArray[Any]) -> Stored:
         """Keep an array in memory where that has room, else write it into the file."""
@@ -67,7 +74,7 @@ class ScratchArrays:
         start, stop = self.held_bytes, self.held_bytes + len(data)
         if stop > len(self._held):
             return self._put(data, len(array))
-        self._held[start:stop] = np.frombuffer(data, np.uint8)
+        self._held[start:stop] = data
         self.held_bytes = stop
         return Stored(start, len(data), len(array), held=True)
 
@@ -80,8 +87,8 @@ class ScratchArrays:
         wanted = out[: stored.size]
         if stored.size:
             start, n_bytes = stored.offset, stored.n_bytes
-            held = self._held[start : start + n_bytes]
-            blosc.decompress(held if stored.held else os.pread(self._file, n_bytes, start), wanted)
+            held = memoryview(self._held)[start : start + n_bytes] if stored.held else None
+            blosc.decompress(os.pread(self._file, n_bytes, start) if held is None else held, wanted)
         return wanted
 
     def _put(self, data: bytes, size: int) -> Stored:
@@ -92,6 +99,11 @@ class ScratchArrays:
         while written < len(data):
             written += os.pwrite(self._file, data[written:], start + written)
         return Stored(start, len(data), size)
+
+
+def _pages(n_bytes: int) -> mmap.mmap:
+    """Return memory that can be given back page by page."""
+    return mmap.mmap(-1, max(n_bytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _compressed(array: NDArray[Any]) -> bytes:

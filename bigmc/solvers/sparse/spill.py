@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.csc import undo_delta
 from bigmc.solvers.sparse.chunk import Chunk, Samples
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.layer_reader import stored_blocks
 from bigmc.solvers.sparse.layer_writer import Layer, LayerWriter
 from bigmc.solvers.sparse.row_scales import RowsOf
 from bigmc.solvers.sparse.scratch_arrays import ScratchArrays, Stored
@@ -111,6 +112,11 @@ class Spill:
         """Bytes of columns in memory, and number of features in all layers."""
         return self.held_bytes, sum(len(layer.features) for layer in self.layers)
 
+    @property
+    def features(self) -> NDArray[np.int64]:
+        """Features of all layers, layer by layer."""
+        return np.concatenate([np.empty(0, np.int64), *(layer.features for layer in self.layers)])
+
     def close(self) -> None:
         """Give the file back."""
         self._arrays.close()
@@ -176,7 +182,42 @@ class Spill:
         """Return what writes the columns of increasing `features`, once it has seen all shards."""
         shares = np.cumsum(self._dataset.column_nnz()[features]) / max(self._dataset.n_samples, 1)
         store = self._arrays.write if self.layers else self._arrays.hold
-        return LayerWriter(features, shares, self._present_parts, store)
+        return LayerWriter(features, shares, self._parts_of, store)
+
+    def move(self, old: Spill, features: NDArray[np.int64]) -> None:
+        """Write the first layer from the columns of another spill, which gives them back on the way."""
+        writer = self.writer(features)
+        for s in range(self._dataset.n_shards):
+            columns = writer.of_shard(s, self._dataset.shards[s].n_rows)
+            for block in old.blocks_of_shard(s):
+                columns.add(block)
+            columns.finish()
+            old.give_back(s)
+        self.n_bytes += old.n_bytes
+        old.n_bytes = 0
+        self.put(writer)
+
+    def blocks_of_shard(self, s: int) -> Iterator[Block]:
+        """Put the columns of all layers together, for one shard."""
+        places = {part: self._positions((s, part)) for part in self._present_parts(s)}
+        self.n_bytes += self._file_bytes(s)
+        return stored_blocks(self.layers, s, places, self._dataset.dtype, self._arrays.read)
+
+    def give_back(self, s: int) -> None:
+        """Give back the memory of the columns of a shard and of those before it."""
+        keys = [(s, part) for part in self._present_parts(s)]
+        self._arrays.give_back(
+            max((layer.held_up_to(key) for layer in self.layers for key in keys), default=0)
+        )
+
+    @property
+    def column_bytes(self) -> tuple[int, int]:
+        """Compressed bytes of the columns in memory, and in the file."""
+        return self.held_bytes, sum(self._file_bytes(s) for s in range(self._dataset.n_shards))
+
+    def _file_bytes(self, s: int) -> int:
+        """Return the bytes of the columns of a shard that are in the file."""
+        return sum(layer.file_bytes((s, part)) for part in self._present_parts(s) for layer in self.layers)
 
     def read_columns(self, writer: LayerWriter, shards: Iterable[int], watches: Sequence[Watch] = ()) -> None:
         """Let a writer see its columns of some shards; with `watches` all columns are read."""
@@ -194,9 +235,12 @@ class Spill:
         self.n_bytes += writer.n_bytes
         self.layers.append(writer.layer)
 
-    def _present_parts(self, s: int) -> tuple[NDArray[np.int16], list[int]]:
+    def _parts_of(self, s: int) -> tuple[NDArray[np.int16], list[int]]:
         """Return the part of each row of a shard, and the parts that have rows."""
-        return self._parts(s), [part for part in range(self._n_parts) if (s, part) in self._rows]
+        return self._parts(s), self._present_parts(s)
+
+    def _present_parts(self, s: int) -> list[int]:
+        return [part for part in range(self._n_parts) if (s, part) in self._rows]
 
     def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
         """Decode ranges of columns: those between the first and last of some `features`, or all."""
@@ -267,18 +311,16 @@ class Spill:
         samples, positions = self._samples(pieces)
         held = [self._columns(n, layer, pieces, base) for n, layer in enumerate(self.layers)]
         keys = [(piece.shard, piece.part) for piece in pieces]
-        stored = [array for key in keys for array in self._rows[key]]
-        for layer in self.layers:
-            stored += [layer.counts[key] for key in keys]
-            stored += [array for key in keys for pair in layer.entries[key] for array in pair]
-        return Chunk(samples, held, positions, sum(array.file_bytes for array in stored))
+        n_bytes = sum(array.file_bytes for key in keys for array in self._rows[key])
+        n_bytes += sum(layer.file_bytes(key) for key in keys for layer in self.layers)
+        return Chunk(samples, held, positions, n_bytes)
 
     def _samples(self, pieces: Sequence[Piece]) -> tuple[Samples, list[NDArray[np.uint16]]]:
         """Return labels and scales of some pieces, and the places of each one's samples in its shard."""
         positions, labels, scales, weights = [], [], [], []
         for piece in pieces:
             own = self._rows[piece.shard, piece.part]
-            positions.append(self._arrays.read(own[0], np.empty(piece.n_rows, np.uint16)))
+            positions.append(self._positions((piece.shard, piece.part)))
             labels.append(self._arrays.read(own[1], np.empty(own[1].size, np.int32)))
             scales.append(self._arrays.read(own[2], np.empty(piece.n_rows, np.float32)))
             if self._weighted:
@@ -299,6 +341,11 @@ class Spill:
         )
         return samples, positions
 
+    def _positions(self, key: tuple[int, int]) -> NDArray[np.uint16]:
+        """Return the rows of a shard that one of its parts has."""
+        stored = self._rows[key][0]
+        return self._arrays.read(stored, np.empty(stored.size, np.uint16))
+
     def _columns(
         self, number: int, layer: Layer, pieces: Sequence[Piece], base: NDArray[np.int64]
     ) -> Columns:
@@ -307,14 +354,14 @@ class Spill:
         counts = np.empty(n_columns, np.int32)
         start = 0
         for offsets, piece in zip(indptr, pieces, strict=True):
-            self._arrays.read(layer.counts[piece.shard, piece.part], counts)
+            self._arrays.read(layer.counts((piece.shard, piece.part)), counts)
             np.cumsum(counts, out=offsets[1:])
             offsets += start
             start = int(offsets[-1])
         indices, data = np.empty(start, np.uint16), np.empty(start, self._dataset.dtype)
         at = 0
         for piece in pieces:
-            for rows, values in layer.entries[piece.shard, piece.part]:
+            for rows, values in layer.entries((piece.shard, piece.part)):
                 undo_delta(self._arrays.read(rows, indices[at:]))
                 self._arrays.read(values, data[at:])
                 at += rows.size

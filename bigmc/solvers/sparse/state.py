@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,12 @@ class Evaluated:
     curvature: NDArray[Any]
     slope: NDArray[np.float64]
     bend: float
+
+    def of_features(self, before: NDArray[np.int64], features: NDArray[np.int64]) -> Evaluated:
+        """Return the same with the gradients of `features`, which are some of those `before`, alone."""
+        order = np.argsort(before)
+        at = order[np.searchsorted(before, features, sorter=order)]
+        return replace(self, gradient=self.gradient[at], curvature=self.curvature[at])
 
 
 @dataclass

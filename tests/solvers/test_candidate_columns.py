@@ -1,0 +1,84 @@
+"""Candidates that turn out to be of no use, and columns that are written anew without them."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from test_chunk_rounds import PLAN, Stopping, replace, run
+
+from bigmc.solvers import solve
+from bigmc.solvers.sparse.row_scales import exact_rows
+from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.state import State
+from bigmc.store.dataset import Dataset
+
+#: Space for all features, and for a part of their columns in memory.
+ROOMY = replace(PLAN, most_candidates=400, free_bytes=110_000)
+
+
+def noisy(n_features=400):
+    """Samples whose classes depend on 20 of many features."""
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random(3000, n_features, 0.05, format="csr", rng=generator)
+    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
+    signal = 2.0 * generator.standard_normal((20, 5))
+    y = np.argmax(X[:, :20] @ signal + generator.gumbel(size=(3000, 5)), axis=1)
+    return Dataset.from_arrays(X, y, shard_rows=700)
+
+
+def opened(dataset, n_chunks, most_held):
+    return Spill(dataset, None, n_chunks, 0, None, exact_rows(dataset), most_held)
+
+
+@pytest.mark.parametrize("n_chunks", [2, 5])
+@pytest.mark.parametrize("most_held", [0, 3000, 1 << 20])
+def test_columns_that_are_moved_are_those_written_from_the_data(n_chunks, most_held):
+    dataset = noisy()
+    kept = np.array([0, 3, 7, 11, 59, 200, 201, 399])
+    old, moved, expected = opened(dataset, 4, 20_000), *(opened(dataset, n_chunks, most_held) for _ in "12")
+    try:
+        old.add(np.arange(3, 390, 4))
+        old.add(np.array([0, 1, 200, 201, 399]))
+        held, in_file = old.column_bytes
+        assert held > 0
+        old.n_bytes = 0
+        moved.n_bytes = 0
+        moved.move(old, kept)
+        expected.add(kept)
+        layer, same = moved.layers[0], expected.layers[0]
+        assert moved.n_bytes == in_file + moved.column_bytes[1]
+        assert layer.places.keys() == same.places.keys()
+        for key, places in layer.places.items():  # where arrays lie, in the file after rows and labels
+            np.testing.assert_array_equal(places, same.places[key])
+        for number in range(n_chunks):
+            columns, written = (spill.chunk(number).held[0] for spill in (moved, expected))
+            for name in ("features", "indptr", "indices", "data"):
+                np.testing.assert_array_equal(getattr(columns, name), getattr(written, name))
+    finally:
+        for spill in (old, moved, expected):
+            spill.close()
+
+
+def test_candidates_without_use_are_dropped():
+    dataset, checkpoint = noisy(), Stopping(1)
+    best = solve(dataset, alpha=0.1, tol=1e-6, memory_limit=1 << 30).certificate
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, ROOMY, checkpoint=checkpoint, alpha=0.1)
+    first = State.load(checkpoint, {"n": dataset.n_samples}, ROOMY.width)
+    last, certificate = run(dataset, ROOMY, alpha=0.1)
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
+    assert sum(map(len, last.layers)) < 0.6 * sum(map(len, first.layers))
+    assert last.n_chunks < first.n_chunks
+
+
+@pytest.mark.parametrize("saves", [2, 5, 7, 8])
+def test_runs_resumed_before_and_after_give_the_same_bits(saves):
+    dataset = noisy()
+    whole, _ = run(dataset, ROOMY, alpha=0.1)
+    checkpoint = Stopping(saves)
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, ROOMY, checkpoint=checkpoint, alpha=0.1)
+    again, _ = run(dataset, ROOMY, checkpoint=checkpoint, threads=1, alpha=0.1)
+    assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
+    assert again.history == whole.history
