@@ -124,7 +124,9 @@ def test_the_objective_is_that_of_the_definition(weighted):
     weights = np.random.default_rng(1).integers(0, 4, N_ROWS).astype(float) if weighted else np.ones(N_ROWS)
     found = DualDescent(Dataset.from_arrays(X, y), ThreadEngine(1), 0, weights if weighted else None)
     found.descend(0.01, 0.0, 2)
-    expected = objective(X, y, found.start(), 0.01, weights, X.shape[1])
+    start = found.start()
+    assert found.n_used == len(start.features)
+    expected = objective(X, y, start, 0.01, weights, X.shape[1])
     assert found.objective(0.01) == pytest.approx(expected, rel=1e-5)
 
 
