@@ -4,12 +4,13 @@
 
 Mistakes are drawn with a seed from `bigmc/store`, `bigmc/solvers` and `bigmc/objectives`: a comparison turned
 or shifted, an operator exchanged, a number off by one, a condition negated, a statement left out, a result
-replaced by None. The quick tests of these folders, or ``--tests``, run once under coverage.py (which only
-this needs), and the file ``--coverage`` keeps which test executes which line. Each mistake is tried against
-the tests that execute its line, those of the quickest files first, one of which must fail. Tests that use
-more than `CPU_SECONDS` count as noticing: it is processor time, so that a busy machine changes nothing. One
-JSON line per mistake says the file, the line, what was changed, whether it was noticed, and by how many tests
-it was tried; at the end stands the share that was. A file of results that exists already is continued.
+replaced by None. The quick tests of these folders and ``tests/golden``, or ``--tests``, run once under
+coverage.py (which only this needs), and the file ``--coverage`` keeps which test executes which line. Each
+mistake is tried against the tests that execute its line, those of the quickest files first, one of which must
+fail. Tests that use more than `CPU_SECONDS` count as noticing: it is processor time, so that a busy machine
+changes nothing. One JSON line per mistake says the file, the line, what was changed, whether it was noticed,
+and by how many tests it was tried; at the end stands the share that was. A file of results that exists
+already is continued.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("store", "solvers", "objectives")
-CPU_SECONDS = 300
+CPU_SECONDS = 120
 TEST_SECONDS = 60.0
 """Most seconds of tests, as they took under coverage, that a mistake is tried against; at least one file."""
 
@@ -240,7 +241,7 @@ def main() -> None:
     drawn = random.Random(given.seed).sample(every, min(given.draw, len(every)))
     known = [json.loads(line) for line in given.to.read_text().splitlines()] if given.to.exists() else []
     done = {(row["file"], row["node"]) for row in known}
-    every_test = [f"tests/{folder}" for folder in FOLDERS]
+    every_test = [*(f"tests/{folder}" for folder in FOLDERS), "tests/golden"]
     tests = every_test if given.tests is None else given.tests.read_text().splitlines()
     coverage = Coverage(given.coverage, tests)
     wanted = [mutant for mutant in drawn if Path(mutant.file).parts[1] in given.folders]

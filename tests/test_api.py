@@ -65,7 +65,17 @@ def test_prediction_says_what_it_cannot_use(data, model, tmp_path):
         bigmc.predict(model, X.toarray()[:, :39], tmp_path / "p")
     with pytest.raises(DataError, match="41 features"):
         bigmc.predict(model, scipy.sparse.hstack([X, X[:, :1]], format="csr"), tmp_path / "p")
+    with pytest.raises(DataError, match="raw data has no splits"):
+        bigmc.predict(model, X, tmp_path / "p", split="test")
     assert not (tmp_path / "p").exists()
+
+
+def test_a_split_of_a_dataset_is_predicted_alone(dataset, model, tmp_path):
+    bigmc.predict(model, dataset.path, tmp_path / "p", split="test")
+    part = dataset["test"]
+    assert 0 < part.n_samples < dataset.n_samples
+    ids = np.concatenate([shard.table(["row_id"])["row_id"].to_numpy() for shard in part.shards])
+    assert pq.read_table(tmp_path / "p")["row_id"].to_numpy().tolist() == ids.tolist()
 
 
 def test_inspect_orders_by_weight(model):

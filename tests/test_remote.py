@@ -55,7 +55,7 @@ def bucket(server, tmp_path, monkeypatch, request):
     }.items():
         monkeypatch.setenv(name, value)
     address = Address(f"s3://b{abs(hash(request.node.name))}")
-    with address._told() as (fs, path):
+    with address.file_system() as (fs, path):
         fs.mkdir(path)
     return address.url
 
@@ -337,7 +337,7 @@ def test_a_manifest_of_a_stranger_writes_nothing_outside_the_cache(source, bucke
         change(fields, path)
         text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
         content = json.dumps(fields | {"checksum": hashlib.sha256(text).hexdigest()}).encode()
-        with there._told() as (fs, base):
+        with there.file_system() as (fs, base):
             fs.copy(
                 f"{base}/{data}", f"{base}/data-{hashlib.sha256(content).hexdigest()[:16]}", recursive=True
             )

@@ -214,7 +214,6 @@ def predict(
     """
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
-    from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import IfExists, Output
 
     started = time.monotonic()
@@ -225,10 +224,6 @@ def predict(
         return _predicted(to, PredictionCounts(predictor.run(), 0), started)
     data = source_of(source, asked)
     output = Output.at(to, input_paths(model, source, data))
-    if isinstance(data, Dataset):
-        data = data if asked.split is None else data[asked.split]
-    elif asked.split is not None:
-        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
         job = PredictionJob(known, output, asked, resources)
         counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.ingestion.sources import Source
     from bigmc.model import Model, ModelSource
-    from bigmc.options.raw import FileOptions
+    from bigmc.options.inference import PredictOptions
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import Output
 
@@ -52,11 +52,16 @@ def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource
         yield ModelSource.of_file(file)
 
 
-def source_of(source: Any, files: FileOptions) -> Dataset | list[Source]:
-    """Return what a source of predictions means: a dataset, or raw files and arrays."""
+def source_of(source: Any, asked: PredictOptions) -> Dataset | list[Source]:
+    """Return what a source of predictions means: a dataset or a split of it, or raw files and arrays."""
     from bigmc.ingestion.sources import expand_sources
 
-    return dataset_of(source) if is_dataset(source) else expand_sources(source, files)
+    if is_dataset(source):
+        dataset = dataset_of(source)
+        return dataset if asked.split is None else dataset[asked.split]
+    if asked.split is not None:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
+    return expand_sources(source, asked)
 
 
 def input_paths(*given: Any) -> Iterator[Any]:

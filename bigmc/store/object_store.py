@@ -61,7 +61,7 @@ class Address:
 
     def read(self, name: str = "") -> bytes | None:
         """Return the contents of an object, or None if there is none."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             try:
                 content: bytes = fs.cat_file(_join(path, name))
             except FileNotFoundError:
@@ -70,18 +70,18 @@ class Address:
 
     def exists(self) -> bool:
         """Return whether there is an object at the address itself."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             fs.invalidate_cache()
             return bool(fs.isfile(path))
 
     def write(self, content: bytes, name: str = "") -> None:
         """Write an object, all at once, over what is there."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             fs.pipe_file(_join(path, name), content)
 
     def create(self, content: bytes, name: str = "") -> bool:
         """Write an object unless there is one; of two who try at once, one is told False."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             try:
                 fs.pipe_file(_join(path, name), content, mode="create")
             except FileExistsError:
@@ -90,7 +90,7 @@ class Address:
 
     def sizes(self, name: str) -> dict[str, int]:
         """Return the objects under a folder: names relative to it, and bytes."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             folder = _join(path, name)
             fs.invalidate_cache()
             found = fs.find(folder, detail=True)
@@ -98,12 +98,12 @@ class Address:
 
     def put(self, file: Path) -> None:
         """Write an object of the contents of a local file, over what is there."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             fs.put_file(str(file), path)
 
     def send(self, folder: Path, name: str, files: Sequence[str]) -> None:
         """Write objects of the contents of local files; paths are relative to the folders."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             there = [_join(path, name, file) for file in files]
             fs.put([str(folder / file) for file in files], there, batch_size=BATCH)
 
@@ -123,7 +123,7 @@ class Address:
             disk.make_folder((folder / file.path).parent)
         with tempfile.TemporaryDirectory(prefix=".coming-", suffix=PARTIAL, dir=folder) as aside:
             here = [os.path.join(aside, str(i)) for i in range(len(files))]
-            with self._told() as (fs, path):
+            with self.file_system() as (fs, path):
                 fs.get([_join(path, name, file.path) for file in files], here, batch_size=BATCH)
             for file, copy in zip(files, here, strict=True):
                 if sha256(Path(copy)) != file.sha256:
@@ -135,19 +135,19 @@ class Address:
     def digest(self, name: str) -> str:
         """Return the SHA-256 of an object, read piece by piece."""
         found = hashlib.sha256()
-        with self._told() as (fs, path), fs.open(_join(path, name), "rb") as file:
+        with self.file_system() as (fs, path), fs.open(_join(path, name), "rb") as file:
             while piece := file.read(1 << 20):
                 found.update(piece)
         return found.hexdigest()
 
     def remove(self, name: str) -> None:
         """Remove all objects under a folder."""
-        with self._told() as (fs, path):
+        with self.file_system() as (fs, path):
             fs.invalidate_cache()
             fs.rm(_join(path, name), recursive=True)
 
     @contextmanager
-    def _told(self) -> Iterator[tuple[Any, str]]:
+    def file_system(self) -> Iterator[tuple[Any, str]]:
         """Yield file system and path; what goes wrong becomes an error that names the address."""
         from fsspec.core import url_to_fs
 

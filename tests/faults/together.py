@@ -344,7 +344,7 @@ def _with_moto(trial: Callable[[Path, Path, str], Outcome], inputs: Path, work: 
         "AWS_DEFAULT_REGION": "us-east-1",
         "BIGMC_CACHE": str(work / "cache"),
     }
-    with Address(f"s3://faults{int(time.time())}")._told() as (fs, path):
+    with Address(f"s3://faults{int(time.time())}").file_system() as (fs, path):
         fs.mkdir(path)
     try:
         return trial(inputs, work, f"s3://{path}")

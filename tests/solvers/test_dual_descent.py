@@ -118,6 +118,18 @@ def test_the_bound_encloses_the_optimum(fit_intercept):
     assert bound == pytest.approx(best, rel=0.15 if fit_intercept else 2e-3)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_objective_is_that_of_the_definition(weighted):
+    X, y = texts()
+    weights = np.random.default_rng(1).integers(0, 4, N_ROWS).astype(float) if weighted else np.ones(N_ROWS)
+    found = DualDescent(Dataset.from_arrays(X, y), ThreadEngine(1), 0, weights if weighted else None)
+    found.descend(0.01, 0.0, 2)
+    start = found.start()
+    assert found.n_used == len(start.features)
+    expected = objective(X, y, start, 0.01, weights, X.shape[1])
+    assert found.objective(0.01) == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("given", [slice(None), slice(0, N_ROWS, 2)])
 def test_dual_variables_of_a_similar_problem_lead_to_the_same_weights_sooner(given):
     """Those of another ridge, of all samples or half of them, against LIBLINEAR and a start from nothing."""

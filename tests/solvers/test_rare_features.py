@@ -6,6 +6,7 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
+from bigmc.solvers.sparse import rare_features as rare_module
 from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -51,9 +52,12 @@ def gradients(X, labels, weights, W, intercept):
 
 
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("weighted", "piece_rows"), [(False, 1 << 16), (True, 50)])
 @pytest.mark.parametrize("ridge", [0.0, 1e-2])
-def test_rare_features_end_at_their_optimum_and_others_stay(weighting, weighted, ridge):
+def test_rare_features_end_at_their_optimum_and_others_stay(
+    weighting, weighted, piece_rows, ridge, monkeypatch
+):
+    monkeypatch.setattr(rare_module, "_PIECE_ROWS", piece_rows)
     X, dataset = made(weighting)
     generator = np.random.default_rng(0)
     weights = generator.random(dataset.n_samples) if weighted else None

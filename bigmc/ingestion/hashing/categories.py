@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bigmc.ingestion.hashing.hasher import hash_strings
 from bigmc.ingestion.hashing.row_builder import RowBuilder
-from bigmc.ingestion.hashing.scratch import FOLD_ROWS, PIECE_ENTRIES
+from bigmc.ingestion.hashing.scratch import FOLD_ROWS, PIECE_ENTRIES, scratch
 from bigmc.store.csr import Rows
 
 
@@ -101,5 +101,5 @@ def hash_categories(columns: Sequence[Categories], hash_bits: int) -> Rows:
     step = max(1, min(FOLD_ROWS, PIECE_ENTRIES // width))
     for first in range(0, n_rows, step):
         hashes = np.column_stack([column.hashes[column.codes[first : first + step]] for column in columns])
-        builder.add(np.arange(len(hashes) + 1) * width, hashes.reshape(-1))
+        builder.add(np.arange(len(hashes) + 1) * width, hashes.reshape(-1), scratch.ones(hashes.size))
     return builder.finish()

@@ -1,0 +1,62 @@
+"""The choice of C by errors on held-out samples, against the rule read off a list of all errors."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError
+from bigmc.solvers.boosting import BoostingOptions, choose_c
+from bigmc.solvers.boosting.choose_c import GRID, Trials
+from bigmc.solvers.loop import RunContext
+
+
+class Kept:
+    """A checkpoint in memory."""
+
+    kept = None
+
+    def save(self, meta, arrays):
+        self.kept = (meta, arrays)
+
+    def load(self):
+        return self.kept
+
+
+def chosen(errors, monkeypatch, checkpoint=None, stop=None):
+    """Choose where the trial of the i-th C has the i-th of `errors`; returns C and the values tried."""
+    tried, context = [], RunContext(ThreadEngine(1), Trials(checkpoint))
+
+    def trial(dataset, options, memory_limit, shown, sample_weight):
+        tried.append(options.C)
+        assert options.n_rounds <= 10
+        shown.checkpoint.save({"of": options.C}, {})
+        if stop == options.C:
+            raise KeyboardInterrupt
+        return SimpleNamespace(history=[{"held_error": 1.0}, {"held_error": errors[GRID.index(options.C)]}])
+
+    monkeypatch.setattr(choose_c, "solve", trial)
+    asked = BoostingOptions(C=1.0, validation_fraction=0.2, n_rounds=50, time_limit=1000.0)
+    return choose_c.choose_C(None, asked, 0, context), tried
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_smallest_of_the_best_until_two_in_a_row_are_worse(seed, monkeypatch):
+    errors = np.random.default_rng(seed).integers(0, 4, len(GRID)).tolist()
+    n = next((n for n in range(3, len(GRID)) if min(errors[n - 2 : n]) > min(errors[: n - 2])), len(GRID))
+    best = max(i for i in range(n) if errors[i] == min(errors[:n]))
+    assert chosen(errors, monkeypatch) == (GRID[best], list(GRID[:n]))
+
+
+def test_a_stopped_choice_resumes_with_the_trial_that_was_stopped(monkeypatch):
+    checkpoint = Kept()
+    with pytest.raises(KeyboardInterrupt):
+        chosen([3, 2, 1, 0, 1, 1, 1], monkeypatch, checkpoint, stop=GRID[2])
+    assert Trials(checkpoint).load() == ({"of": GRID[2]}, {})
+    assert chosen([3, 2, 1, 0, 1, 1, 1], monkeypatch, checkpoint) == (GRID[3], list(GRID[2:6]))
+
+
+def test_without_held_out_samples_there_is_nothing_to_choose_by(monkeypatch):
+    with pytest.raises(DataError, match="give C"):
+        chosen([np.nan] * len(GRID), monkeypatch)
