@@ -25,6 +25,7 @@ from bigmc.estimators.arrays import chunk_shards, is_lazy, row_batches, row_chun
 from bigmc.estimators.probabilities import ProbabilityMixin
 from bigmc.inference.explain import Explanation, explain
 from bigmc.inference.samples import SampleReader
+from bigmc.inference.text_scores import score_batches
 from bigmc.learners import Learner
 from bigmc.model import Model
 from bigmc.options.label_kind import LabelKind
@@ -333,8 +334,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _score_batches(self, X: Any) -> Iterator[NDArray[np.float64]]:
         if self._reader.takes(X):
             yield self._no_scores()
-            for rows in self._reader.batches(X):
-                yield self.model_.scores(rows)
+            yield from score_batches(self.model_, self._reader, X)
             return
         for chunk in self._checked_chunks(X):
             for rows in row_batches(chunk):

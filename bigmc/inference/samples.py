@@ -74,8 +74,13 @@ class SampleReader:
         DataError
             If a column is missing, or a value cannot be used; the message names the row.
         """
+        for table in self.tables(data):
+            yield rows_of(self.spec.transform(table), self.n_features)
+
+    def tables(self, data: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of samples, checked, `batch_rows` rows at a time; as `batches` otherwise."""
         if isinstance(data, str | os.PathLike):
-            yield from self._file_batches(data)
+            yield from self._file_tables(data)
             return
         if isinstance(data, pa.ChunkedArray):
             data = data.combine_chunks()
@@ -85,7 +90,7 @@ class SampleReader:
             if bad:
                 position = min(bad)
                 raise DataError(f"sample {position}: {bad[position]}", "leave it out, or give it a value")
-            yield rows_of(self.spec.transform(table), self.n_features)
+            yield table
 
     def _tables(self, data: Any) -> Iterator[pa.RecordBatch]:
         """Yield the columns of the model, `batch_rows` rows at a time."""
@@ -138,7 +143,7 @@ class SampleReader:
                 f"the model needs {', '.join(self.spec.columns)}",
             )
 
-    def _file_batches(self, path: str | os.PathLike[str]) -> Iterator[Rows]:
+    def _file_tables(self, path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
         if isinstance(path, str) and not os.path.exists(path):
             raise DataError(f"there is no file {path[:60]!r}", "give texts as a list: [text]")
         sources = expand_sources(path)
@@ -147,8 +152,7 @@ class SampleReader:
             for batch in read(part, ReadRequest(self.spec.columns), sources=sources):
                 good, _ = set_aside(batch, self.spec.find_bad(batch.table), part, "fail")
                 for start in range(0, good.n_rows, self.batch_rows):
-                    some = good.table.slice(start, self.batch_rows)
-                    yield rows_of(self.spec.transform(some), self.n_features)
+                    yield good.table.slice(start, self.batch_rows)
 
 
 def feature_spec_of(model: Model | ModelOutline) -> FeatureSpec:

@@ -163,7 +163,13 @@ class LinearModel(Model):
     def make_scorer(self) -> LinearScorer:
         """Return what multiplies samples with the weights."""
         return LinearScorer(
-            self.features, self.coef, self.intercept, self.n_features, self.weighting, self.column_scale
+            self.features,
+            self.coef,
+            self.intercept,
+            self.n_features,
+            self.weighting,
+            self.column_scale,
+            self.step,
         )
 
     def class_figures(self, c: int) -> dict[str, float]:

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
+from bigmc.kernels.linear.hashed_scoring import RoundedWeights
 from bigmc.kernels.linear.scoring import add_columns, score_rows
+from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
+from bigmc.model.rounding import multiples_of
 from bigmc.store.csr import Rows
 from bigmc.store.shard import Shard
 from bigmc.store.weighting import Weighting
@@ -21,6 +24,9 @@ from bigmc.store.weighting import Weighting
 _TABLE_FEATURES = 1 << 24
 #: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
 ROOM = 64 << 20
+
+#: Rounded weights are padded to whole vectors of so many classes.
+_WIDTH = 16
 
 _NO_SCALE = np.empty(0, np.float32)
 _NO_TABLE = np.empty(0, np.int32)
@@ -93,6 +99,8 @@ class LinearScorer:
         How raw values become the values the weights are for.
     column_scale : float32 array of shape (n_features,) or None
         Factor of each feature (idf of the training samples).
+    step : float32 array of shape (n_classes,) or None
+        The weights of a class are whole multiples of it.
     """
 
     def __init__(
@@ -103,6 +111,7 @@ class LinearScorer:
         n_features: int,
         weighting: Weighting,
         column_scale: NDArray[np.float32] | None,
+        step: NDArray[np.float32] | None = None,
     ) -> None:
         self.features = features
         self.coef = np.ascontiguousarray(coef)
@@ -110,6 +119,7 @@ class LinearScorer:
         self.n_features = n_features
         self.weighting = weighting
         self.column_scale = column_scale
+        self.step = step
 
     @cached_property
     def _table(self) -> NDArray[np.int32]:
@@ -119,16 +129,33 @@ class LinearScorer:
         table[self.features] = np.arange(len(self.features), dtype=np.int32)
         return table
 
+    @cached_property
+    def rounded(self) -> RoundedWeights | None:
+        """The weights in a byte each, to score hashes; None if they are not rounded, or have no table."""
+        if self.step is None or not len(self._table):
+            return None
+        n_classes = len(self.step)
+        multiples = _aligned_zeros(len(self.coef), -(-n_classes // _WIDTH) * _WIDTH)
+        multiples[:, :n_classes] = multiples_of(self.coef, self.step)
+        step = np.ones(multiples.shape[1], np.float32)
+        step[:n_classes] = self.step
+        return RoundedWeights(self._table, multiples, step, self.intercept)
+
+    @property
+    def entry_weighting(self) -> EntryWeighting:
+        """How raw values are weighted, as kernels take it."""
+        scale = _NO_SCALE if self.column_scale is None else self.column_scale
+        return EntryWeighting(scale, self.weighting.binary, self.weighting.l2)
+
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
         if rows.n_features != self.n_features:
             raise DataError(f"the samples have {rows.n_features} features, the model {self.n_features}")
         scores = np.empty((rows.n_rows, len(self.intercept)))
-        scale = _NO_SCALE if self.column_scale is None else self.column_scale
         score_rows(
             RawRows(rows.indptr, rows.indices, rows.data),
             WeightedFeatures(self._table, self.features, self.coef),
-            EntryWeighting(scale, self.weighting.binary, self.weighting.l2),
+            self.entry_weighting,
             scores,
         )
         scores += self.intercept
@@ -190,3 +217,10 @@ class LinearScorer:
     def _check_width(self, shard: Shard) -> None:
         if shard.n_features != self.n_features:
             raise DataError(f"the shard has {shard.n_features} features, the model {self.n_features}")
+
+
+def _aligned_zeros(n_rows: int, width: int) -> NDArray[np.int8]:
+    """Return int8 zeros of this shape that begin with a cache line: few rows lie across one more."""
+    memory = np.zeros(n_rows * width + CACHE_LINE, np.int8)
+    first = -memory.ctypes.data % CACHE_LINE
+    return memory[first : first + n_rows * width].reshape(n_rows, width)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,18 +30,36 @@ from bigmc.ingestion.hashing.unicode import (
     first_broken,
     lower_sigmas,
     lower_table,
+    lowered,
     string_pieces,
 )
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
+from bigmc.kernels.hashing.rows import SORTED
 from bigmc.store.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
 
 ANALYZERS: dict[str, int] = {"word": folding.WORD, "char": folding.CHAR, "char_wb": folding.CHAR_WB}
 MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
+
+
+class HashSink(Protocol):
+    """Takes the hashes of n-grams, document after document."""
+
+    def add(self, offsets: NDArray[np.int64], hashes: NDArray[np.uint32], times: NDArray[np.uint16]) -> None:
+        """Take documents: the n-grams of the k-th have the hashes ``offsets[k] .. offsets[k + 1]``."""
+        ...
+
+    def count(self, hashes: NDArray[np.uint32]) -> None:
+        """Take some n-grams of one long document."""
+        ...
+
+    def end_counting(self) -> None:
+        """End the long document."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -145,10 +163,9 @@ class TextHasher:
                     broken = status == wording.BROKEN
                     if status == wording.CHANGED and n_rows == 0:
                         # Rare letters of which the kernel could not write the lower case in their place.
-                        document = piece[row].as_py().lower().encode()
+                        document = lowered(text[offsets[row] : offsets[row + 1]])
                         scratch.fit_words(len(document), use)
-                        ends = np.array([0, len(document)])
-                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, use)
+                        n_rows, _ = _find_words(0, np.array([0, len(document)]), document, table, use)
                 else:
                     out = scratch.documents._replace(text=scratch.folded[: -kernel.PADDING])
                     n_rows, broken = folding.fold_rows(row, offsets, text, table, code, out)
@@ -180,34 +197,38 @@ class TextHasher:
             For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
         """
         rows = RowBuilder(len(texts), self.hash_bits)
-        single = self.analyzer == "word" and self.ngrams[1] == 1
-        for _, n_rows in self._fold(texts, nulls, WordUse.HASH if single else WordUse.JOIN):
-            if single:
-                rows.add(scratch.units[: n_rows + 1], scratch.hashes)
-            else:
-                self._add_ngrams(n_rows, rows)
+        self.hash_into(rows, texts, nulls)
         result = rows.finish()
         scratch.trim()
         return result
 
-    def _add_ngrams(self, n_rows: int, rows: RowBuilder) -> None:
+    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
+        """Hash the n-grams of documents and give them to `sink`; other parameters as for `transform`."""
+        single = self.analyzer == "word" and self.ngrams[1] == 1
+        for _, n_rows in self._fold(texts, nulls, WordUse.HASH if single else WordUse.JOIN):
+            if single:
+                sink.add(scratch.units[: n_rows + 1], scratch.hashes, scratch.ones(len(scratch.hashes)))
+            else:
+                self._add_ngrams(n_rows, sink)
+
+    def _add_ngrams(self, n_rows: int, sink: HashSink) -> None:
         """Hash and count the n-grams of the folded documents."""
         place = np.zeros(3, np.int64)
         counted = NGrams(ANALYZERS[self.analyzer], *self.ngrams)
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
             work = HashScratch(scratch.reach, scratch.parts, scratch.counts)
-            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times)
+            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times, SORTED)
             n_hashes = kernel.hash_ngrams(
                 place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )
             n_done = place[0] - row
             if not inside:
-                rows.add(scratch.offsets[: n_done + 1], scratch.hashes, scratch.times)
+                sink.add(scratch.offsets[: n_done + 1], scratch.hashes, scratch.times)
             if inside or place[1] > 0:
-                rows.count(scratch.hashes[:n_hashes])
+                sink.count(scratch.hashes[:n_hashes])
             if inside and n_done:
-                rows.end_counting()
+                sink.end_counting()
 
 
 def _find_words(

@@ -41,7 +41,7 @@ class RowBuilder:
         self,
         offsets: NDArray[np.int64],
         hashes: NDArray[np.uint32],
-        times: NDArray[np.uint16] | None = None,
+        times: NDArray[np.uint16],
     ) -> None:
         """Add at most `FOLD_ROWS` documents.
 
@@ -50,10 +50,9 @@ class RowBuilder:
         offsets : int64 array of shape (n_documents + 1,)
             The n-grams of document ``k`` have the hashes ``offsets[k] .. offsets[k + 1]``.
         hashes : uint32 array
-        times : uint16 array, optional
-            How often each counts; once by default, and in documents too long to be sorted.
+        times : uint16 array
+            How often each counts; in documents too long to be sorted, once.
         """
-        times = scratch.ones(len(hashes)) if times is None else times
         row, n_rows = 0, len(offsets) - 1
         while row < n_rows:
             self._make_room(int(offsets[-1] - offsets[row]))
