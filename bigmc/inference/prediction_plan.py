@@ -15,7 +15,7 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
-from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, bytes_held
+from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
@@ -44,10 +44,6 @@ the classes are as many."""
 
 KEPT_COST = 64
 """Bytes of a column that is copied, a row, beside the bytes it has in the source."""
-
-RECORD_COST = 6
-"""Bytes in memory per byte of the longest record, measured 5.5 for texts of words and bigrams; an ingest has
-more beside it for what it writes."""
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part: small enough that the workers share one file of a few MB."""
@@ -208,7 +204,7 @@ def _held_by(parts: Sequence[Part], hints: ReadHints) -> int:
     MemoryLimitError
         If the memory limit does not allow them.
     """
-    held = [bytes_held(part, RECORD_COST) + part.footer_bytes for part in parts]
+    held = [bytes_held(part) + part.footer_bytes for part in parts]
     largest = int(np.argmax(held)) if held else 0
     limit = hints.record_limit
     if held and limit is not None:

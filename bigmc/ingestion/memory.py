@@ -36,8 +36,9 @@ BATCH_COST = 32
 DENSE_BATCH_COST = 8
 """The same where every column is a number: columns, float64 values, and these as rows."""
 
-RECORD_COST = 5
-"""Bytes in memory per byte of the longest record: raw and parsed text, where its words are, their hashes."""
+RECORD_COST = 9
+"""Bytes in memory per byte of the longest record: raw and parsed text, where its words are, their hashes.
+They were 7 to 7.5 with 60 MB of words, and 8.2 with 182 MB: buffers grow by doubling."""
 
 LABELS_BYTES = 2 << 20
 """Bytes of distinct labels that every worker may hold."""
@@ -148,11 +149,11 @@ class Load:
         return ", or fewer --hash-bits" if FEATURE_COST * self.n_features > SMALLEST_WORKER else ""
 
 
-def bytes_held(part: Part, record_cost: int = RECORD_COST) -> int:
+def bytes_held(part: Part) -> int:
     """Return the bytes a worker holds at once because records, or columns of Parquet, are long."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
-    return record_cost * max(0, part.longest - SHORT_RECORD)
+    return RECORD_COST * max(0, part.longest - SHORT_RECORD)
 
 
 @dataclass(frozen=True)

@@ -221,10 +221,13 @@ class Certifier:
         n_bytes = 0
         for piece in pieces:
             chunk = spill.load(piece)
-            part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
+            part = problem  # whose scores are as many as a shard has, twice if there were others
+            if len(pieces) > 1:
+                part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
             own = moved if moved and moved.chunk == piece.chunk else point
             part.rebuild_scores(own.coef, own.intercept, chunk.held)
-            problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
+            if len(pieces) > 1:
+                problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
             n_bytes += chunk.n_bytes
         return ShardPart(problem, rows, n_bytes)
 

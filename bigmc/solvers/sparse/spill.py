@@ -32,7 +32,7 @@ from bigmc.store.shard import Shard
 _ENTRIES, _FEATURES = 1 << 18, 1 << 16
 #: A chunk takes samples of at most about so many shards: each has its own offsets.
 _PIECES = 16
-#: Pieces of a part of a shard at least, if there are several parts: beside its scores are those of a piece.
+#: Pieces of a part of a shard at least, unless a shard is one: beside its scores are those of a piece.
 _PART_PIECES = 4
 
 
@@ -93,7 +93,7 @@ class Spill:
         self._entry_bytes = 2 + dataset.dtype.itemsize
         self._shard_parts = shard_parts
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
-        if shard_parts > 1 and self._n_parts < _PART_PIECES * shard_parts:
+        if max(self._n_parts, shard_parts) > 1 and self._n_parts < _PART_PIECES * shard_parts:
             # few shards spread evenly over the chunks if these have the same number of pieces of each
             self._n_parts = -(-_PART_PIECES * shard_parts // n_chunks) * n_chunks
         self._rows: dict[tuple[int, int], list[Stored]] = {}
