@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -125,8 +125,12 @@ class FeatureSpec:
         }
         return pa.table({name: rows[name] for name in schema.names}, schema=schema)
 
-    def find_bad(self, table: pa.RecordBatch) -> Bad:
-        """Return the rows whose feature columns cannot be used, with the reason."""
+    def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
+        """Return the rows whose feature columns cannot be used, with the reason.
+
+        The columns of `numbers` are those of the table; what is read of them is kept there.
+        """
+        numbers = Numbers(table) if numbers is None else numbers
         self.check_types(table.schema)
         bad: Bad = {}
         for name in (*self.text, *self.categorical):
@@ -136,7 +140,7 @@ class FeatureSpec:
             column = table.column(name)
             if _is_plain(column):
                 continue
-            values, absent, unreadable = as_float(column)
+            values, absent, unreadable = numbers[name]
             if self.missing and name in self.dense:
                 values = np.where(np.isnan(values), 0.0, values)
             else:
@@ -170,20 +174,35 @@ class FeatureSpec:
                 if not fits(kind):
                     raise DataError(f"column {name!r} has type {kind}, which is not {wanted}", cure)
 
-    def categories(self, table: pa.RecordBatch) -> list[Categories]:
-        """Return the categorical columns of a batch without bad rows."""
-        return [categories_of(table.column(name), name) for name in self.categorical]
+    def categories(self, table: pa.RecordBatch, before: Sequence[Categories] = ()) -> list[Categories]:
+        """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
+        earlier = dict(zip(self.categorical, before, strict=False))
+        return [categories_of(table.column(name), name, earlier.get(name)) for name in self.categorical]
 
-    def transform(self, table: pa.RecordBatch, categories: Sequence[Categories] | None = None) -> Samples:
-        """Return the features of a batch without bad rows; of its `categories`, if they are there already.
+    def transform(
+        self,
+        table: pa.RecordBatch,
+        categories: Sequence[Categories] | None = None,
+        numbers: Numbers | None = None,
+    ) -> Samples:
+        """Return the features of a batch without bad rows.
+
+        Parameters
+        ----------
+        table : pyarrow.RecordBatch
+        categories : sequence of Categories, optional
+            Its categorical columns, if they were read before.
+        numbers : Numbers, optional
+            Its columns of numbers, if they were.
 
         Returns
         -------
         Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
         """
+        numbers = Numbers(table) if numbers is None else numbers
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
-            dense[:, place] = as_float(table.column(name))[0]
+            dense[:, place] = numbers[name].values
         if self.hasher is None:
             return self.mapped(dense)
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
@@ -193,7 +212,7 @@ class FeatureSpec:
             pieces.append(hash_categories(columns, bits)._replace(n_features=self.n_features))
         for name in self.numeric:
             index, sign = hash_names([name], bits)
-            values = as_float(table.column(name))[0] * sign[0]
+            values = numbers[name].values * sign[0]
             pieces.append(_column_entries(int(index[0]), values, self.n_features))
         for position, values in enumerate(dense.T):
             pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
@@ -259,25 +278,61 @@ def _null_mask(column: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def as_float(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the column as float64, and which of its values are absent, and no numbers (both NaN)."""
+class Floats(NamedTuple):
+    """A column as numbers.
+
+    Attributes
+    ----------
+    values : float64 array of shape (n_rows,)
+        NaN where there is no number.
+    absent, unreadable : bool arrays of shape (n_rows,)
+        Rows without a value, and with one that is no number.
+    """
+
+    values: NDArray[np.float64]
+    absent: NDArray[np.bool_]
+    unreadable: NDArray[np.bool_]
+
+
+class Numbers:
+    """Columns of a batch as numbers, each of which is parsed once: when it is first asked for."""
+
+    def __init__(self, table: pa.RecordBatch) -> None:
+        self._table = table
+        self._columns: dict[str, Floats] = {}
+
+    def __getitem__(self, name: str) -> Floats:
+        """Return the column of this name."""
+        if name not in self._columns:
+            self._columns[name] = as_float(self._table.column(name))
+        return self._columns[name]
+
+
+def as_float(column: pa.Array) -> Floats:
+    """Return a column of numbers, or of texts that may be numbers."""
     kind = column.type
+    nothing = np.zeros(len(column), bool)
     if not column.null_count and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-        nothing = np.zeros(len(column), bool)
-        return column.to_numpy(zero_copy_only=False).astype(np.float64), nothing, nothing
+        return Floats(column.to_numpy(zero_copy_only=False).astype(np.float64), nothing, nothing)
     if not is_text(kind):
         values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
         absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
-        return np.asarray(values, dtype=np.float64), absent, np.zeros(len(column), bool)
-    trimmed = pc.utf8_trim_whitespace(plain_text(column))
+        return Floats(np.asarray(values, dtype=np.float64), absent, nothing)
+    texts = plain_text(column)
+    if not texts.null_count:
+        try:
+            return Floats(texts.cast(pa.float64()).to_numpy(), nothing, nothing)
+        except pa.ArrowInvalid:
+            pass  # blanks, or no number
+    trimmed = pc.utf8_trim_whitespace(texts)
     texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     absent = _null_mask(texts)
     try:
-        return np.asarray(texts.cast(pa.float64()).fill_null(np.nan)), absent, np.zeros(len(absent), bool)
+        return Floats(np.asarray(texts.cast(pa.float64()).fill_null(np.nan)), absent, nothing)
     except pa.ArrowInvalid:
         read = [_read_float(text) for text in texts.to_pylist()]
         values = np.array([np.nan if v is None else v for v in read])
-        return values, absent, np.array([v is None for v in read]) & ~absent
+        return Floats(values, absent, np.array([v is None for v in read]) & ~absent)
 
 
 def _read_float(text: str | None) -> float | None:

@@ -48,8 +48,15 @@ READER_BYTES = 4 << 20
 READER_SHARE = 12
 """Decoding may hold one in so many bytes of a worker: with all columns open at once it is twice as fast."""
 
-PEAK_FACTOR = 4
-"""Memory of a flush in multiples of the samples written: pieces, their concatenation, columns, codec."""
+PEAK_FACTOR = 3
+"""Memory of a flush in multiples of the samples written: pieces, columns (at most as much), codec, and what
+the allocator cannot give back."""
+
+ROOMY_PEAK_FACTOR = 2
+"""The same from `ROOMY_LIMIT` on, where the last two do not count."""
+
+DENSE_PEAK_FACTOR = 4
+"""The same where every feature is dense: pieces, their concatenation, columns, codec."""
 
 FIXED_COST = 40_000_000
 """Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing, pages
@@ -95,6 +102,8 @@ class Load:
         Bytes for the longest record, or for reading the largest columns of Parquet, in each worker.
     footer_bytes : int
         Bytes of the largest footer of a Parquet file, in each worker.
+    parquet : bool
+        Whether there is Parquet to decode.
     label_bytes : int
         Bytes for the distinct labels, in each worker and then once for all; 0 while they are not counted.
     """
@@ -104,6 +113,7 @@ class Load:
     dense: bool = False
     record_bytes: int = 0
     footer_bytes: int = 0
+    parquet: bool = False
     label_bytes: int = 0
 
     def of(self, parts: Sequence[Part]) -> Load:
@@ -112,6 +122,7 @@ class Load:
             self,
             record_bytes=max((bytes_held(part) for part in parts), default=0),
             footer_bytes=max((part.footer_bytes for part in parts), default=0),
+            parquet=any(part.format == "parquet" for part in parts),
         )
 
     @property
@@ -202,8 +213,10 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
     batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
-    reader_bytes = max(0, mine // READER_SHARE - READER_BYTES)  # more than the least, which is always there
-    buffer_bytes = int((mine - batch_bytes * cost - capacity * NAME_COST - reader_bytes) / PEAK_FACTOR)
+    # More than the least, which is always there.
+    reader_bytes = max(0, mine // READER_SHARE - READER_BYTES) if load.parquet else 0
+    factor = DENSE_PEAK_FACTOR if load.dense else _peak_factor(limit)
+    buffer_bytes = int((mine - batch_bytes * cost - capacity * NAME_COST - reader_bytes) / factor)
     return n_workers, Shares(
         batch_bytes,
         buffer_bytes,
@@ -212,6 +225,10 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
         record_limit=record_limit(limit, load.n_features),
         label_bytes=max(LABELS_BYTES, load.label_bytes),
     )
+
+
+def _peak_factor(limit: int) -> int:
+    return ROOMY_PEAK_FACTOR if limit >= ROOMY_LIMIT else PEAK_FACTOR
 
 
 def smallest_limit(load: Load) -> int:

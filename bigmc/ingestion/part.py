@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.features import Bad, FeatureSpec, Samples
+from bigmc.ingestion.features import Bad, Numbers, Samples
 from bigmc.ingestion.hashing.categories import Categories, plain_text
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
@@ -138,6 +138,7 @@ class PartWriter:
         self._aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
         self._labels = LabelCoder(shares.label_bytes)
         self._rejects: list[Reject] = []
+        self._categories: list[Categories] = []  # of the batch read last, whose values may come again
         hasher = recipe.features.hasher
         self._names = (
             NameCounter(hasher, shares.name_capacity)
@@ -217,9 +218,14 @@ class PartWriter:
 
     def _transformed(self, batch: Batch) -> _Ready:
         """Return the rows of a batch that can be used, with their features, and the other ones."""
-        good, rejects = self._set_bad_aside(batch)
-        categories = [] if good.table is None else self._recipe.features.categories(good.table)
-        samples = samples_of(good, self._recipe.features, categories)
+        features = self._recipe.features
+        numbers = Numbers(batch.table)
+        good, rejects = self._set_bad_aside(batch, numbers)
+        if good.table is None:
+            return _Ready(good, [*batch.rejects, *rejects], features.mapped(matrix_of(good)), [])
+        self._categories = categories = features.categories(good.table, self._categories)
+        numbers = numbers if good.table is batch.table else Numbers(good.table)
+        samples = features.transform(good.table, categories, numbers)
         return _Ready(good, [*batch.rejects, *rejects], samples, categories)
 
     def _count_names(self, ready: _Ready) -> None:
@@ -231,9 +237,9 @@ class PartWriter:
         for categories in ready.categories:
             self._names.update_categories(categories)
 
-    def _set_bad_aside(self, batch: Batch) -> tuple[Batch, list[Reject]]:
+    def _set_bad_aside(self, batch: Batch, numbers: Numbers) -> tuple[Batch, list[Reject]]:
         """Return the batch without rows whose label or features cannot be used, and these rows."""
-        bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table)
+        bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table, numbers)
         if self._recipe.group is not None:
             missing = find_missing(batch.table.column(self._recipe.group))
             reason = f"the group {self._recipe.group!r} is missing"
@@ -296,13 +302,11 @@ class PartWriter:
         disk.sync(self._folder.parent)
 
 
-def samples_of(batch: Batch, features: FeatureSpec, categories: Sequence[Categories]) -> Samples:
-    """Return the features of a batch without bad rows."""
-    if batch.table is not None:
-        return features.transform(batch.table, categories)
+def matrix_of(batch: Batch) -> Samples:
+    """Return the matrix of a batch without a table."""
     if batch.matrix is None:
         raise ValueError("a batch has a table or a matrix")
-    return features.mapped(batch.matrix)
+    return batch.matrix
 
 
 def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:

@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bigmc.ingestion.features import Samples
 from bigmc.store.csr import Rows
+from bigmc.store.dtypes import smallest_exact_dtype
 from bigmc.store.layout import ShardEntry
 from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.write import write_shard
@@ -85,13 +88,17 @@ class ShardWriter:
         self._buffers[split] = _Buffer()
         table = pa.concat_tables(buffer.tables, promote_options="permissive")
         folder = self._folder / f"{len(self._entries):03d}"
-        samples = _join(buffer.samples)
-        del buffer  # the pieces need as much memory as their concatenation
-        self._entries.append(write_shard(folder, samples, table, split=split, pool=self._pool))
+        self._entries.append(
+            write_shard(folder, _together(buffer.samples), table, split=split, pool=self._pool)
+        )
 
 
 def _slice(samples: Samples, start: int, stop: int) -> Samples:
-    return samples.between(start, stop) if isinstance(samples, Rows) else samples[start:stop]
+    """Return some samples in as few bytes as hold them exactly, since many wait in memory."""
+    if not isinstance(samples, Rows):
+        return samples[start:stop]
+    piece = samples.between(start, stop)
+    return piece._replace(data=piece.data.astype(smallest_exact_dtype(piece.data), copy=False))
 
 
 def _bytes(samples: Samples) -> int:
@@ -99,18 +106,7 @@ def _bytes(samples: Samples) -> int:
     return sum(array.nbytes for array in arrays)
 
 
-def _join(pieces: list[Samples]) -> Samples:
-    """Return the pieces as one batch."""
-    if len(pieces) == 1:
-        return pieces[0]
-    batches = [piece for piece in pieces if isinstance(piece, Rows)]
-    if not batches:
-        return np.concatenate([np.asarray(piece) for piece in pieces])
-    starts = np.cumsum([0, *(len(b.indices) for b in batches)])
-    indptr = [np.zeros(1, np.int64), *(b.indptr[1:] + s for b, s in zip(batches, starts[:-1], strict=True))]
-    return Rows(
-        np.concatenate(indptr),
-        np.concatenate([b.indices for b in batches]),
-        np.concatenate([b.data for b in batches]),
-        batches[0].n_features,
-    )
+def _together(pieces: list[Samples]) -> list[Rows] | NDArray[Any]:
+    """Return sparse pieces as they are, and dense ones as one array."""
+    sparse = [piece for piece in pieces if isinstance(piece, Rows)]
+    return sparse or np.concatenate([np.asarray(piece) for piece in pieces])

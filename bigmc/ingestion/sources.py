@@ -25,6 +25,7 @@ from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, So
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
+from bigmc.ingestion.readers.plain_types import bytes_of
 from bigmc.ingestion.readers.streams import DAMAGE, compression_of, open_text
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
 from bigmc.options.raw import FileOptions
@@ -315,6 +316,8 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
     """Return about how many bytes a row of the source takes, from its beginning."""
     if source.data is not None:
         rows = max(1, int(source.data.shape[0]))
+        if source.format == "table":
+            return bytes_of(source.data) / rows
         arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
         return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":

@@ -18,61 +18,84 @@ _SCAN = 16384
 
 
 @njit(cache=True, nogil=True)
-def first_bad_row(indptr: NDArray[np.int64], indices: NDArray[np.int32], n_features: int) -> int:
-    """Return the first row whose features are out of range or not increasing, or -1."""
-    for i in range(indptr.shape[0] - 1):
-        previous = -1
-        for j in indices[indptr[i] : indptr[i + 1]]:
-            if j <= previous or j >= n_features:
-                return i
-            previous = j
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def rows_to_csc(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[Any], n_features: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]:
-    """Sort at most 65,536 rows into columns by counting; explicit zeros are kept.
+def count_columns(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    data: NDArray[Any],
+    counts: NDArray[Any],
+    squares: NDArray[np.float64],
+) -> int:
+    """Count the entries of each column in some rows and add up the squares of each row, in one pass.
 
     Parameters
     ----------
     indptr : int64 array of shape (n_rows + 1,)
         Row ``i`` has the entries ``indptr[i]:indptr[i + 1]``; need not start at 0.
     indices : int32 array
-        Feature of each entry, below `n_features`.
+        Feature of each entry.
     data : array
         Value of each entry.
-    n_features : int
-        Number of columns.
+    counts : int32 or int64 array of shape (n_features + 1,)
+        Entries of column ``j`` are added to element ``j + 1``.
+    squares : float64 array of shape (n_rows,)
+        Filled.
 
     Returns
     -------
-    indptr : int64 array of shape (n_features + 1,)
-    indices : uint16 array of shape (nnz,)
-        Row of each entry, increasing within a column.
-    data : array of shape (nnz,), dtype of `data`
+    int
+        The first row whose features are out of range or not increasing, or -1.
     """
-    n_rows = indptr.shape[0] - 1
-    first = indptr[0]
-    nnz = indptr[n_rows] - first
-    columns = np.zeros(n_features + 1, np.int64)
-    for j in indices[first : first + nnz]:
-        columns[j + 1] += 1
-    for j in range(n_features):
-        columns[j + 1] += columns[j]
-    free = columns[:n_features].copy()
-    rows = np.empty(nnz, np.uint16)
-    values = np.empty(nnz, data.dtype)
-    for i in range(n_rows):
+    n_features = counts.shape[0] - 1
+    for i in range(indptr.shape[0] - 1):
         row = indices[indptr[i] : indptr[i + 1]]
-        row_data = data[indptr[i] : indptr[i + 1]]
+        values = data[indptr[i] : indptr[i + 1]]
+        previous = -1
+        total = 0.0
+        for k in range(row.shape[0]):
+            j = row[k]
+            if j <= previous or j >= n_features:
+                return i
+            previous = j
+            counts[j + 1] += 1
+            x = np.float64(values[k])
+            total += x * x
+        squares[i] = total
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def place_rows(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    data: NDArray[Any],
+    first_row: int,
+    free: NDArray[Any],
+    indices_out: NDArray[np.uint16],
+    data_out: NDArray[Any],
+) -> None:
+    """Put the entries of some rows into their columns, each behind those of the rows before.
+
+    Parameters
+    ----------
+    indptr, indices, data : arrays
+        Rows, as for `count_columns`.
+    first_row : int
+        Number of the first of them.
+    free : int32 or int64 array of shape (n_features,)
+        Next free place of each column; moved on.
+    indices_out : uint16 array
+        Row of each entry.
+    data_out : array
+        Value of each entry.
+    """
+    for i in range(indptr.shape[0] - 1):
+        row = indices[indptr[i] : indptr[i + 1]]
+        values = data[indptr[i] : indptr[i + 1]]
         for k in range(row.shape[0]):
             place = free[row[k]]
             free[row[k]] = place + 1
-            rows[place] = i
-            values[place] = row_data[k]
-    return columns, rows, values
+            indices_out[place] = first_row + i
+            data_out[place] = values[k]
 
 
 @njit(cache=True, nogil=True)
@@ -113,13 +136,6 @@ def add_row_squares(
         for k in range(rows.shape[0]):
             x = scale * values[k]
             squares[rows[k]] += x * x
-
-
-@njit(cache=True, nogil=True)
-def count_rows(indices: NDArray[np.uint16], counts: NDArray[np.int32]) -> None:
-    """Add the number of stored entries of each row to `counts`."""
-    for i in indices:
-        counts[i] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -22,40 +22,45 @@ def _smallest_integer(low: float, high: float) -> np.dtype[Any] | None:
     return None
 
 
-def smallest_exact_dtype(data: NDArray[Any]) -> np.dtype[Any]:
-    """Return the smallest of `VALUE_DTYPES` that holds every value of `data` exactly.
+def smallest_exact_dtype(*pieces: NDArray[Any]) -> np.dtype[Any]:
+    """Return the smallest of `VALUE_DTYPES` that holds every value of some arrays exactly.
 
     Parameters
     ----------
-    data : array of booleans, integers or floats
-        NaN and infinities are exact in float32; a zero may lose its sign.
+    *pieces : arrays of booleans, integers or floats
+        One or more. NaN and infinities are exact in float32; a zero may lose its sign.
 
     Raises
     ------
     DataError
         If the values are not real numbers, or are integers that float64 cannot hold.
     """
-    kind = data.dtype.kind
-    if kind == "b":
+    given = np.result_type(*(piece.dtype for piece in pieces))
+    if given.kind == "b":
         return VALUE_DTYPES[0]
-    if kind in "iu":
-        low, high = (int(data.min()), int(data.max())) if data.size else (0, 0)
-        small = _smallest_integer(low, high)
-        if small is not None:
-            return small
-        for dtype in VALUE_DTYPES[3:]:
-            # Compared one by one and as floats of the full width: a cast back to integers may overflow.
-            if all(float(dtype.type(x)) == x for x in np.unique(data).tolist()):
-                return dtype
-        raise DataError(f"integers up to {max(high, -low)} are not exact in float64")
-    if kind != "f" or data.dtype.itemsize > 8:
-        raise DataError(f"values of type {data.dtype} cannot be stored", "use integers, float32 or float64")
-    flat = data.ravel()
-    if flat.dtype.itemsize < 4:
-        flat = flat.astype(np.float32)
-    integral, single, lowest, highest = scan_floats(flat)
-    small = _smallest_integer(lowest, highest) if integral else None
-    return small or VALUE_DTYPES[3 if single else 4]
+    if given.kind in "iu":
+        return _for_integers([piece for piece in pieces if piece.size])
+    if given.kind != "f" or given.itemsize > 8:
+        raise DataError(f"values of type {given} cannot be stored", "use integers, float32 or float64")
+    scanned = given if given.itemsize >= 4 else np.dtype(np.float32)
+    scans = [scan_floats(piece.ravel().astype(scanned, copy=False)) for piece in pieces]
+    integral, single, lowest, highest = zip(*scans, strict=True)
+    small = _smallest_integer(min(lowest), max(highest)) if all(integral) else None
+    return small or VALUE_DTYPES[3 if all(single) else 4]
+
+
+def _for_integers(pieces: list[NDArray[Any]]) -> np.dtype[Any]:
+    """Return the smallest dtype for arrays of integers, none of them empty."""
+    low = min((int(piece.min()) for piece in pieces), default=0)
+    high = max((int(piece.max()) for piece in pieces), default=0)
+    small = _smallest_integer(low, high)
+    if small is not None:
+        return small
+    for dtype in VALUE_DTYPES[3:]:
+        # Compared one by one and as floats of the full width: a cast back to integers may overflow.
+        if all(float(dtype.type(x)) == x for piece in pieces for x in np.unique(piece).tolist()):
+            return dtype
+    raise DataError(f"integers up to {max(high, -low)} are not exact in float64")
 
 
 def common_dtype(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:

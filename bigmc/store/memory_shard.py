@@ -11,8 +11,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.kernels.csc import add_row_squares, count_rows, rows_to_csc
-from bigmc.store.dtypes import smallest_exact_dtype
+from bigmc.store.columns import columns_of
+from bigmc.store.csr import Rows
 
 #: Most rows of one shard: a row id has 16 bits.
 MAX_ROWS = 65_536
@@ -75,17 +75,6 @@ class MemoryShard:
         return self._table if columns is None else self._table.select(list(columns))
 
 
-def row_measures(
-    indptr: NDArray[np.int64], indices: NDArray[np.uint16], data: NDArray[Any], n_rows: int
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return the Euclidean norm of each row's raw values and its number of stored entries."""
-    squares = np.zeros(n_rows, np.float64)
-    add_row_squares(indptr, indices, data, np.ones(len(indptr) - 1, np.float32), squares)
-    entries = np.zeros(n_rows, np.int32)
-    count_rows(indices, entries)
-    return np.sqrt(squares).astype(np.float32), entries
-
-
 def memory_shards(
     X: Any, labels: NDArray[np.int32] | pa.ListArray, row_ids: NDArray[np.int64], shard_rows: int
 ) -> Iterator[MemoryShard]:
@@ -120,12 +109,11 @@ def memory_shards(
         stop = min(start + shard_rows, matrix.shape[0])
         part = matrix[start:stop]
         rows = part if scipy.sparse.issparse(part) else scipy.sparse.csr_array(part)
-        values = rows.data.astype(smallest_exact_dtype(rows.data), copy=False)
-        indptr, indices, data = rows_to_csc(
-            rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False), values, n_features
+        piece = Rows(
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False), rows.data, n_features
         )
-        norm, entries = row_measures(indptr, indices, data, stop - start)
+        indptr, indices, data, norm, entries = columns_of([piece])
         table = pa.table(
             {"label": labels[start:stop], "row_id": row_ids[start:stop], "norm": norm, "entries": entries}
         )
-        yield MemoryShard(indptr, indices, data, table)
+        yield MemoryShard(indptr.astype(np.int64, copy=False), indices, data, table)

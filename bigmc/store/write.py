@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.kernels.csc import first_bad_row, rows_to_csc
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replace_folder
+from bigmc.store.columns import columns_of
 from bigmc.store.csr import Rows
 from bigmc.store.dtypes import smallest_exact_dtype
 from bigmc.store.label_sets import SETS
 from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
-from bigmc.store.memory_shard import MAX_ROWS, row_measures
+from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.zarr_chunks import CHUNK, ArrayWriter, Form
 from bigmc.store.zarr_groups import write_group
 
@@ -37,7 +37,7 @@ _COLUMNS = 16
 
 def write_shard(
     folder: Path,
-    rows: Rows | NDArray[Any],
+    rows: Rows | Sequence[Rows] | NDArray[Any],
     table: pa.Table,
     *,
     split: str = "all",
@@ -49,7 +49,7 @@ def write_shard(
     ----------
     folder : Path
         The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used on the way.
-    rows : Rows or 2-D array
+    rows : Rows, sequence of Rows, or 2-D array
         At most 65,536 samples. A dense array of which more than half is zero is stored sparse.
     table : pyarrow.Table
         One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
@@ -69,9 +69,8 @@ def write_shard(
     DataError
         If there are too many rows or entries, or a row's features are out of range or not increasing.
     """
-    if not isinstance(rows, Rows) and np.count_nonzero(rows) * 2 < rows.size:
-        rows = _sparse_rows(rows)
-    n_rows = rows.n_rows if isinstance(rows, Rows) else len(rows)
+    pieces = _sparse_pieces(rows)
+    n_rows = len(rows) if pieces is None else sum(piece.n_rows for piece in pieces)
     if n_rows > MAX_ROWS:
         raise DataError(f"a shard has at most {MAX_ROWS} rows and got {n_rows}")
     label, row_id = (table.schema.field(name).type for name in ("label", "row_id"))
@@ -80,45 +79,46 @@ def write_shard(
     aside = folder.with_name(folder.name + PARTIAL)
     disk.clear(aside)
     disk.make_folder(aside)
-    if isinstance(rows, Rows):
-        nnz, dtype, norm, entries, files = _write_sparse(aside, rows, pool)
+    if pieces is not None:
+        nnz, dtype, norm, entries, files = _write_sparse(aside, pieces, pool)
     else:
         nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
     table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
     files.append(_write_table(aside, table))
     disk.sync_tree(aside)
     replace_folder(aside, folder)
-    kind: Literal["sparse", "dense"] = "sparse" if isinstance(rows, Rows) else "dense"
+    kind: Literal["sparse", "dense"] = "dense" if pieces is None else "sparse"
     return ShardEntry(folder.name, split, n_rows, nnz, dtype.name, kind, tuple(files))
 
 
 _Written = tuple[int, np.dtype[Any], NDArray[np.float32], NDArray[np.int32], list[FileEntry]]
 
 
-def _write_sparse(folder: Path, rows: Rows, pool: Executor | None) -> _Written:
-    nnz = len(rows.indices)
+def _sparse_pieces(rows: Rows | Sequence[Rows] | NDArray[Any]) -> Sequence[Rows] | None:
+    """Return the samples in compressed rows, or None if they are better stored as a dense array."""
+    if isinstance(rows, Rows):
+        return [rows]
+    if not isinstance(rows, np.ndarray):
+        return rows
+    return [_sparse_rows(rows)] if np.count_nonzero(rows) * 2 < rows.size else None
+
+
+def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -> _Written:
+    nnz = sum(len(piece.indices) for piece in pieces)
     if nnz > MAX_ENTRIES:
         raise DataError(f"{nnz} entries are more than a shard can number", "make shards of fewer rows")
-    bad = first_bad_row(rows.indptr, rows.indices, rows.n_features)
-    if bad >= 0:
-        within = f"increasing within 0..{rows.n_features - 1}"
-        raise DataError(f"the features of row {bad} of shard {folder.stem} are not {within}")
-    dtype = smallest_exact_dtype(rows.data)
-    indptr, indices, data = rows_to_csc(
-        rows.indptr, rows.indices, rows.data.astype(dtype, copy=False), rows.n_features
-    )
+    indptr, indices, data, norm, entries = columns_of(pieces, folder.stem)
     matrix = folder / MATRIX
-    files = [write_matrix_group(folder, rows.n_rows, rows.n_features)]
+    files = [write_matrix_group(folder, len(norm), len(indptr) - 1)]
     for name, values, form, chunk in (
         ("data", data, Form.PLAIN, CHUNK),
         ("indices", indices, Form.DIFFERENCES, CHUNK),
-        ("indptr", indptr.astype(np.int32), Form.DIFFERENCES, INDPTR_CHUNK),
+        ("indptr", indptr, Form.DIFFERENCES, INDPTR_CHUNK),
     ):
         writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, form=form, chunk=chunk)
         writer.append(values, pool)
         files += writer.close()
-    norm, entries = row_measures(indptr, indices, data, rows.n_rows)
-    return nnz, dtype, norm, entries, files
+    return nnz, data.dtype, norm, entries, files
 
 
 def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:

@@ -42,6 +42,9 @@ NAMES_PER_FEATURE = 8
 NAMES_PER_BATCH = 1 << 14
 """Names looked at together."""
 
+_SHOWN = 60
+"""Most characters of a parameter in a message."""
+
 
 def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> TrainResult:
     """Train, or continue an interrupted training, or find the model finished; see :func:`bigmc.api.train`."""
@@ -277,9 +280,15 @@ def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: st
     differences = [
         "another dataset"
         if name == "dataset"
-        else f"{name}: it has {json.dumps(stored.get(name))}, asked for {json.dumps(asked.get(name))}"
+        else f"{name}: it has {_shown(stored.get(name))}, asked for {_shown(asked.get(name))}"
         for name in sorted(stored.keys() | asked.keys())
         if stored.get(name) != asked.get(name)
     ]
     if differences:
         raise ModelError(f"{what} was made with other parameters ({', '.join(differences)})", cure)
+
+
+def _shown(value: object) -> str:
+    """Return a parameter as JSON, cut where it is long, as the trials of a search are."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -92,6 +92,12 @@ def test_cases_by_hand_equal_scikit_learn(analyzer: Any, ngrams: tuple[int, int]
         check(TextHasher(analyzer, ngrams, bits, lowercase), HAND)
 
 
+@pytest.mark.parametrize("size", [4, 5, 6, 7])
+def test_text_lower_cased_in_pieces_equals_scikit_learn(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unicode, "_LOWERED_BYTES", size)
+    check(TextHasher("word", (1, 2), 18), [f"Ⱥ {document}" for document in HAND])
+
+
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_every_code_point_folds_as_python_does(lowercase: bool) -> None:
     table = lower_table() if lowercase else case_kept_table()

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.slow
 CALL = """
 import sys
 import numpy as np
-from bigmc.kernels.csc import count_rows
+from bigmc.kernels.csc import undo_delta
 from bigmc.kernels.compile_server import compile_elsewhere
 compile_elsewhere()
 {before}
-counts = np.zeros(3, np.int32)
-count_rows(np.array([0, 2, 2], np.uint16), counts)
-print(counts.tolist(), sum(count_rows.stats.cache_hits.values()), sum(count_rows.stats.cache_misses.values()))
+values = np.array([1, 0, 2], np.uint16)
+undo_delta(values)
+print(values.tolist(), sum(undo_delta.stats.cache_hits.values()), sum(undo_delta.stats.cache_misses.values()))
 """
 
 
@@ -38,20 +38,20 @@ def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == f"[1, 0, 2] {hits} {misses}"
+    assert done.stdout.strip() == f"[1, 1, 3] {hits} {misses}"
 
 
 SEVERAL = """
 import os
 import numpy as np
 from bigmc.kernels import compile_server as cold
-from bigmc.kernels.csc import count_rows
+from bigmc.kernels.csc import undo_delta
 cold.compile_elsewhere()
 seen = []
 def call(dtype):
-    counts = np.zeros(3, np.int32)
-    count_rows(np.array([0, 2, 2], dtype), counts)
-    assert counts.tolist() == [1, 0, 2]
+    values = np.array([1, 0, 2], dtype)
+    undo_delta(values)
+    assert values.tolist() == [1, 1, 3]
     seen.append(cold._child.process.pid)
 call(np.uint16), call(np.uint32)
 assert seen[0] == seen[1]  # one child for both
@@ -63,7 +63,7 @@ cold._child.process.kill()
 cold._child.process.wait()
 call(np.int64)
 assert seen[2] != seen[1]  # one that has ended is replaced
-assert sum(count_rows.stats.cache_hits.values()) == 3
+assert sum(undo_delta.stats.cache_hits.values()) == 3
 child = cold._child.process
 child.stdin.close()
 assert child.wait(60) == 0  # it ends with the process that started it
@@ -85,13 +85,12 @@ def test_a_child_without_work_ends() -> None:
 
 
 def test_a_warm_kernel_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bigmc.kernels.csc import count_rows
+    from bigmc.kernels.csc import undo_delta
 
-    counts = np.zeros(3, np.int32)
-    count_rows(np.array([0, 2, 2], np.uint16), counts)  # compiled, and in the cache
+    undo_delta(np.array([1, 0, 2], np.uint16))  # compiled, and in the cache
     monkeypatch.setattr(compile_server, "_compile_in_child", lambda *_: pytest.fail("the cache is warm"))
-    cache = compile_server._ChildCache(count_rows.py_func)
-    assert cache.load_overload(count_rows.signatures[0], count_rows.targetctx) is not None
+    cache = compile_server._ChildCache(undo_delta.py_func)
+    assert cache.load_overload(undo_delta.signatures[0], undo_delta.targetctx) is not None
 
 
 def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import CutOracle, LocalScan
-from bigmc.solvers.boosting.restricted_master import Master
+from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.loop import RunContext
@@ -147,6 +147,15 @@ def test_single_precision_weights_come_close_and_do_not_drift():
         point = master.rebuild(ThreadEngine(1))
         master.improve(1e-5, 50, 3, ThreadEngine(1))
     assert point.objective == pytest.approx(exact.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.2, 0.7, 1.0, 3.0])
+@pytest.mark.parametrize("load", [-2.0, 0.0, 0.5, 4.0])
+def test_a_bound_takes_the_best_multiple_of_the_dual_weights(sigma, load):
+    point = Point(objective=9.0, mass=2.0, load=load, held_loss=np.nan, held_error=np.nan)
+    s = np.geomspace(1e-3, 1e3, 200_001)
+    s = s[s * sigma <= 1]
+    assert point.lower_bound(sigma) == pytest.approx((s * (2.0 + load) - 2.0 * s * np.log(s)).max(), rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

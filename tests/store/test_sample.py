@@ -69,3 +69,13 @@ def test_dense_shards_on_disk(tmp_path):
 def test_an_empty_sample_is_refused(whole):
     with pytest.raises(DataError, match="empty"):
         draw_rows(whole, 1e-9, 0, ThreadEngine(1))
+
+
+def test_drawn_rows_are_in_shards_of_a_bounded_size(whole, monkeypatch):
+    together, positions = draw_rows(whole, 0.5, 0, ThreadEngine(1))
+    monkeypatch.setattr("bigmc.store.sample.MAX_ROWS", 700)
+    apart, same = draw_rows(whole, 0.5, 0, ThreadEngine(2))
+    assert together.n_shards == 1
+    assert max(shard.n_rows for shard in apart.shards) <= 700
+    assert rows_of(apart) == rows_of(together)
+    np.testing.assert_array_equal(same, positions)

@@ -1,6 +1,6 @@
 """Columns of categories: each hashed as ``column=value``, as scikit-learn's FeatureHasher does.
 
-A value is spelled and hashed once a batch, however many rows have it.
+A value is spelled and hashed once a batch, however many rows have it, or once for all batches of a row group.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ class Categories(NamedTuple):
     names : pyarrow Array of large_string
         ``column=value`` of the values; one may be there more than once, or belong to no row.
     hashes : uint32 array of shape (len(names),)
+    values : pyarrow Array
+        What the names are made of.
     """
 
     codes: NDArray[np.integer]
     names: pa.Array
     hashes: NDArray[np.uint32]
+    values: pa.Array
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -61,7 +64,7 @@ def _category_text(column: pa.Array) -> pa.Array:
     return pa.array([str(value) for value in column.to_pylist()], pa.string())
 
 
-def categories_of(column: pa.Array, name: str) -> Categories:
+def categories_of(column: pa.Array, name: str, before: Categories | None = None) -> Categories:
     """Return the categories of a column; no value may be missing.
 
     Parameters
@@ -70,6 +73,9 @@ def categories_of(column: pa.Array, name: str) -> Categories:
         Texts, integers, booleans or other scalars.
     name : str
         Name of the column.
+    before : Categories, optional
+        Of this column in an earlier batch. Batches of one row group of Parquet have the same values, which
+        need not be spelled and hashed again.
 
     Raises
     ------
@@ -88,10 +94,12 @@ def categories_of(column: pa.Array, name: str) -> Categories:
         values = column.dictionary
     else:
         codes, values = np.arange(len(column)), column
+    if before is not None and values.equals(before.values):
+        return before._replace(codes=codes)
     prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{name}=", ""))
     texts = _category_text(values).cast(pa.large_string())
     names = pc.binary_join_element_wise(prefix, texts, nothing)
-    return Categories(codes, names, hash_strings(names))
+    return Categories(codes, names, hash_strings(names), values)
 
 
 def hash_categories(columns: Sequence[Categories], hash_bits: int) -> Rows:

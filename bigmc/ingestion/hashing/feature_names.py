@@ -102,7 +102,7 @@ class NameCounter:
 
     def update_categories(self, categories: Categories) -> None:
         """Count every row's ``column=value``."""
-        codes, spelled, hashes = categories
+        codes, spelled, hashes, _ = categories
         for _, _, offsets, data in string_pieces(spelled, piece_bytes=_MOST_BYTES):
             text = data[offsets[0] : offsets[-1]]
             starts = (offsets[:-1] - offsets[0]).astype(np.uint32)

@@ -30,12 +30,14 @@ from bigmc.ingestion.hashing.unicode import (
     first_broken,
     lower_sigmas,
     lower_table,
+    lowered,
     string_pieces,
 )
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
+from bigmc.kernels.hashing.rows import SORTED
 from bigmc.store.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
@@ -161,10 +163,9 @@ class TextHasher:
                     broken = status == wording.BROKEN
                     if status == wording.CHANGED and n_rows == 0:
                         # Rare letters of which the kernel could not write the lower case in their place.
-                        document = piece[row].as_py().lower().encode()
+                        document = lowered(text[offsets[row] : offsets[row + 1]])
                         scratch.fit_words(len(document), use)
-                        ends = np.array([0, len(document)])
-                        n_rows, _ = _find_words(0, ends, np.frombuffer(document, np.uint8), table, use)
+                        n_rows, _ = _find_words(0, np.array([0, len(document)]), document, table, use)
                 else:
                     out = scratch.documents._replace(text=scratch.folded[: -kernel.PADDING])
                     n_rows, broken = folding.fold_rows(row, offsets, text, table, code, out)
@@ -217,7 +218,7 @@ class TextHasher:
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
             work = HashScratch(scratch.reach, scratch.parts, scratch.counts)
-            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times)
+            listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times, SORTED)
             n_hashes = kernel.hash_ngrams(
                 place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )

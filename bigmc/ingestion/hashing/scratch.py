@@ -16,6 +16,7 @@ from bigmc.kernels.hashing.arguments import FoldedText, MarkedText, WordLists
 
 PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
 FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
+LISTED = 1 << 16  # n-grams hashed in one go: a call of a kernel costs as much as hashing a thousand
 FOLD_ROWS = 1 << 12  # documents folded in one go
 KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
 
@@ -46,8 +47,8 @@ class Scratch(threading.local):
         self.units = np.empty(FOLD_ROWS + 1, np.int64)
         self.reach = np.empty(0, np.uint32)
         self.parts = np.empty((7, kernel.TILE), np.uint32)
-        self.hashes = np.empty(counting.SORTED + 2 * kernel.TILE, np.uint32)
-        self.times = np.empty(counting.SORTED + 2 * kernel.TILE, np.uint16)
+        self.hashes = np.empty(LISTED + 2 * kernel.TILE, np.uint32)
+        self.times = np.empty(LISTED + 2 * kernel.TILE, np.uint16)
         self.counts = np.zeros(1 << 14, np.uint16)
         self.once = np.ones(0, np.uint16)
         self.offsets = np.empty(FOLD_ROWS + 1, np.int64)

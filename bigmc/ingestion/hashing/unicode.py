@@ -23,6 +23,7 @@ Nulls = Literal["refuse", "empty"]
 SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 
 PIECE_BYTES = 4 << 20  # text looked at in one go
+_LOWERED_BYTES = 1 << 20  # text lower-cased by Python in one go
 PLANE = 1 << 16  # code points folded in one go
 
 
@@ -187,6 +188,25 @@ def lower_sigmas(
     offsets, text = offsets - first, text[first:last].copy()
     sigma.lower_sigmas(offsets, text, case_table())
     return offsets, text
+
+
+def lowered(document: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a document without capital sigmas in lower case, as `str.lower` writes it, in UTF-8.
+
+    It is done piece by piece, because a Python string may take four bytes a character.
+    """
+    result = bytearray()
+    start = 0
+    while start < len(document):
+        stop = min(start + _LOWERED_BYTES, len(document))
+        for _ in range(3):  # a character has at most so many bytes after its first one
+            if stop < len(document) and document[stop] & 0xC0 == 0x80:
+                stop -= 1
+        result += document[start:stop].tobytes().decode().lower().encode()
+        start = stop
+    array = np.frombuffer(result, np.uint8)
+    array.flags.writeable = False  # kernels are compiled for buffers of Arrow, which are not
+    return array
 
 
 def first_broken(offsets: NDArray[np.int64], text: NDArray[np.uint8], row: int) -> int:

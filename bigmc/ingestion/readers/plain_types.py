@@ -30,6 +30,17 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def bytes_of(table: pa.Table | pa.RecordBatch) -> int:
+    """Return the bytes of a table.
+
+    Older releases of Arrow cannot tell which part of a string view's buffers is used; they count whole.
+    """
+    try:
+        return int(table.nbytes)
+    except pa.ArrowTypeError:
+        return int(table.get_total_buffer_size())
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema whose columns have their `plain_type`."""
     return pa.schema([(field.name, plain_type(field.type)) for field in schema])

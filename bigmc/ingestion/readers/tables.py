@@ -9,7 +9,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns, number
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.parquet import table_batch
-from bigmc.ingestion.readers.plain_types import plain_schema
+from bigmc.ingestion.readers.plain_types import bytes_of, plain_schema
 
 
 def in_memory(part: Part, source: Source | None) -> Source:
@@ -57,7 +57,7 @@ class TableFormat:
         parts: list[Part] = []
         for i, source in enumerate(sources):
             table = source.data
-            parts += row_ranges(source.path, "table", i, table.num_rows, table.nbytes, part_bytes)
+            parts += row_ranges(source.path, "table", i, table.num_rows, bytes_of(table), part_bytes)
         return number(parts)
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:

@@ -149,10 +149,20 @@ class HashedRows(NamedTuple):
 
 
 class HashList(NamedTuple):
-    """Hashes that are filled, and how often each counts."""
+    """Hashes that are filled.
+
+    Attributes
+    ----------
+    hashes : uint32 array
+    times : uint16 array of the same shape
+        How often each counts.
+    longest : int
+        In documents of more n-grams every hash counts once.
+    """
 
     hashes: Words
     times: Shorts
+    longest: Int
 
 
 class SortScratch(NamedTuple):

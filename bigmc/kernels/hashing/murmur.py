@@ -272,12 +272,13 @@ def hash_ngrams(
     Resumes at ``place``, the document, n and unit to come next (n is 0 before a document), with as many
     documents as surely fit; the hashes of the k-th are ``offsets[k] .. offsets[k + 1]``. A document with more
     n-grams than fit comes alone and in pieces, each n-gram once: ``place`` stays inside it until its last. Of
-    other documents in ASCII, single characters and pairs are counted at once, as these are few.
+    documents in ASCII of at most ``out.longest`` n-grams, single characters and pairs are counted at once, as
+    these are few.
     """
     folded, bound, units = documents
     analyzer, n_min, n_max = ngrams
     reach, parts, counts = work
-    hashes, times = out
+    hashes, times, longest = out
     gap = 1 if analyzer == WORD else 0
     room = hashes.shape[0] - 2 * TILE
     begun = place[0]
@@ -290,7 +291,7 @@ def hash_ngrams(
         narrow = False
         if analyzer != WORD:
             narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
-        fits = (n_max - n_min + 2) * n_units <= room
+        fits = (n_max - n_min + 2) * n_units <= min(room, longest)
         if place[1] == 0:
             if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > room:
                 return n_listed

@@ -45,7 +45,7 @@ _INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
 _FEWEST_ENTRIES, _MADE_UP = 16, 0.3
 #: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
 #: tolerance.
-_BALANCING_SWEEPS, _TARGET = 120, 0.25
+_BALANCING_SWEEPS, _TARGET = 200, 0.25
 
 
 @dataclass(frozen=True)
