@@ -19,7 +19,7 @@ def main() -> None:
         os.chdir(name)
         make(Path())
         found = {"environment": environment(), "files": digests(Path())}
-    found["courses"] = {group: course_digests(group) for group in GROUPS}
+        found["courses"] = {group: course_digests(group) for group in GROUPS}
     SUMS.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{len(found['files'])} files")
 
