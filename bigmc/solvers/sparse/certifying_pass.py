@@ -147,6 +147,7 @@ def certifying_pass(
     engine: Engine,
     shards: NDArray[np.int64],
     watches: Sequence[Watch] = (),
+    to: PassSums | None = None,
 ) -> PassSums:
     """Add up losses and gradients of the samples of some shards.
 
@@ -161,6 +162,8 @@ def certifying_pass(
         Their numbers.
     watches : sequence of Watch
         See all columns on the way.
+    to : PassSums, optional
+        Of other shards, to which these are added.
 
     Raises
     ------
@@ -168,7 +171,7 @@ def certifying_pass(
         If a gradient is not finite.
     """
     parts = np.array_split(shards, min(_MOST_PARTS, len(shards)))
-    total = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+    total = to or PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for _, found in engine.map(_add_up, parts, dataset, request, problem_of, watches):
         total.add(found)
     total.norms *= np.float32(1.0 + _ROUNDING * len(shards) * request.shard_parts)

@@ -137,10 +137,7 @@ class Certifier:
             sums = add_up(some, norms)
             written = further(self._estimates(sums))
         writer = spill.writer(written) if len(written) else None
-        rest = add_up(others, [*norms, writer] if writer else norms)
-        if sums is not None:
-            rest.add(sums)
-        sums = rest
+        sums = add_up(others, [*norms, writer] if writer else norms, sums)
         if writer:
             spill.read_columns(writer, some.tolist())
             spill.put(writer)
@@ -195,15 +192,16 @@ class Certifier:
         moved: Balanced | None,
         shards: NDArray[np.int64],
         watches: Sequence[Watch],
+        to: PassSums | None = None,
     ) -> PassSums:
-        """Go through some shards."""
+        """Go through some shards; what they add up to is added to the sums of others."""
         dataset, held = self._task.dataset, spill.held_bytes + self._plan.writer_bytes(*spill.size)
         engine = self._task.engine.at_most(self._plan.n_workers(held))
 
         def problem_of(s: int, number: int) -> ShardPart | None:
             return self._shard_part(spill, point, moved, (s, number))
 
-        return certifying_pass(dataset, request, problem_of, engine, shards, watches)
+        return certifying_pass(dataset, request, problem_of, engine, shards, watches, to)
 
     def _shard_part(
         self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]
