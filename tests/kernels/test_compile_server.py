@@ -108,5 +108,5 @@ def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == "[1, 0, 2] 1 0"
+    assert done.stdout.strip() == "[1, 1, 3] 1 0"
     assert not (data / "executed").exists()
