@@ -91,7 +91,5 @@ def export(
         content = onnx_graph(model_of(model))
     else:
         raise DataError(f"{to}: no form of a model ends so", "give a name that ends with .md or .onnx")
-    if output.content() != content:
-        output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
-        output.write(content)
+    output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return {"export": str(to), "bytes": len(content)}

@@ -106,13 +106,13 @@ def evaluate(
         if figures is not None:
             clear_beside(output)
             return figures
-        output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
         made = {"command": "evaluate", **asdict(subject)}
         if asked.propensities is not None:
             made["propensities"] = asked.propensities
         with saved_beside(output, made) as saved:
             figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
             if figures is None:
+                output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
                 figures = _measured(known, data, asked, resources, saved)
                 write_figures(output, subject, figures)
         return figures
@@ -318,9 +318,7 @@ def report(
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
-    if output.content() != content:
-        output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
-        output.write(content)
+    output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     result["bytes"] = len(content)
     return result
 

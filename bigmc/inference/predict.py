@@ -86,11 +86,8 @@ class PredictionJob:
         made = self._made(source)
         done = self._done(made)
         if done is None:
-            self.output.refuse_existing(if_exists)
-            if quarantine:
-                self.output.refuse_existing_rejects(if_exists)
             with self._folder.locked():
-                done = self._done(made) or self._write(source, made)
+                done = self._done(made) or self._write_new(source, made, if_exists)
         self._folder.clear()
         return done
 
@@ -129,6 +126,18 @@ class PredictionJob:
         if receipt is None or made is None or not receipt.is_of(made):
             return None
         return PredictionCounts(**receipt.result)
+
+    def _write_new(
+        self, source: Dataset | list[Source], made: Mapping[str, Any] | None, if_exists: IfExists
+    ) -> PredictionCounts:
+        """Write the result, unless another file is there.
+
+        Looked at under the lock only: the same result, just written by another process, is no other file.
+        """
+        self.output.refuse_existing(if_exists)
+        if self.options.on_bad_row == "quarantine":
+            self.output.refuse_existing_rejects(if_exists)
+        return self._write(source, made)
 
     def _write(self, source: Dataset | list[Source], made: Mapping[str, Any] | None) -> PredictionCounts:
         """Predict what is missing and put the result at its place."""

@@ -121,6 +121,18 @@ class Output:
         if self.rejects.exists() and not self._has_own_rejects():
             raise _taken(str(self.rejects))
 
+    def write_new(self, content: bytes, if_exists: IfExists) -> None:
+        """Write a small result that is told by its content: where it already is there is nothing to do.
+
+        What is there is read once, so that another process that writes the same result does no harm.
+        """
+        there = self.content()
+        if there == content:
+            return
+        if there is not None and if_exists is IfExists.REFUSE:
+            raise _taken(self.name)
+        self.write(content)
+
     def write(self, content: bytes) -> None:
         """Write a small result, over what is there."""
         if self.kind is OutputKind.OBJECT:

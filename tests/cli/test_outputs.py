@@ -20,6 +20,7 @@ from bigmc.errors import BigmcError, BusyError
 from bigmc.inference import journal, prediction_plan
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive
+from bigmc.store.outputs import Output
 
 MINE = b"a file of the user"
 PREDICT = "predict m.model in.jsonl --to"
@@ -257,3 +258,35 @@ def test_unfinished_work_of_another_is_not_removed(run, made):
     assert run(f"{PREDICT} p.parquet")[0] == 1
     assert run("train sparse d --to n.model")[0] == 1
     assert Path("p.parquet.wip/notes").read_bytes() == Path("n.model.wip/notes").read_bytes() == MINE
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "report", "export"])
+def test_a_result_written_by_another_process_meanwhile_is_no_file_of_the_user(command, made, monkeypatch):
+    """The same command ends elsewhere just after this one has looked for its result."""
+    commands = {
+        "predict": lambda: api.predict("m.model", "in.jsonl", "out.parquet"),
+        "evaluate": lambda: api.evaluate("m.model", "d", to="out.json"),
+        "report": lambda: api.report("m.model", "out.html"),
+        "export": lambda: api.export("m.model", "out.md"),
+    }
+    others = [commands[command]]
+    looks = {name: getattr(Output, name) for name in ("exists", "receipt")}
+
+    def looking(name):
+        def look(output):
+            found = looks[name](output)
+            if not found and others:
+                others.pop()()
+            return found
+
+        return look
+
+    for name in looks:
+        monkeypatch.setattr(Output, name, looking(name))
+    commands[command]()
+    assert not others
+    (result,) = made.glob("out.*")
+    result.write_bytes(MINE)
+    with pytest.raises(BigmcError, match="not the result of this very command"):
+        commands[command]()
+    assert result.read_bytes() == MINE
