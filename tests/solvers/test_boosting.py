@@ -310,7 +310,7 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
 def test_the_histogram_of_one_column_may_be_larger_than_that_of_a_part():
     """With 400 classes a part has histograms of 163 bins, and these columns have 255."""
     rng = np.random.default_rng(4)
-    X, y = rng.permuted(np.tile(np.arange(400.0)[:, np.newaxis], 3), axis=0), np.arange(400)
+    X, y = rng.normal(size=(400, 3)), np.arange(400)
     dataset, engine = Dataset.from_arrays(X, y), ThreadEngine(1)
     source = BinnedSource(dataset, [(0, 3)], Residency.DISK, 255, np.ones(400, bool), engine)
     u = rng.normal(size=(400, 400))

@@ -40,7 +40,7 @@ def test_every_file_is_synced_before_a_manifest_lists_it(tmp_path, monkeypatch):
 
 def test_files_of_an_earlier_attempt_are_removed(tmp_path):
     to = tmp_path / "d.bigmc"
-    earlier = [to / ".manifest.json.0123456789ab.partial", to / "shards" / "000007" / "zarr.json"]
+    earlier = [to / ".gone.parquet.0123456789ab.partial", to / "shards" / "000007" / "zarr.json"]
     for path in earlier:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"{")
