@@ -1,5 +1,6 @@
 """Training on chunks of the samples against training on all of them in memory, and the scratch file."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -172,6 +173,13 @@ def test_where_no_feature_gets_weights_one_pass_certifies():
     assert len(state.history) == 1
     assert certificate.lower == pytest.approx(np.log(2))
     assert len(state.coef.features) == 0
+
+
+def test_the_scratch_file_is_closed_at_the_end():
+    _, dataset = made()
+    opened = set(os.listdir("/proc/self/fd"))
+    run(dataset, threads=1, alpha=0.1, tol=1e-2)
+    assert set(os.listdir("/proc/self/fd")) == opened
 
 
 def test_one_chunk_is_a_descent_in_memory():
