@@ -22,7 +22,7 @@ _SPREAD = np.uint64(0x9E3779B1)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _slot_of(h: np.uint32, table: NameTable) -> tuple[np.int64, bool]:
+def _slot_of(h: np.uint32, table: NameTable) -> tuple[Int, bool]:
     """Return the slot of a name, and whether it is there already; else the slot is the one to take."""
     keys, seen, rank = table.keys, table.seen, table.rank
     # The middle bits: neighbours in feature index shall not share a set.
