@@ -16,6 +16,7 @@ PROGRAM = """
 import json, pathlib, sys
 import numpy as np
 import bigmc
+from bigmc import api
 from numba.core.dispatcher import Dispatcher
 
 def compiled():
@@ -23,7 +24,7 @@ def compiled():
                for k in vars(m).values() if isinstance(k, Dispatcher))
     return {f"{k.py_func.__module__}.{k.py_func.__name__} {s}" for k in kernels for s in k.signatures}
 
-bigmc.warm()
+api.warm()
 known = compiled()
 generator, n, to = np.random.default_rng(0), 400, pathlib.Path(sys.argv[1])
 words = [" ".join(f"w{7 * i + j * j}" for j in range(12)) for i in range(n)]

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from bigmc.api.results import WarmResult
 from bigmc.progress import ProgressCallback, silent
 
@@ -70,7 +72,7 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
 def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
     """Find models of few and of many features, of numbers and of sets of labels, and let them label rows."""
     from bigmc.api.fitting import fit
-    from bigmc.model import load_model
+    from bigmc.api.training import load_model
 
     fits: tuple[tuple[Path, Mapping[str, Any]], ...] = (
         (rows, {"text": "text"}),
@@ -87,7 +89,7 @@ def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
             model.predict_proba(["word1 word2"])
             model.explain("word1 word2")
         else:
-            model.predict([[0.5, 1.0]])
+            model.predict(np.array([[0.5, 1.0]]))
 
 
 def _write_texts(path: Path, label: Callable[[int], str | list[str]]) -> Path:

@@ -67,7 +67,7 @@ def _environments_without_modules() -> Iterator[None]:
 
 def _environment(module: str, constants: list[Any], name: str) -> environment.Environment:
     """Return the environment of a name, which is made if there is none yet."""
-    found = environment.lookup_environment(name)
+    found: environment.Environment | None = environment.lookup_environment(name)
     if found is None:
         found = environment.Environment({"__name__": module})
         found.consts[:] = constants
