@@ -162,9 +162,7 @@ def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]
     indices, data = np.empty(n_entries, np.uint16), np.empty(n_entries, dataset.dtype)
     first_row = 0
     for table, piece in zip(tables, pieces, strict=True):
-        append_columns(
-            piece.columns, piece.counts, first_row, piece.indices, piece.data, free, indices, data
-        )
+        append_columns(piece.columns, piece.counts, first_row, piece.indices, piece.data, free, indices, data)
         first_row += table.num_rows
     return MemoryShard(indptr, indices, data, pa.concat_tables(tables).combine_chunks())
 

@@ -92,7 +92,7 @@ def test_many_shards_of_many_features_take_no_offset_for_each_feature_and_shard(
     dataset = Dataset.from_arrays(X, labels, shard_rows=n_rows // n_shards)
     draw_rows(dataset, 0.3, 0, ThreadEngine(1))  # compiles
     tracemalloc.start()
-    sample, positions = draw_rows(dataset, 0.3, 0, ThreadEngine(1))
+    sample, _ = draw_rows(dataset, 0.3, 0, ThreadEngine(1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (sample.n_shards, dataset.n_shards) == (1, n_shards)
