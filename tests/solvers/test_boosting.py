@@ -16,7 +16,7 @@ from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
-from bigmc.solvers.boosting.pricing import CutOracle, LocalScan
+from bigmc.solvers.boosting.pricing import Best, CutOracle, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeOracle
@@ -305,6 +305,24 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
             best = sum(np.abs(cuts[side].T @ u[side, c]).max() for side in (above, ~above) if side.any())
             assert answer @ u[:, c] == pytest.approx(best, rel=1e-9)
     assert answers[0] == answers[20_000] == answers[10**7]
+
+
+def test_the_histogram_of_one_column_may_be_larger_than_that_of_a_part():
+    """With 400 classes a part has histograms of 163 bins, and these columns have 255."""
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(400, 3)), np.arange(400)
+    dataset, engine = Dataset.from_arrays(X, y), ThreadEngine(1)
+    source = BinnedSource(dataset, [(0, 3)], Residency.DISK, 255, np.ones(400, bool), engine)
+    u = rng.normal(size=(400, 400))
+    best = Best.none(400, 1)
+    LocalScan(source, 400, CutKind.STUMP, engine).find(u, u.sum(axis=0), best)
+    largest = np.zeros(400)
+    for feature in range(3):
+        edges = source.edges_of(feature)
+        assert len(edges) == 254
+        above = np.where(X[:, feature] > edges[:, np.newaxis], 1.0, -1.0)
+        largest = np.maximum(largest, np.abs(above @ u).max(axis=0))
+    np.testing.assert_allclose(best.values[:, 0], largest, rtol=1e-12)
 
 
 def test_histograms_kept_or_not_lead_to_the_same_deep_trees():

@@ -5,8 +5,14 @@ import pytest
 import scipy.sparse
 from test_chunk_rounds import PLAN, Stopping, replace, run
 
+from bigmc.engine import ThreadEngine
+from bigmc.objectives import objective
 from bigmc.solvers import solve
+from bigmc.solvers.sparse.candidate_columns import CandidateColumns
+from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.row_scales import exact_rows
+from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset
@@ -82,3 +88,26 @@ def test_runs_resumed_before_and_after_give_the_same_bits(saves):
     again, _ = run(dataset, ROOMY, checkpoint=checkpoint, threads=1, alpha=0.1)
     assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
     assert again.history == whole.history
+
+
+def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
+    dataset = noisy()
+    plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000)
+    minimised = objective("squared_hinge", "l1/l2")
+    task = ChunkTask(
+        dataset, None, minimised, 0.1, 1e-3, Descent("line_search", False, 0), np.dtype(float),
+        ThreadEngine(1), None,
+    )  # fmt: skip
+    columns = CandidateColumns(task, plan)
+    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
+    state.layers = [np.arange(30)]
+    try:
+        columns.write(state, lambda: exact_rows(dataset))
+        held, known = columns.spill.held_bytes, len(columns.known_features(state))
+    finally:
+        columns.close()
+    workers = plan.n_workers(held)
+    assert held > 5000
+    assert known < 400
+    # every worker has gradients of its own, and there are the sums and what comes in
+    assert held + workers * plan.worker_bytes + known * 8 * plan.width * (workers + 2) <= plan.free_bytes

@@ -1,5 +1,6 @@
 """Training on chunks of the samples against training on all of them in memory, and the scratch file."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -158,6 +159,29 @@ def test_passes_over_parts_of_shards_prove_what_those_of_whole_ones_do(parts, he
     assert np.array_equal(state.coef.rows, other.coef.rows)
 
 
+def test_a_pass_that_finds_the_norms_of_the_rows_bounds_the_optimum_by_zero():
+    _, dataset = made(n_classes=2, weighting=Weighting(l2=True, idf=True))
+    state, certificate = run(dataset, loss="log_loss", alpha=0.1)
+    at_zero = np.log(2)  # every class the same probability: the optimum, where alpha is that large
+    assert [entry["lower"] for entry in state.history] == pytest.approx([0.0, at_zero])
+    assert certificate.upper == pytest.approx(at_zero)
+
+
+def test_where_no_feature_gets_weights_one_pass_certifies():
+    _, dataset = made(n_classes=2)
+    state, certificate = run(dataset, loss="log_loss", alpha=1.0)
+    assert len(state.history) == 1
+    assert certificate.lower == pytest.approx(np.log(2))
+    assert len(state.coef.features) == 0
+
+
+def test_the_scratch_file_is_closed_at_the_end():
+    _, dataset = made()
+    opened = set(os.listdir("/proc/self/fd"))
+    run(dataset, threads=1, alpha=0.1, tol=1e-2)
+    assert set(os.listdir("/proc/self/fd")) == opened
+
+
 def test_one_chunk_is_a_descent_in_memory():
     _, dataset = made()
     state, certificate = run(dataset, replace(PLAN, chunk_bytes=1 << 30))
@@ -246,6 +270,19 @@ def test_what_is_kept_are_the_columns(most_held):
                 np.testing.assert_array_equal(dense, X[rows][:, features].toarray())
             np.testing.assert_array_equal(chunk.samples.label_sets()[:, 0], dataset.labels()[rows])
         np.testing.assert_array_equal(np.sort(np.concatenate(places)), np.arange(dataset.n_samples))
+    finally:
+        spill.close()
+
+
+def test_only_columns_between_the_first_and_the_last_are_read():
+    X, dataset = made()
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
+    try:
+        spill.n_bytes = 0
+        spill.add(np.array([7, 12, 20]))
+        entries = np.diff(scipy.sparse.csc_array(X).indptr)[7:21].sum()
+        _, written = spill.column_bytes
+        assert spill.n_bytes == entries * (2 + X.dtype.itemsize) + written
     finally:
         spill.close()
 

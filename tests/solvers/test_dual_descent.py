@@ -92,6 +92,18 @@ def test_any_number_of_threads_gives_the_same_bits():
         np.testing.assert_array_equal(start.intercept, starts[0].intercept)
 
 
+def test_after_a_reset_a_descent_is_the_first_one():
+    X, y = texts()
+    found = DualDescent(Dataset.from_arrays(X, y), ThreadEngine(1), seed=7)
+    scores = []
+    for ridge in (1.0, 0.1, 1.0):
+        found.descend(ridge / N_ROWS, 0.01, 30)
+        scores.append(found.scores(np.arange(N_ROWS)))
+        found.reset()
+        assert not found.scores(np.arange(N_ROWS)).any()
+    np.testing.assert_array_equal(scores[0], scores[2])
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_bound_encloses_the_optimum(fit_intercept):
     X, y = texts()

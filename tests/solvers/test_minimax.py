@@ -13,8 +13,10 @@ from bigmc.kernels.minimax import subset_values
 from bigmc.progress import silent
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, iterations, solve_minimax
+from bigmc.solvers.minimax.expectations import expectations
 from bigmc.solvers.minimax.iterations import sample_by_hash
 from bigmc.solvers.minimax.restricted import WorkingSets
+from bigmc.solvers.minimax.rows import WorkingRows
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -55,6 +57,27 @@ def test_references(name):
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
     assert solution.certificate.lower == pytest.approx(optimum, abs=1e-7)
     assert objective(X, y, 0.01, intercept, solution) == pytest.approx(solution.certificate.upper, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse"])
+def test_a_balanced_distribution_is_that_of_the_normal_equations(kind):
+    """``p (1 - Xa)`` with ``X' Diag(p) X a = X' p`` for the components of every class, solved by numpy."""
+    X, y = standardised(load_iris().data), load_iris().target
+    psi = scipy.sparse.csr_array(X) if kind == "sparse" else X
+    dataset, parameters = Dataset.from_arrays(psi, y), MinimaxParameters(fit_intercept=False)
+    expected = expectations(dataset, y.astype(np.int32), 3, parameters, 1 << 20)
+    rows = WorkingRows(dataset, expected, dataset.row_scale(None), 1 << 16, ThreadEngine(1), 153)
+    rows.set(np.arange(150))
+    dual = np.random.default_rng(0).random((153, 3))
+    components = np.array([[True, True, False], [True, False, False], [False, True, False], [False] * 3])
+    found = rows.balanced(dual / dual.sum(), components)
+    everywhere = np.vstack([[X[y == c].mean(axis=0) for c in range(3)], X])  # the centroids come first
+    for c in range(3):
+        own = everywhere[:, components[:, c]]
+        change = np.linalg.lstsq((own.T * dual[:, c]) @ own, own.T @ dual[:, c], rcond=None)[0]
+        dual[:, c] *= 1 - own @ change
+    np.testing.assert_allclose(found, dual / dual.sum(), rtol=1e-6)
+    assert np.abs(rows.moments(found)[components]).max() < 1e-9
 
 
 @pytest.mark.parametrize("lambda0", [0.0, 0.001, 0.1, 1.0])

@@ -9,6 +9,9 @@ import scipy.sparse
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.solvers import boosting, solve
+from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
+from bigmc.solvers.boosting.options import CutKind, Residency
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
 
@@ -85,6 +88,20 @@ def test_boosting(dataset, options, blocks, tmp_path):
     )
     assert workers.bytes_read > 0
     assert not list(tmp_path.iterdir())
+
+
+def test_edges_of_a_column_that_no_worker_has_read_yet(dataset, tmp_path):
+    """A resumed run asks for them: for those of learners that had weight before."""
+    counted, ranges = np.ones(dataset.n_samples, bool), [(0, 9)]
+    here = BinnedSource(dataset, ranges, Residency.DISK, 16, counted, ThreadEngine(1))
+    for _ in here.stream():
+        pass
+    parts = cut_ranges(dataset, ranges, 2)
+    with columns_of(dataset, parts, Residency.DISK, 16, counted, CutKind.STUMP, tmp_path) as columns:
+        for feature in range(9):
+            edges = WorkerScan(columns, Apart(2)).edges_of(feature)
+            assert 1 < len(edges) < 16
+            assert np.array_equal(edges, here.edges_of(feature))
 
 
 def test_sparse(dataset):

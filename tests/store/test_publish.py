@@ -36,3 +36,16 @@ def test_every_file_is_synced_before_a_manifest_lists_it(tmp_path, monkeypatch):
     files += [to / "shards" / shard.name / file.path for shard in manifest.shards for file in shard.files]
     assert len(files) > 20
     assert [path for path in files if path.stat().st_ino not in before] == []
+
+
+def test_files_of_an_earlier_attempt_are_removed(tmp_path):
+    to = tmp_path / "d.bigmc"
+    earlier = [to / ".gone.parquet.0123456789ab.partial", to / "shards" / "000007" / "zarr.json"]
+    for path in earlier:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"{")
+    X = np.random.default_rng(0).poisson(0.5, (12, 6)).astype(float)
+    dataset = store_dataset(to, [("train", X)], np.arange(12) % 3, ["a", "b", "c"])
+    assert dataset.n_samples == 12
+    assert not list(to.rglob("*.partial"))
+    assert [path.name for path in (to / "shards").iterdir()] == ["000000"]
