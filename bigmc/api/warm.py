@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import csv
 import functools
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from bigmc.api.results import WarmResult
 from bigmc.progress import ProgressCallback, silent
 
 N_ROWS, N_CLASSES = 240, 3
+N_OWN_WORDS = 10
+"""Words of a text of which a fit learns by dual coordinates that no other text has, so that it does."""
 
 
 def warm(*, progress: ProgressCallback = silent) -> WarmResult:
-    """Use every learner on a few made-up rows, so that the kernels they need are compiled and kept.
+    """Use every learner and fits on a few made-up rows, so that the kernels they need are compiled and kept.
 
     Numba keeps compiled kernels in the folder that ``NUMBA_CACHE_DIR`` names, or beside the package; the
     processes that find them there start at once.
@@ -59,8 +64,43 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
             for source in (rows, folder / data):
                 to = folder / f"{number}-{source.name}.parquet"
                 predict(model, source, to, scores=True, memory_limit="200MB", progress=progress)
+        _fit_all(folder, rows, progress)
     used = sorted({learner for learner, _, _ in trainings})
     return {"seconds": time.monotonic() - started, "learners": used}
+
+
+def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
+    """Find models of few and of many features, of numbers and of sets of labels, and let them label rows."""
+    from bigmc.api.fitting import fit
+    from bigmc.api.training import load_model
+
+    fits: tuple[tuple[Path, Mapping[str, Any]], ...] = (
+        (rows, {"text": "text"}),
+        (rows, {"dense": ["x", "y"]}),
+        (_write_texts(folder / "labels.jsonl", lambda c: f"class {c}"), {"text": "text"}),
+        (_write_texts(folder / "sets.jsonl", lambda c: [f"class {c}", "all"][: 1 + c % 2]), {"text": "text"}),
+    )
+    for number, (source, columns) in enumerate(fits):
+        target = folder / f"fit-{number}.model"
+        fit(source, target, label="label", memory_limit="200MB", progress=progress, **columns)
+        model = load_model(target)
+        if "text" in columns:
+            model.predict(["word1 Word2 wörd3"])
+            model.predict_proba(["word1 word2"])
+            model.explain("word1 word2")
+        else:
+            model.predict(np.array([[0.5, 1.0]]))
+
+
+def _write_texts(path: Path, label: Callable[[int], str | list[str]]) -> Path:
+    """Write texts, each with words of its own beside those of its class."""
+    with open(path, "w") as file:
+        for i in range(N_ROWS):
+            own = " ".join(f"own{N_OWN_WORDS * i + k}" for k in range(N_OWN_WORDS))
+            c = i % N_CLASSES
+            row = {"text": f"word{c} word{i % 7} Wörd{i % 11} {own}", "label": label(c)}
+            file.write(json.dumps(row) + "\n")
+    return path
 
 
 def _write_rows(path: Path) -> Path:

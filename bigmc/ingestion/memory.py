@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import numba.np.arrayobj  # noqa: F401, named by some compiled kernels
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset  # loaded by the first reading of Parquet, as below
@@ -24,7 +23,7 @@ from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, Rec
 from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
 
-# Numba makes its runtime (30 MB) at the first call of a kernel, some of which name more of it, and pyarrow
+# Numba makes its runtime (30 MB) at the first call of a kernel, and pyarrow
 # imports pandas (37 MB, where it is installed) at the first conversion. They are libraries like the others,
 # so they are loaded with them and not in the middle of a run.
 rtsys.initialize(cpu_target.target_context)

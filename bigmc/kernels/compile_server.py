@@ -13,12 +13,15 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from select import select
 from typing import Any
 
+from numba.core import environment
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
@@ -42,8 +45,35 @@ class _ChildCache(FunctionCache):
         # 116 modules, 52 MB, a third of a second. Machine code that is there already needs only the runtime
         # that counts references to arrays.
         rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
+        with self._guard_against_spurious_io_errors(), _environments_without_modules():
             return self._load_overload(sig, target_context)
+
+
+@contextmanager
+def _environments_without_modules() -> Iterator[None]:
+    """Load kernels without importing the modules of all functions that were inlined into them.
+
+    A cached kernel names an environment for each of these, mostly parts of numba's compiler. Machine code
+    takes constants from an environment; the globals of its module serve Python objects alone, of which
+    kernels know nothing. The caller holds numba's compiler lock.
+    """
+    own = environment._rebuild_env
+    environment._rebuild_env = _environment
+    try:
+        yield
+    finally:
+        environment._rebuild_env = own
+
+
+def _environment(module: str, constants: list[Any], name: str) -> environment.Environment:
+    """Return the environment of a name, which is made if there is none yet."""
+    found: environment.Environment | None = environment.lookup_environment(name)
+    if found is None:
+        found = environment.Environment({"__name__": module})
+        found.consts[:] = constants
+        found.env_name = name
+        environment.Environment._memo[name] = found
+    return found
 
 
 def compile_elsewhere() -> None:

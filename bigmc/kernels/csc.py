@@ -207,6 +207,44 @@ def merge_columns(
 
 
 @njit(cache=True, nogil=True)
+def append_columns(
+    columns: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    first_row: int,
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    free: NDArray[np.int64],
+    indices_out: NDArray[np.uint16],
+    data_out: NDArray[Any],
+) -> None:
+    """Lay out the entries of a shard behind those of the shards before it, column by column.
+
+    Parameters
+    ----------
+    columns, counts : int32 arrays of shape (n_nonempty,)
+        Columns that have entries, increasing, and how many.
+    first_row : int
+        Added to the rows; the sums are below 65,536.
+    indices, data : array
+        Entries, one column after the other.
+    free : int64 array of shape (n_columns,)
+        Next free place of each column; moved on.
+    indices_out, data_out : array
+        Take the entries of all shards.
+    """
+    start = 0
+    for k in range(columns.shape[0]):
+        j, n = columns[k], counts[k]
+        rows, values = indices[start : start + n], data[start : start + n]
+        to_rows, to_values = indices_out[free[j] : free[j] + n], data_out[free[j] : free[j] + n]
+        for e in range(n):
+            to_rows[e] = rows[e] + first_row
+            to_values[e] = values[e]
+        free[j] += n
+        start += n
+
+
+@njit(cache=True, nogil=True)
 def select_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],

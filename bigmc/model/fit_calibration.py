@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from bigmc.errors import DataError
@@ -199,6 +198,8 @@ def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Cal
     DataError
         If there are no rows.
     """
+    from scipy.optimize import minimize  # 13 MB that only sets of labels have a use for
+
     if not len(scores):
         raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
 

@@ -30,11 +30,15 @@ def round_weights(coef: NDArray[np.float32]) -> NDArray[np.float32]:
     float32 array of shape (n_classes,)
         Above 0, also of a class without weights.
     """
-    largest = np.maximum(coef.max(axis=0, initial=0.0), -coef.min(axis=0, initial=0.0))
-    step = np.where(largest > 0, largest / LARGEST_MULTIPLE, 1.0).astype(np.float32)
+    step = steps_of(np.maximum(coef.max(axis=0, initial=0.0), -coef.min(axis=0, initial=0.0)))
     for lo in range(0, len(coef), _ROWS):  # no second copy of all weights
         coef[lo : lo + _ROWS] = weights_of(multiples_of(coef[lo : lo + _ROWS], step), step)
     return step
+
+
+def steps_of(largest: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the steps of classes by the absolute value of their largest weight."""
+    return np.where(largest > 0, largest / LARGEST_MULTIPLE, 1.0).astype(np.float32)
 
 
 def multiples_of(coef: NDArray[Any], step: NDArray[np.float32]) -> NDArray[np.int8]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 #: Cycles of the balancing, and the imbalance relative to the flow at which it counts as done.
 _CYCLES = 2000
@@ -32,7 +31,7 @@ def balance_classes(flow: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """
     flow = flow.copy()
     np.fill_diagonal(flow, 0.0)
-    _, component = connected_components(flow > 0, directed=True, connection="strong")
+    component = _strong_components(flow > 0)
     edge = (component[:, None] == component[None, :]) & (flow > 0)
     balanced = np.where(edge, flow, 0.0)
     total = balanced.sum()
@@ -53,6 +52,28 @@ def balance_classes(flow: NDArray[np.float64]) -> NDArray[np.float64] | None:
             return None
     factors: NDArray[np.float64] = np.where(edge, scale[:, None] / scale[None, :], 0.0)
     return factors
+
+
+def _strong_components(edges: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the smallest node of the strongly connected component of every node.
+
+    As ``scipy.sparse.csgraph`` does, whose import takes 9 MB and all of scipy's linear algebra.
+    """
+    component = np.full(len(edges), -1, np.int64)
+    for node in range(len(edges)):
+        if component[node] < 0:
+            component[_reached(edges, node) & _reached(edges.T, node)] = node
+    return component
+
+
+def _reached(edges: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
+    """Return which nodes can be reached from one of them."""
+    reached, newest = np.zeros(len(edges), bool), np.zeros(len(edges), bool)
+    newest[node] = True
+    while newest.any():
+        reached |= newest
+        newest = edges[newest].any(axis=0) & ~reached
+    return reached
 
 
 def balance_tasks(slopes: NDArray[np.float64]) -> NDArray[np.float64]:

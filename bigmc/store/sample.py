@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.kernels.csc import merge_columns, select_rows
+from bigmc.kernels.csc import append_columns, select_rows
 from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
 from bigmc.store.layout import GROUP_HASH
@@ -145,27 +145,26 @@ def hashed_shares(row_ids: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
 
 def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]]) -> MemoryShard | None:
     """Return the chosen rows of some shards as one."""
-    tables, indptrs, indices, data = [], [], [], []
+    tables: list[pa.Table] = []
+    pieces: list[_Piece] = []
+    counts = np.zeros(dataset.n_features, np.int64)
     for s in group:
         if not len(chosen[s]):
             continue
         shard = dataset.shards[s]
         tables.append(_row_table(shard).take(pa.array(chosen[s])))
-        piece = _select(shard, chosen[s], dataset.dtype)
-        indptrs.append(piece[0])
-        indices.append(piece[1])
-        data.append(piece[2])
+        pieces.append(_select(shard, chosen[s], dataset.dtype))
+        counts[pieces[-1].columns] += pieces[-1].counts
     if not tables:
         return None
-    first_rows = np.cumsum([0, *(table.num_rows for table in tables)])[:-1]
-    starts = np.cumsum([0, *(len(i) for i in indices)])[:-1]
-    offsets = np.stack(indptrs) + starts[:, None].astype(np.int32)
-    rows, values = np.concatenate(indices), np.concatenate(data)
-    del indices, data
-    merged = np.empty_like(rows), np.empty_like(values)
-    merge_columns(dataset.n_features, offsets, first_rows, rows, values, *merged)
-    indptr: NDArray[np.int64] = np.stack(indptrs).sum(axis=0, dtype=np.int64)
-    return MemoryShard(indptr, *merged, pa.concat_tables(tables).combine_chunks())
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    free, n_entries = indptr[:-1].copy(), int(indptr[-1])
+    indices, data = np.empty(n_entries, np.uint16), np.empty(n_entries, dataset.dtype)
+    first_row = 0
+    for table, piece in zip(tables, pieces, strict=True):
+        append_columns(piece.columns, piece.counts, first_row, piece.indices, piece.data, free, indices, data)
+        first_row += table.num_rows
+    return MemoryShard(indptr, indices, data, pa.concat_tables(tables).combine_chunks())
 
 
 def _row_table(shard: Shard) -> pa.Table:
@@ -174,32 +173,36 @@ def _row_table(shard: Shard) -> pa.Table:
     return table if groups is None else table.append_column(GROUP_HASH, groups)
 
 
-def _select(
-    shard: Shard, rows: NDArray[np.int64], dtype: np.dtype[Any]
-) -> tuple[NDArray[np.int32], NDArray[np.uint16], NDArray[Any]]:
+class _Piece(NamedTuple):
+    """Entries of some rows of a shard, one column after the other.
+
+    Only columns that have entries are listed: of many shards with few rows each, an offset for every feature
+    would take far more than the entries.
+    """
+
+    columns: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    indices: NDArray[np.uint16]
+    data: NDArray[Any]
+
+
+def _select(shard: Shard, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> _Piece:
     """Return the columns of a shard with the given rows only, which are numbered anew."""
     place = np.full(shard.n_rows, -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    indptr = np.zeros(shard.n_features + 1, np.int32)
-    indices, data = [], []
+    kept: list[_Piece] = []
     rows_read, values_read = np.empty(_ENTRIES, np.uint16), np.empty(_ENTRIES, dtype)
+    kept_rows, kept_values = np.empty_like(rows_read), np.empty_like(values_read)
     lo = 0
     while lo < shard.n_features:
         offsets = shard.indptr(lo, min(lo + _FEATURES, shard.n_features))
         width = int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1
         start, stop = int(offsets[0]), int(offsets[width])
         shard.read(start, stop, rows_read, values_read)
-        kept_rows, kept_values = np.empty(stop - start, np.uint16), np.empty(stop - start, dtype)
-        count = select_rows(
-            offsets[: width + 1] - start,
-            rows_read,
-            values_read,
-            place,
-            indptr[lo + 1 : lo + width + 1],
-            kept_rows,
-            kept_values,
-        )
-        indices.append(kept_rows[:count].copy())
-        data.append(kept_values[:count].copy())
+        counts = np.zeros(width, np.int32)
+        block = offsets[: width + 1] - start
+        n = select_rows(block, rows_read, values_read, place, counts, kept_rows, kept_values)
+        used = np.flatnonzero(counts).astype(np.int32)
+        kept.append(_Piece(used + np.int32(lo), counts[used], kept_rows[:n].copy(), kept_values[:n].copy()))
         lo += width
-    return np.cumsum(indptr, dtype=np.int32), np.concatenate(indices), np.concatenate(data)
+    return _Piece(*(np.concatenate(arrays) for arrays in zip(*kept, strict=True)))

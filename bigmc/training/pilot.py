@@ -226,6 +226,13 @@ class _Trials:
     def trial(self, choice: Hashing, n_tried: int) -> Point:
         """Return how good a model of some rows is, at the rows of them that it does not learn from."""
         chosen = np.sort(self._order[:n_tried])
+        # The rows as they were hashed are gone when the search begins, which draws a copy of them.
+        search = Search(self._hashed(choice, chosen), ThreadEngine(), Limits(self._memory, work=PILOT_WORK))
+        quality = search.quality(Candidate(None))
+        return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)
+
+    def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:
+        """Return the chosen rows, hashed."""
         hasher = TextHasher(choice.analyzer, choice.ngrams, self._bits)
         rows = FeatureSpec(text=tuple(self._texts.schema.names), hasher=hasher).transform(
             self._texts.take(pa.array(chosen))
@@ -234,14 +241,11 @@ class _Trials:
         matrix = scipy.sparse.csr_array(
             (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
         )
-        self._entries[choice] = max(1.0, matrix.nnz / n_tried)
+        self._entries[choice] = max(1.0, matrix.nnz / len(chosen))
         groups = None if self._groups is None else self._groups[chosen]  # what is held out goes by these ids
-        data = Dataset.from_arrays(
+        return Dataset.from_arrays(
             matrix, self._labels[chosen], row_ids=groups, weighting=WEIGHTINGS["tfidf"]
         )
-        search = Search(data, ThreadEngine(), Limits(self._memory, work=PILOT_WORK))
-        quality = search.quality(Candidate(None))
-        return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)
 
 
 def expected_quality(curve: Sequence[Point], n_rows: int) -> float:

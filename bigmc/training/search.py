@@ -12,10 +12,12 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
@@ -117,12 +119,13 @@ class Search:
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
         self._sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
-        self._valid, places = draw_groups(self._sample, min(HELD_OUT, max(rows, 1) / n), _VALID_SEED, engine)
+        self._held_out = min(HELD_OUT, max(rows, 1) / n)
+        valid, places = self._draw_valid()
         self._learns, self._places = np.ones(n), places
         self._learns[places] = 0.0
         own = self._sample.sample_weights()
         self._weights = self._learns if own is None else self._learns * own
-        self._truth = Truth.of(self._valid, thresholds)
+        self._truth = Truth.of(valid, thresholds)
         self._ridges = Ridges(self._sample, self._weights, engine)
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
@@ -135,7 +138,7 @@ class Search:
     @property
     def n_held_out(self) -> int:
         """Rows of the sample that validate."""
-        return self._valid.n_samples
+        return len(self._places)
 
     @property
     def first(self) -> Candidate:
@@ -199,7 +202,7 @@ class Search:
         return best
 
     def _loss(self, best: Trial) -> Trial:
-        if self._valid.has_sets or self._descends_duals():
+        if self._sample.has_sets or self._descends_duals():
             return best
         start = self._try(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
         return self._better(best, self._ridge(start))
@@ -223,7 +226,7 @@ class Search:
 
     def _better(self, one: Trial, other: Trial) -> Trial:
         """Return the better of two by quality and log loss."""
-        chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / self._valid.n_samples)
+        chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / self.n_held_out)
         gain = (other.quality - one.quality) / (QUALITY_UNIT * chance)
         gain += _within(MOST_LOSS, (one.log_loss - other.log_loss) / (LOSS_UNIT * one.log_loss + 1e-9))
         return other if gain > WORTH_IT else one
@@ -271,7 +274,7 @@ class Search:
 
     def quality(self, candidate: Candidate) -> float:
         """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
-        if self._solves_by_duals(candidate) and not self._valid.has_sets:
+        if self._solves_by_duals(candidate) and not self._sample.has_sets:
             return self._truth.share_right(self._ridges.train(candidate).scores(self._places))
         return self.attempt(candidate).quality
 
@@ -283,6 +286,14 @@ class Search:
             return True
         many = int(np.count_nonzero(self._sample.column_nnz())) >= _MANY_FEATURES
         return many and Ridges.memory(self._sample) <= self._limits.memory
+
+    @cached_property
+    def _valid(self) -> Dataset:
+        """The rows held out; dual descent scores them without."""
+        return self._draw_valid()[0]
+
+    def _draw_valid(self) -> tuple[Dataset, NDArray[np.int64]]:
+        return draw_groups(self._sample, self._held_out, _VALID_SEED, self._engine)
 
     def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.learners import learner_of
 from bigmc.model import LinearModel
-from bigmc.model.rounding import multiples_of, round_weights, weights_of
+from bigmc.model.rounding import multiples_of, steps_of, weights_of
 from bigmc.options.learners import SparseOptions
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
@@ -176,13 +176,15 @@ def train_with_size(
         del duals  # before the memory for the next one is taken
         dataset = with_shared_scale(dataset, features)
         duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole)
-    step = round_weights(duals.coef)
-    multiples, intercept = multiples_of(duals.coef, step), duals.intercept.astype(np.float64)
+    step = _round(duals)
+    multiples, intercept = _multiples(duals, step), duals.intercept.astype(np.float64)
     used = multiples.any(axis=1)
     upper, lower = duals.objective(ridge), duals.lower_bound(ridge)
     features, n_epochs = duals.features[used], duals.n_epochs
     del duals  # of a byte each, the weights are few beside those that the bound took the place of
-    coef = weights_of(multiples[used], step)
+    multiples = multiples[used]
+    coef = weights_of(multiples, step)
+    del multiples
     bounds = {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
     model = LinearModel(
         kind=SparseOptions.learner,
@@ -223,8 +225,8 @@ def _total(dataset: Dataset) -> float:
 
 def by_norm(duals: DualDescent) -> NDArray[np.int64]:
     """Return the features in the order of the norms of their weights, the largest first."""
-    squares = np.einsum("jr,jr->j", duals.coef, duals.coef, dtype=np.float64)
-    return duals.features[np.argsort(-squares, kind="stable")]
+    squares = [np.einsum("jr,jr->j", weights, weights, dtype=np.float64) for weights in duals.weights()]
+    return duals.features[np.argsort(-np.concatenate([np.empty(0), *squares]), kind="stable")]
 
 
 def with_shared_scale(dataset: Dataset, features: NDArray[np.int64]) -> Dataset:
@@ -258,5 +260,24 @@ def _descended(
 
 def _verdict(duals: DualDescent, rows: HeldOutRows) -> Verdict:
     """Judge rounded weights."""
-    round_weights(duals.coef)
+    _round(duals)
     return rows.truth.judge(duals.scores(rows.places))
+
+
+def _round(duals: DualDescent) -> NDArray[np.float32]:
+    """Round the weights, and return the steps of the classes."""
+    largest = np.zeros(duals.n_classes, np.float32)
+    for weights in duals.weights():
+        np.maximum(largest, np.maximum(weights.max(axis=0), -weights.min(axis=0)), out=largest)
+    step = steps_of(largest)
+    duals.change_weights(lambda weights: weights_of(multiples_of(weights, step), step))
+    return step
+
+
+def _multiples(duals: DualDescent, step: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Return the multiples that rounded weights are."""
+    multiples, lo = np.empty((len(duals.features), duals.n_classes), np.int8), 0
+    for weights in duals.weights():
+        multiples[lo : lo + len(weights)] = multiples_of(weights, step)
+        lo += len(weights)
+    return multiples

@@ -103,7 +103,11 @@ def by_the_dual() -> Iterator[tuple[str, bytes]]:
         dual.descend(ridge, 1e-2, 30)
         yield (
             f"ridge {ridge}",
-            _bytes([{"gap": dual.gap, "epochs": dual.n_epochs}], dual.coef, dual.intercept),
+            _bytes(
+                [{"gap": dual.gap, "epochs": dual.n_epochs}],
+                np.concatenate(list(dual.weights())),
+                dual.intercept,
+            ),
         )
 
 

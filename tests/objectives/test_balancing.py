@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.sparse.csgraph import connected_components
 
-from bigmc.objectives.balancing import balance_classes, balance_tasks
+from bigmc.objectives.balancing import _strong_components, balance_classes, balance_tasks
 
 
 def reference(flow):
@@ -46,3 +47,12 @@ def test_of_a_class_and_its_rest_the_larger_is_scaled_down():
     slopes = np.array([[3.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 3.0, 0.0]])
     factors = balance_tasks(slopes)
     np.testing.assert_allclose(factors, [[2 / 3, 1 / 4, 0.0], [1.0, 1.0, 0.0], [1.0, 1 / 4, 0.0]])
+
+
+@pytest.mark.parametrize("density", [0.02, 0.06, 0.2])
+def test_components_are_those_of_scipy(density):
+    for seed in range(20):
+        edges = np.random.default_rng(seed).random((40, 40)) < density
+        _, expected = connected_components(edges, directed=True, connection="strong")
+        found = _strong_components(edges)
+        np.testing.assert_array_equal(found[:, None] == found, expected[:, None] == expected)

@@ -1,5 +1,7 @@
 """A sample holds whole rows of the dataset, the same ones in every run."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -79,3 +81,21 @@ def test_drawn_rows_are_in_shards_of_a_bounded_size(whole, monkeypatch):
     assert max(shard.n_rows for shard in apart.shards) <= 700
     assert rows_of(apart) == rows_of(together)
     np.testing.assert_array_equal(same, positions)
+
+
+def test_many_shards_of_many_features_take_no_offset_for_each_feature_and_shard():
+    n_rows, n_features, n_shards = 2000, 1 << 18, 100
+    generator = np.random.default_rng(1)
+    X = scipy.sparse.random(n_rows, n_features, 2e-5, format="csr", rng=generator)
+    X.data = generator.integers(1, 9, X.nnz)
+    labels = np.arange(n_rows) % 3
+    dataset = Dataset.from_arrays(X, labels, shard_rows=n_rows // n_shards)
+    draw_rows(dataset, 0.3, 0, ThreadEngine(1))  # compiles
+    tracemalloc.start()
+    sample, _ = draw_rows(dataset, 0.3, 0, ThreadEngine(1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (sample.n_shards, dataset.n_shards) == (1, n_shards)
+    assert rows_of(sample) == {i: row for i, row in rows_of(dataset).items() if i in sample.row_ids()}
+    a_number_each = 8 * n_features
+    assert peak < 12 * a_number_each < 4 * n_features * n_shards

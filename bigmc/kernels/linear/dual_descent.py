@@ -48,8 +48,9 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
         Samples in row order, their values weighted.
     targets : int32 array of shape (n_samples, most labels)
         Classes of each sample, increasing, -1 after the last.
-    curvature : (float32 array of shape (n_samples,), float32 array of shape (n_samples,))
-        Squared norm of each sample, the constant included, and ``n ridge / (2 weight)``.
+    curvature : three float32 arrays of shape (n_samples,)
+        Squared norm of each sample, the constant included; ``n ridge / (2 weight)``; and the part of the
+        squared norm that is of features of this sample alone, which are not among the rows.
     pair : (float32 array of shape (n_samples, width), float32 array of shape (n_used + 1, width))
         Dual variables with the sign of the class, positive for labels and negative for the rest; and the
         weights, the sum of samples times these, the intercept last (0 without one). Both are changed.
@@ -58,7 +59,7 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
         objective, both over the ridge and times n.
     """
     constant = rows.constant
-    squares, diagonal = curvature
+    squares, diagonal, alone = curvature
     duals, coef = pair
     first, last = np.uint64(span[0]), np.uint64(span[1])
     n_groups = last - first
@@ -71,10 +72,11 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
     for t in range(order.shape[0]):
         i = np.uint64(order[t])
         row_product(rows, i, _UNIT, coef, groups, n_groups, score)
-        dual, bend = duals[i], diagonal[i]
+        dual, bend, own = duals[i], diagonal[i], alone[i]
         rate, half = _UNIT / (squares[i] + bend), _HALF * (squares[i] + bend)
         weight = _HALF / bend
         for r in range(low, high):
+            score[r] += own * dual[r]
             margin = score[r] + _UNIT + bend * dual[r]
             loss = max(score[r] + _UNIT, _ZERO)
             change = max(margin * rate, dual[r])

@@ -8,6 +8,7 @@ weights here, as LIBLINEAR's is; the bound is of the problem in which it is not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,7 @@ from bigmc.kernels.linear.dual_descent import (
 )
 from bigmc.kernels.linear.newton import count_entries, place_entries
 from bigmc.kernels.linear.simd import LANES
+from bigmc.solvers.sparse.lone_features import Change, LoneFeatures
 from bigmc.solvers.sparse.state import Start
 from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
@@ -32,7 +34,7 @@ _MOST_GROUPS = 4
 """Groups of classes that go through the entries of a sample together."""
 _SCORED_ROWS = 4096
 """Samples scored at once."""
-_COPIED = 1024
+_COPIED = 2048
 """Features whose weights are copied at once."""
 
 
@@ -77,26 +79,33 @@ class DualDescent:
         self._engine, self._seed = engine, seed
         self.n_classes = dataset.n_classes
         self.features = np.flatnonzero(dataset.column_nnz()) if features is None else features
-        self._rows, self._squares = _in_row_order(dataset, self.features, engine, fit_intercept)
+        lone = dataset.column_nnz()[self.features] == 1
+        self._shared = np.flatnonzero(~lone)
+        self._rows, self._squares, self._lone = _in_row_order(
+            dataset, self.features, lone, engine, fit_intercept
+        )
+        self._change: Change | None = None
         self._targets = dataset.label_sets()
         weights = np.ones(dataset.n_samples) if sample_weight is None else sample_weight
         self._visited = np.flatnonzero(weights > 0)
         self._weights, self._weight_sum = weights, float(weights.sum())
         width = -(-self.n_classes // LANES) * LANES
         self._duals = np.zeros((dataset.n_samples, width), np.float32)
-        self._coef = np.zeros((len(self.features) + 1, width), np.float32)
+        self._coef = np.zeros((len(self._shared) + 1, width), np.float32)
         self.gap, self.n_epochs = 1.0, 0
         self._ridge: float | None = None
 
     @staticmethod
     def memory(dataset: Dataset) -> int:
         """Return the bytes it takes, with the weights it returns."""
-        n_used = int(np.count_nonzero(dataset.column_nnz()))
+        counts = dataset.column_nnz()
+        n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
         width = -(-dataset.n_classes // LANES) * LANES
         entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
-        per_row = 8 * 6 + 4 * dataset.most_labels()
+        per_row = 8 * 8 + 4 * dataset.most_labels()
         duals = DualDescent.memory_of_duals(dataset)
-        return entries + per_row * dataset.n_samples + duals + (12 * width + 32) * (n_used + 1)
+        features = (12 * width + 40) * (n_shared + 1) + (8 * width + 40) * n_lone
+        return entries + per_row * dataset.n_samples + duals + features
 
     @staticmethod
     def memory_of_duals(dataset: Dataset) -> int:
@@ -153,19 +162,43 @@ class DualDescent:
 
     def start(self) -> Start:
         """Return the weights."""
-        used = np.flatnonzero(self.coef.any(axis=1))
-        coef = np.empty((len(used), self.n_classes))
-        for lo in range(0, len(used), _COPIED):  # a copy of all rows at once would be in memory too
-            coef[lo : lo + _COPIED] = self.coef[used[lo : lo + _COPIED]]
+        used = np.concatenate([[False], *(weights.any(axis=1) for weights in self.weights())])[1:]
+        coef = np.empty((int(np.count_nonzero(used)), self.n_classes))
+        lo = place = 0
+        for weights in self.weights():  # a copy of all rows at once would be in memory too
+            kept = weights[used[place : place + len(weights)]]
+            coef[lo : lo + len(kept)] = kept
+            lo, place = lo + len(kept), place + len(weights)
         return Start(self.features[used], coef, self.intercept.astype(np.float64))
 
-    @property
-    def coef(self) -> NDArray[np.float32]:
-        """The weights as they are now, shape (n_used, n_classes): no copy.
+    def weights(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the weights of all features as they are now, some features at a time, a row for each."""
+        n_classes, lone = self.n_classes, self._lone
+        for lo in range(0, len(self.features), _COPIED):
+            hi = min(lo + _COPIED, len(self.features))
+            a, b = np.searchsorted(self._shared, (lo, hi))
+            c, d = np.searchsorted(lone.places, (lo, hi))
+            weights = np.empty((hi - lo, n_classes), np.float32)
+            weights[self._shared[a:b] - lo] = self._coef[a:b, :n_classes]
+            if d > c:
+                alone = lone.weights(c, d, self._duals)[:, :n_classes]
+                weights[lone.places[c:d] - lo] = alone if self._change is None else self._change(alone)
+            yield weights
 
-        Once they are changed, the dual variables are good for nothing but `lower_bound`.
+    def change_weights(self, change: Change) -> None:
+        """Put others in place of the weights, each feature's for itself, but not of the intercepts.
+
+        The dual variables are good for nothing but `lower_bound` after that.
+
+        Parameters
+        ----------
+        change : callable
+            Of a float32 array, a row for a feature, with all classes.
         """
-        return self._coef[:-1, : self.n_classes]
+        for lo in range(0, len(self._shared), _COPIED):
+            some = self._coef[lo : min(lo + _COPIED, len(self._shared)), : self.n_classes]
+            some[:] = change(some)
+        self._change = change
 
     @property
     def intercept(self) -> NDArray[np.float32]:
@@ -182,7 +215,7 @@ class DualDescent:
             signs[rows, self._targets[chosen][rows, places]] = 1.0
             losses = np.maximum(1.0 - signs * self.scores(chosen), 0.0) ** 2
             total += float(self._weights[chosen] @ losses.sum(axis=1))
-        squares = float(np.einsum("jr,jr->", self.coef, self.coef, dtype=np.float64))
+        squares = sum(float(np.einsum("jr,jr->", w, w, dtype=np.float64)) for w in self.weights())
         return total / self._weight_sum + 0.5 * ridge * squares
 
     def lower_bound(self, ridge: float) -> float:
@@ -201,7 +234,7 @@ class DualDescent:
                     self._duals[lo : lo + _SCORED_ROWS] -= (
                         side(self._duals[lo : lo + _SCORED_ROWS], 0.0) * excess
                     )
-        self._coef[:] = 0.0
+        self._coef[:], self._change = 0.0, None
         add_rows(self._visited, self._rows, self._duals, self._coef)
         self._coef[-1] = 0.0
         value = self._dual_objective(self._diagonal(ridge))
@@ -210,20 +243,25 @@ class DualDescent:
 
     def reset(self) -> None:
         """Forget what was found."""
-        self._duals[:], self._coef[:] = 0.0, 0.0
+        self._duals[:], self._coef[:], self._change = 0.0, 0.0, None
         self.gap, self.n_epochs = 1.0, 0
         self._ridge = None
 
     @property
     def n_used(self) -> int:
         """Number of features with weight."""
-        return int(np.count_nonzero(self._coef[:-1].any(axis=1)))
+        lone = np.repeat(self._duals.any(axis=1), np.diff(self._lone.indptr)) & (self._lone.values != 0)
+        return int(np.count_nonzero(self._coef[:-1].any(axis=1))) + int(np.count_nonzero(lone))
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the scores of some samples, shape (n_chosen, n_classes)."""
         found = np.empty((len(chosen), self._coef.shape[1]), np.float32)
         score_rows(chosen, self._rows, self._coef, found)
-        return found[:, : self.n_classes].astype(np.float64)
+        found = found[:, : self.n_classes]
+        for lo in range(0, len(chosen) if len(self._lone.places) else 0, _SCORED_ROWS):
+            some = slice(lo, lo + _SCORED_ROWS)
+            found[some] += self._lone.scores(chosen[some], self._duals[:, : self.n_classes], self._change)
+        return found.astype(np.float64)
 
     def _epoch(self, diagonal: NDArray[np.float32]) -> tuple[float, float]:
         """Visit every sample once; return the sum of the losses and the gain of the dual objective."""
@@ -232,7 +270,8 @@ class DualDescent:
         totals = np.zeros((2, self._coef.shape[1]))
 
         def work(span: tuple[int, int]) -> None:
-            curvature, pair = (self._squares, diagonal), (self._duals, self._coef)
+            curvature = self._squares, diagonal, self._lone.squares
+            pair = self._duals, self._coef
             descend_duals(order, span, self._rows, self._targets, curvature, pair, totals)
 
         for _ in self._engine.map(work, self._spans()):
@@ -263,7 +302,7 @@ class DualDescent:
             chosen = self._visited[lo : lo + _SCORED_ROWS]
             duals = self._duals[chosen].astype(np.float64)
             sums += np.abs(duals).sum(axis=0)
-            squares += diagonal[chosen].astype(np.float64) @ duals**2
+            squares += (diagonal[chosen].astype(np.float64) + self._lone.squares[chosen]) @ duals**2
         factors = np.divide(sums, squares, out=np.ones_like(sums), where=squares > 0).astype(np.float32)
         self._duals *= factors
         self._coef *= factors
@@ -271,7 +310,7 @@ class DualDescent:
     def _half_norm(self) -> float:
         coef = self._coef[:, : self.n_classes]
         rows = np.einsum("jr,jr->j", coef, coef)  # in double precision many times slower
-        return 0.5 * float(rows.sum(dtype=np.float64))
+        return 0.5 * float(rows.sum(dtype=np.float64)) + self._lone.half_norm(self._duals)
 
     def _dual_objective(self, diagonal: NDArray[np.float32]) -> float:
         if not self._duals.any():
@@ -287,16 +326,29 @@ class DualDescent:
 
 
 def _in_row_order(
-    dataset: Dataset, features: NDArray[np.int64], engine: Engine, constant: bool
-) -> tuple[Rows, NDArray[np.float32]]:
-    """Return the weighted samples as far as these features go, and the squared norms of that."""
-    indptr, slots, values = _turned(read_block(dataset, 0, dataset.n_features), features, engine)
+    dataset: Dataset, features: NDArray[np.int64], lone: NDArray[np.bool_], engine: Engine, constant: bool
+) -> tuple[Rows, NDArray[np.float32], LoneFeatures]:
+    """Return the weighted samples as far as these features go, and the squared norms of that.
+
+    The rows are of the features that are not `lone`; the norms are of all.
+    """
     column_scale = dataset.column_scale()
     row_scale = dataset.row_scale(column_scale)
-    scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
-    weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
-    weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
-    return Rows(indptr, slots, weighted, constant), squares + np.float32(constant)
+    block = read_block(dataset, 0, dataset.n_features)
+    parts = [(features[some], *_turned(block, features[some], engine)) for some in (~lone, lone)]
+    del block
+
+    def weighed() -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+        own, indptr, slots, values = parts.pop()
+        scale = np.ones(len(own), np.float32) if column_scale is None else column_scale[own]
+        weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
+        weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
+        return indptr, slots, weighted, squares
+
+    indptr, slots, weighted, squares = weighed()
+    alone = LoneFeatures.of(np.flatnonzero(lone), slots, indptr, weighted, squares)
+    indptr, slots, weighted, squares = weighed()
+    return Rows(indptr, slots, weighted, constant), squares + alone.squares + np.float32(constant), alone
 
 
 def _turned(
