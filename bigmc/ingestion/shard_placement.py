@@ -19,7 +19,7 @@ from bigmc.store.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
 from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.work_file import damaged_work, read_work_file, read_work_table, write_work_file
-from bigmc.store.write import write_rows_table
+from bigmc.store.write import Packing, write_rows_table
 from bigmc.store.zarr_chunks import ByteCounter
 
 FINAL = {b"bigmc": b"final label codes"}
@@ -95,7 +95,7 @@ class Placing:
             counter = ByteCounter()
             sources = []
             for shard in shards:
-                _recode_labels(shard)
+                _recode_labels(shard, Packing.QUICK)
                 sources.append(SparseShard(shard.folder, _with_table(shard), self.n_features, counter))
             entry = merge_shards(target, sources, memory=self.memory)
             write_work_file(receipt, entry.to_dict())
@@ -107,7 +107,7 @@ class Placing:
 def _move(shard: PartShard, target: Path) -> ShardEntry:
     """Move a shard to its final place, unless it is there."""
     if not target.exists():
-        _recode_labels(shard)
+        _recode_labels(shard, Packing.TIGHT)
         disk.rename(shard.folder, target)
     return replace(_with_table(replace(shard, folder=target)), name=target.name)
 
@@ -131,7 +131,7 @@ def _with_table(shard: PartShard) -> ShardEntry:
     return replace(shard.entry, files=(*files, table))
 
 
-def _recode_labels(shard: PartShard) -> None:
+def _recode_labels(shard: PartShard, packing: Packing) -> None:
     """Replace the label codes of a part in a shard's table by those of the dataset, once."""
     path = shard.folder / ROWS_TABLE
     if _is_final(path):
@@ -147,4 +147,4 @@ def _recode_labels(shard: PartShard) -> None:
         labels = pa.array(shard.codes[column.to_numpy()])
     table = table.set_column(table.schema.get_field_index("label"), "label", labels)
     table = table.replace_schema_metadata({**metadata, **FINAL})
-    write_rows_table(shard.folder, shard.entry, table)
+    write_rows_table(shard.folder, shard.entry, table, packing)
