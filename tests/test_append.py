@@ -122,6 +122,8 @@ def test_readers_of_before_are_not_disturbed(days, tmp_path):
     assert fresh.identity != api.open_dataset(to).identity
     received = pickle.loads(sent)
     assert received.identity == fresh.identity
+    appended = api.open_dataset(to)
+    assert rows_of(pickle.loads(pickle.dumps(appended))) == rows_of(appended) != expected
     assert received.classes.tolist() == ["x", "y"]
     for reader in (fresh["train"], received):
         np.testing.assert_array_equal(reader.class_statistics(0, 1024), statistics)

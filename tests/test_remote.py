@@ -242,6 +242,24 @@ def test_a_model_has_one_writer_and_its_training_goes_on(source, bucket, tmp_pat
     assert Address(to).read() == model
 
 
+def test_a_file_that_its_caller_may_replace_is_replaced(bucket):
+    to = f"{bucket}/m.model"
+    for before, content in ((None, b"one"), (b"one", b"other"), (b"other", b"other")):
+        with object_store.built(to) as made:
+            assert (made.read_bytes() if made.exists() else None) == before
+            made.write_bytes(content)
+        assert object_store.read_file(to) == content
+
+
+def test_an_append_with_other_features_is_refused(source, bucket, tmp_path):
+    there, other = f"{bucket}/d.bigmc", tmp_path / "other.bigmc"
+    ingest(source, there)
+    ingest(source, other, hash_bits=11)
+    assert object_store.publish(other, f"{there}/appends/000001")
+    with pytest.raises(StoreError, match="its n_features is not that of the dataset"):
+        api.open_dataset(there)
+
+
 def test_appending(source, bucket, tmp_path, monkeypatch):
     """As on a disk; the second of two that append at once is told, and appends when it tries again."""
     more = [tmp_path / f"{k}.csv" for k in range(3)]

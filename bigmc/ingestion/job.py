@@ -44,15 +44,7 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, IfBusy, exclusive
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import (
-    CLASSES,
-    GROUP,
-    MANIFEST,
-    SHARDS,
-    STATISTICS,
-    WIP,
-    read_manifest,
-)
+from bigmc.store.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
 from bigmc.store.work_file import read_work_file, write_work_file
 
 ROWS_PER_PART = 60_000
@@ -125,7 +117,7 @@ class Job:
                         disk.try_clear(leftover)
                     job, parts = self._prepared(engine, progress)
                     job.run_parts(parts, engine, progress)
-                    job.finish(parts, progress)
+                    job.finish(parts, engine, progress)
         disk.try_clear(self.to / WIP)
         return Dataset.open(self.to)
 
@@ -285,7 +277,7 @@ class Job:
             for part, done in workers.map(write_part, missing, task, meter):
                 meter.finish(part, *done)
 
-    def finish(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
+    def finish(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
         """Publish the dataset.
 
         Raises
@@ -300,7 +292,10 @@ class Job:
             raise StoreError(
                 f"{self.to}: {len(missing)} of {len(parts)} parts are missing", "rerun the ingest"
             )
-        finished = Publication(self.to, parts, self._parts_folder, self.recipe, self.limit, self.before)
+        n_threads = engine.n_threads if engine.shares_memory else 1
+        finished = Publication(
+            self.to, parts, self._parts_folder, self.recipe, self.limit, self.before, n_threads
+        )
         finished.publish(self._n_features(parts), progress)
 
     def part_folder(self, part: Part) -> Path:

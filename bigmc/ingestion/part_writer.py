@@ -17,7 +17,7 @@ from bigmc.store.csr import Rows
 from bigmc.store.dtypes import smallest_exact_dtype
 from bigmc.store.layout import ShardEntry
 from bigmc.store.memory_shard import MAX_ROWS
-from bigmc.store.write import write_shard
+from bigmc.store.write import Packing, write_shard
 
 
 @dataclass
@@ -88,9 +88,9 @@ class ShardWriter:
         self._buffers[split] = _Buffer()
         table = pa.concat_tables(buffer.tables, promote_options="permissive")
         folder = self._folder / f"{len(self._entries):03d}"
-        self._entries.append(
-            write_shard(folder, _together(buffer.samples), table, split=split, pool=self._pool)
-        )
+        samples, packing = _together(buffer.samples), Packing.QUICK  # labels get their final codes later
+        entry = write_shard(folder, samples, table, split=split, pool=self._pool, packing=packing)
+        self._entries.append(entry)
 
 
 def _slice(samples: Samples, start: int, stop: int) -> Samples:

@@ -27,6 +27,9 @@ from bigmc.store.layout import ShardEntry
 from bigmc.store.publish import finish_dataset
 from bigmc.version import __version__
 
+MERGE_LIMIT = 256_000_000
+"""Shards are merged several at once where the memory limit has so many bytes for each."""
+
 NAMES_BYTES = 50_000_000
 """Largest table of feature names of a dataset."""
 
@@ -48,6 +51,8 @@ class Publication:
         Memory limit in bytes, above the bare process.
     before : Dataset or None
         The dataset these parts are appended to, as it was before.
+    n_threads : int
+        Threads of this process.
     """
 
     to: Path
@@ -56,6 +61,7 @@ class Publication:
     recipe: Recipe
     limit: int
     before: Dataset | None
+    n_threads: int = 1
 
     def publish(self, n_features: int, progress: ProgressCallback) -> None:
         """Give shards their numbers and labels their final codes, and write the manifest.
@@ -132,7 +138,8 @@ class Publication:
             )
             for local in receipt.shards
         ]
-        placing = Placing(self.to, self.folder, n_features, self._memory)
+        n_threads = max(1, min(self.n_threads, self.limit // MERGE_LIMIT))
+        placing = Placing(self.to, self.folder, n_features, self._memory, n_threads)
         return placing.place(shards, progress)
 
     def _labels(self, part: Part) -> list[object]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bigmc.ingestion.pipeline import in_order
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import file_entry
@@ -19,7 +22,7 @@ from bigmc.store.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
 from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.work_file import damaged_work, read_work_file, read_work_table, write_work_file
-from bigmc.store.write import write_rows_table
+from bigmc.store.write import Packing, write_rows_table
 from bigmc.store.zarr_chunks import ByteCounter
 
 FINAL = {b"bigmc": b"final label codes"}
@@ -49,12 +52,15 @@ class Placing:
         Of the dataset.
     memory : int
         Bytes for merging.
+    n_threads : int
+        Shards made at once, which share the memory.
     """
 
     to: Path
     work: Path
     n_features: int
     memory: int
+    n_threads: int = 1
 
     def place(self, shards: Sequence[PartShard], progress: ProgressCallback) -> list[ShardEntry]:
         """Return the entries of the shards in their places; earlier attempts may have done some."""
@@ -62,19 +68,27 @@ class Placing:
         disk.sync(self.to)  # before parts are removed whose rows are in this folder then
         groups = self._plan_merges(shards)
         total = sum(shards[i].entry.rows for group in groups for i in group if len(group) > 1)
+        if total:
+            progress(Progress("merge", 0, total, "rows"))
         done = 0
-        entries = []
-        for number, group in enumerate(groups):
-            target = shard_folder(self.to, f"{number:06d}")
-            if len(group) == 1:
-                entries.append(_move(shards[group[0]], target))
-                continue
-            progress(Progress("merge", done, total, "rows"))
-            entries.append(self._merge([shards[i] for i in group], target))
-            done += entries[-1].rows
-            progress(Progress("merge", done, total, "rows"))
+        entries: list[ShardEntry] = []
+        with ExitStack() as stack:
+            n_threads = self.n_threads
+            pool = stack.enter_context(ThreadPoolExecutor(n_threads)) if n_threads > 1 else None
+            wanted = enumerate([shards[i] for i in group] for group in groups)
+            for entry in in_order(self._place_group, wanted, pool, n_threads):
+                if len(groups[len(entries)]) > 1:
+                    done += entry.rows
+                    progress(Progress("merge", done, total, "rows"))
+                entries.append(entry)
         disk.sync(self.to / SHARDS)
         return entries
+
+    def _place_group(self, numbered: tuple[int, Sequence[PartShard]]) -> ShardEntry:
+        """Put shards that become one in the place of this number."""
+        number, group = numbered
+        target = shard_folder(self.to, f"{number:06d}")
+        return self._merge(group, target) if len(group) > 1 else _move(group[0], target)
 
     def _plan_merges(self, shards: Sequence[PartShard]) -> list[list[int]]:
         """Return the groups of shards that become one: decided once, before the first shard is moved."""
@@ -95,9 +109,9 @@ class Placing:
             counter = ByteCounter()
             sources = []
             for shard in shards:
-                _recode_labels(shard)
+                _recode_labels(shard, Packing.QUICK)
                 sources.append(SparseShard(shard.folder, _with_table(shard), self.n_features, counter))
-            entry = merge_shards(target, sources, memory=self.memory)
+            entry = merge_shards(target, sources, memory=self.memory // self.n_threads)
             write_work_file(receipt, entry.to_dict())
         for shard in shards:
             disk.try_clear(shard.folder)
@@ -107,7 +121,7 @@ class Placing:
 def _move(shard: PartShard, target: Path) -> ShardEntry:
     """Move a shard to its final place, unless it is there."""
     if not target.exists():
-        _recode_labels(shard)
+        _recode_labels(shard, Packing.TIGHT)
         disk.rename(shard.folder, target)
     return replace(_with_table(replace(shard, folder=target)), name=target.name)
 
@@ -131,7 +145,7 @@ def _with_table(shard: PartShard) -> ShardEntry:
     return replace(shard.entry, files=(*files, table))
 
 
-def _recode_labels(shard: PartShard) -> None:
+def _recode_labels(shard: PartShard, packing: Packing) -> None:
     """Replace the label codes of a part in a shard's table by those of the dataset, once."""
     path = shard.folder / ROWS_TABLE
     if _is_final(path):
@@ -147,4 +161,4 @@ def _recode_labels(shard: PartShard) -> None:
         labels = pa.array(shard.codes[column.to_numpy()])
     table = table.set_column(table.schema.get_field_index("label"), "label", labels)
     table = table.replace_schema_metadata({**metadata, **FINAL})
-    write_rows_table(shard.folder, shard.entry, table)
+    write_rows_table(shard.folder, shard.entry, table, packing)

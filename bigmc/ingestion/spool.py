@@ -34,6 +34,9 @@ GROUP_BYTES = 8 << 20
 
 _COPY_BYTES = 1 << 20
 
+_DUCKDB_READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
+"""What releases of DuckDB call the way from a relation to its record batches, the newest name first."""
+
 
 def spool_beside(dataset: Path) -> Path:
     """Return the folder beside a dataset for sources that can be read only once."""
@@ -60,7 +63,7 @@ def _library_of(item: Any) -> str | None:
         return "dask"
     if hasattr(item, "collect_batches") and hasattr(item, "collect_schema"):
         return "polars"
-    if hasattr(item, "fetch_record_batch") or hasattr(item, "to_arrow_reader"):
+    if any(hasattr(item, name) for name in _DUCKDB_READERS):
         return "duckdb"
     return "pyarrow" if hasattr(item, "scanner") or hasattr(item, "to_reader") else None
 
@@ -120,8 +123,11 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
 
 
 def _writable(table: pa.Table) -> pa.Table:
-    """Return a table that Parquet takes: dictionaries of string views, as polars has them, are decoded."""
-    kinds = (kind.value_type for kind in table.schema.types if pa.types.is_dictionary(kind))
+    """Return a table that Parquet takes: string views, as polars has them, become strings.
+
+    Older releases of Arrow write no string views, and none writes dictionaries of them.
+    """
+    kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types)
     if not any(pa.types.is_string_view(kind) for kind in kinds):
         return table
     return pa.Table.from_batches([plain_columns(batch) for batch in table.to_batches()])
@@ -143,8 +149,7 @@ def _rows_of(item: Any) -> Iterator[Any]:
         case "polars":
             return (pa.table(frame) for frame in item.collect_batches())
         case "duckdb":
-            has_reader = hasattr(item, "to_arrow_reader")
-            return iter(item.to_arrow_reader() if has_reader else item.fetch_record_batch())
+            return iter(next(getattr(item, name) for name in _DUCKDB_READERS if hasattr(item, name))())
         case "pyarrow":
             return iter((item.scanner() if hasattr(item, "scanner") else item).to_reader())
         case _:

@@ -28,6 +28,8 @@ from bigmc.store.untrusted import parse_json
 FORMAT = "bigmc-model"
 #: Versions of the file format this package reads and writes: as they are, and deflated.
 FORMAT_VERSION, DEFLATED_VERSION = 1, 2
+DEFLATION, QUICK_DEFLATION = 6, 1
+"""Levels of zlib: for files that are kept, and for those that a run reads again and removes."""
 
 _HEADER = "model.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -54,11 +56,15 @@ _MOST_INFLATED, _ALWAYS_INFLATED = 256, 64 << 20
 
 
 def write_archive(
-    path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int = FORMAT_VERSION
+    path: Path,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    version: int = FORMAT_VERSION,
+    deflation: int = DEFLATION,
 ) -> None:
     """Write header and arrays into one file, aside and renamed when complete.
 
-    Equal content gives equal bytes (deflated: with the same zlib), and no time is recorded.
+    Equal content gives equal bytes (deflated: with the same zlib and level), and no time is recorded.
 
     Raises
     ------
@@ -67,7 +73,7 @@ def write_archive(
     """
     members = {f"{name}.npy": _npy_bytes(name, array) for name, array in sorted(arrays.items())}
     if version == DEFLATED_VERSION:
-        members = {name: zlib.compress(content) for name, content in members.items()}
+        members = {name: zlib.compress(content, deflation) for name, content in members.items()}
     if not path.parent.is_dir():
         raise ModelError(f"{path}: the folder {path.parent} does not exist", "create it first")
     if path.is_dir():

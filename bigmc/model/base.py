@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.model.archive import FORMAT_VERSION, write_archive
+from bigmc.model.archive import DEFLATION, FORMAT_VERSION, write_archive
 from bigmc.model.calibration import Calibration
 from bigmc.model.compare_features import comparable, describe_differences, weighting_name
 from bigmc.model.feature_names import names_of, names_to_arrays
@@ -344,8 +344,14 @@ class Model(Sized):
             "n_names": 0 if self.names is None else self.names.num_rows,
         }
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, deflation: int = DEFLATION) -> None:
         """Write the model into one file; equal models give equal bytes.
+
+        Parameters
+        ----------
+        path : path-like
+        deflation : int, optional
+            Level of zlib, for models whose files are deflated.
 
         Raises
         ------
@@ -374,4 +380,4 @@ class Model(Sized):
             arrays["column_scale"] = self.column_scale
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
-        write_archive(Path(path), header, arrays, self.format_version)
+        write_archive(Path(path), header, arrays, self.format_version, deflation)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,13 @@ MAX_ENTRIES = np.iinfo(np.int32).max
 _COLUMNS = 16
 
 
+class Packing(Enum):
+    """How ``rows.parquet`` is packed: tightly in a dataset, quickly where it will be written anew."""
+
+    TIGHT = "tight"
+    QUICK = "quick"
+
+
 def write_shard(
     folder: Path,
     rows: Rows | Sequence[Rows] | NDArray[Any],
@@ -42,6 +50,7 @@ def write_shard(
     *,
     split: str = "all",
     pool: Executor | None = None,
+    packing: Packing = Packing.TIGHT,
 ) -> ShardEntry:
     """Write one shard; a reader sees all of it or nothing, also after a kill.
 
@@ -58,6 +67,8 @@ def write_shard(
         Split all rows belong to.
     pool : Executor, optional
         Compresses several chunks at once.
+    packing : Packing, optional
+        Of the table.
 
     Returns
     -------
@@ -84,7 +95,7 @@ def write_shard(
     else:
         nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
     table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
-    files.append(_write_table(aside, table))
+    files.append(write_tables(aside, table.schema, [table], packing))
     disk.sync_tree(aside)
     replace_folder(aside, folder)
     kind: Literal["sparse", "dense"] = "dense" if pieces is None else "sparse"
@@ -150,32 +161,38 @@ def _sparse_rows(values: NDArray[Any]) -> Rows:
     return Rows(indptr, np.nonzero(where)[1].astype(np.int32), values[where], values.shape[1])
 
 
-def _write_table(folder: Path, table: pa.Table) -> FileEntry:
-    return write_tables(folder, table.schema, [table])
-
-
-def write_tables(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> FileEntry:
+def write_tables(
+    folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], packing: Packing = Packing.TIGHT
+) -> FileEntry:
     """Write rows.parquet from tables of one schema, each of which makes row groups of its own."""
     path = folder / ROWS_TABLE
-    ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
+    options = _options(schema, packing)
     with (
         disk.output(path) as file,
-        pq.ParquetWriter(
-            file,
-            schema,
-            compression="zstd",
-            use_dictionary=[n for n in schema.names if n not in ordered],
-            column_encoding=dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
-            write_page_checksum=True,
-            write_statistics=False,
-        ) as writer,
+        pq.ParquetWriter(file, schema, write_page_checksum=True, write_statistics=False, **options) as writer,
     ):
         for table in tables:
             writer.write_table(table)
     return file_entry(path, folder)
 
 
-def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
+def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
+    """Return how a table is compressed and encoded."""
+    if packing is Packing.QUICK:
+        # Dictionaries stay as they are, so that the table is read as it was given.
+        encoded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        return {"compression": "lz4", "use_dictionary": encoded or False}
+    ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
+    return {
+        "compression": "zstd",
+        "use_dictionary": [name for name in schema.names if name not in ordered],
+        "column_encoding": dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
+    }
+
+
+def write_rows_table(
+    folder: Path, entry: ShardEntry, table: pa.Table, packing: Packing = Packing.TIGHT
+) -> ShardEntry:
     """Replace the table of a shard, as when final label codes are known, and return its new entry.
 
     Parameters
@@ -186,11 +203,12 @@ def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardE
         What `write_shard` returned.
     table : pyarrow.Table
         The shard's whole table with changed columns, such as from ``StoredShard.table``.
+    packing : Packing, optional
     """
     aside = folder.with_name(folder.name + PARTIAL)
     disk.clear(aside)
     disk.make_folder(aside)
-    new = _write_table(aside, table)
+    new = write_tables(aside, table.schema, [table], packing)
     disk.sync_tree(aside)
     disk.rename(aside / ROWS_TABLE, folder / ROWS_TABLE)
     disk.sync(folder)

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
+from bigmc.ingestion.memory import trim
 from bigmc.learners import learner_of
 from bigmc.model import Model, load_model
+from bigmc.model.archive import QUICK_DEFLATION
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import BoostOptions
@@ -112,6 +114,7 @@ class Fit:
                 self._progress,
                 self._splits.thresholds,
             )
+            trim()  # of what the rows were drawn with
             rival = self._boosted(search) if self._boosts() else None
             course = search.run(None if rival is None else rival.trial.quality)
             course = course._replace(sizes=search.sizes(course.best.candidate))
@@ -259,14 +262,15 @@ class Fit:
         if not file.exists():
             trained = self._train_sized(winner, samples, start)
             if name == "measured":
-                self._measured_duals = trained.duals
-            trained.model.save(file)
+                self._measured_duals, self._searched = trained.duals, None
+            trained.model.save(file, deflation=QUICK_DEFLATION)
         return load_model(file)
 
     def _train_sized(self, winner: Winner, samples: Dataset, start: Duals | None) -> Trained:
         assert winner.candidate is not None
         assert winner.size is not None
         rows, most = winner.samples(samples), winner.max_features
+        trim()  # of what the model before was measured with
         return train_with_size(rows, winner.candidate, winner.size, most, self._engine, start)
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:

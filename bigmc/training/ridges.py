@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.ingestion.memory import trim
 from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.training.trials import Candidate, weighted
@@ -67,6 +68,7 @@ class Ridges:
     def release(self) -> None:
         """Give the memory back that only further trials need."""
         self._problem = None
+        trim()
 
     def _weighted_as(self, candidate: Candidate) -> DualDescent:
         """Return the problem of a weighting, whose candidates share the rows."""

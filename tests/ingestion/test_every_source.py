@@ -15,6 +15,8 @@ import pytest
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError
+from bigmc.ingestion.readers import chunks, record_limit
 
 LABELS = ["NA", "null", "a ", "a", "b"]
 COLOURS = ["rot", "grün", "blau, hell", "true", "1"]
@@ -74,12 +76,10 @@ def dask_frame():
 
 
 def duckdb_relation():
-    duckdb = pytest.importorskip("duckdb")
+    place = pytest.importorskip("duckdb")  # relations of older releases do not keep a connection open
     kinds = ", ".join("'" + colour + "'" for colour in COLOURS)
-    place = duckdb.connect()
-    place.execute(f"CREATE TYPE colours AS ENUM ({kinds})")
     place.register("given", TABLE)
-    return place.sql("SELECT text, colour::colours AS colour, x, w, label FROM given")
+    return place.sql(f"SELECT text, colour::ENUM({kinds}) AS colour, x, w, label FROM given")
 
 
 def hugging_face():
@@ -114,13 +114,52 @@ def test_frames_and_streams(name, tmp_path, expected):
     assert shards_of(FRAMES[name](), tmp_path / "d.bigmc") == expected
 
 
+def with_long_document(n_words):
+    """Return some rows, the last of which has a document of this many words.
+
+    Counts of names are those of parts, and estimates once a part has seen many words: so there are few.
+    """
+    rows = TABLE.slice(0, 300).to_pylist()
+    rows[-1]["text"] = " ".join(f"w{word * word % 53}" for word in range(n_words))
+    return pa.Table.from_pylist(rows, schema=TABLE.schema)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "table", "dicts"])
+def test_a_long_document(kind, tmp_path):
+    """Its words are more than are sorted at once, its bytes more than those of a usual batch."""
+    table = with_long_document(400_000)
+    limit = {"memory_limit": "200MB"}
+    pq.write_table(table, tmp_path / "rows.parquet")
+    expected = shards_of(tmp_path / "rows.parquet", tmp_path / "expected.bigmc", **limit)
+    source = {"table": table, "dicts": iter(table.to_pylist())}.get(kind)
+    if source is None:
+        source = tmp_path / f"rows.{kind}"
+        source.write_bytes(as_csv(table) if kind == "csv" else as_lines(table))
+    assert shards_of(source, tmp_path / "d.bigmc", **limit) == expected
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_document_longer_than_any_may_be(kind, tmp_path, monkeypatch):
+    for module in (record_limit, chunks):
+        monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1 << 20)
+    table = with_long_document(300_000)
+    source = tmp_path / f"rows.{kind}"
+    source.write_bytes(as_csv(table) if kind == "csv" else as_lines(table))
+    line = 301 if kind == "csv" else 300
+    with pytest.raises(DataError, match=f"rows.{kind}:{line}: the record is longer than 1 MiB"):
+        shards_of(source, tmp_path / "d.bigmc")
+
+
 def as_csv(table=TABLE, **options):
     out = io.BytesIO()
     pa.csv.write_csv(table, out, pa.csv.WriteOptions(**options))
     return out.getvalue()
 
 
-LINES = "".join(json.dumps(row) + "\n" for row in TABLE.to_pylist()).encode()
+def as_lines(table=TABLE):
+    return "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+
+
 FILES = {
     "rows.csv": (as_csv(), {}),
     "rows.tsv": (as_csv(delimiter="\t"), {}),
@@ -132,8 +171,8 @@ FILES = {
     "rows.csv.bz2": (bz2.compress(as_csv()), {}),
     "rows.csv.xz": (lzma.compress(as_csv()), {}),
     "rows.csv.zst": (pa.compress(as_csv(), "zstd", asbytes=True), {}),
-    "rows.jsonl": (LINES, {}),
-    "rows.jsonl.xz": (lzma.compress(LINES), {}),
+    "rows.jsonl": (as_lines(), {}),
+    "rows.jsonl.xz": (lzma.compress(as_lines()), {}),
 }
 
 

@@ -200,3 +200,17 @@ def test_categories_are_counted_as_they_are_hashed(values: list[str], column: st
     long = [name for name in expected if len(name.encode()) > feature_names.NAME_BYTES]
     found = {entry: n for entry, n in entries(counter.table()).items() if not entry[1].endswith("…")}
     assert found == {e: expected[e[1]] for e in table if e[1] not in long and not e[1].endswith("…")}
+
+
+def test_categories_that_take_each_others_place_are_counted_row_by_row() -> None:
+    """A value that lost its place in the table and comes again is a new one, also within one batch."""
+    rng = np.random.default_rng(0)
+    values = [f"v{min(value, 500)}" for value in rng.zipf(1.2, 4000).tolist()]
+    together, apart = NameCounter(TextHasher(), 64), NameCounter(TextHasher(), 64)
+    together.update_categories(categories_of(pa.array(values).dictionary_encode(), "c"))
+    for value in values:
+        apart.update_categories(categories_of(pa.array([value]), "c"))
+    assert together.table() == apart.table()
+    true = Counter(values)
+    assert len(true) > 3 * 64
+    assert all(row["count"] <= true[row["name"][2:]] for row in together.table().to_pylist())

@@ -9,6 +9,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers import solve
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
+from bigmc.solvers.sparse.chunk_certificate import Certifier
+from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.row_scales import exact_rows
@@ -33,6 +35,12 @@ def noisy(n_features=400):
 
 def opened(dataset, n_chunks, most_held):
     return Spill(dataset, None, n_chunks, 0, None, exact_rows(dataset), most_held)
+
+
+def task_of(dataset):
+    descent = Descent("line_search", False, 0)
+    minimised, dtype = objective("squared_hinge", "l1/l2"), np.dtype(float)
+    return ChunkTask(dataset, None, minimised, 0.1, 1e-3, descent, dtype, ThreadEngine(1), None)
 
 
 @pytest.mark.parametrize("n_chunks", [2, 5])
@@ -90,15 +98,35 @@ def test_runs_resumed_before_and_after_give_the_same_bits(saves):
     assert again.history == whole.history
 
 
+@pytest.mark.parametrize("named_by_some_shards", [False, True])
+def test_a_pass_writes_the_columns_of_further_candidates(named_by_some_shards):
+    dataset, first, further = noisy(), np.array([2, 5]), np.array([0, 7, 11, 399])
+    task, norms = task_of(dataset), []
+    found, expected = (opened(dataset, 4, 0) for _ in "12")
+    try:
+        for features in (first, further):
+            expected.add(features)
+        found.add(first)
+        anchor = evaluate(task, found, Coefficients.zeros(task.width), np.zeros(dataset.n_classes))
+        name = (lambda estimates: norms.append(estimates) or further) if named_by_some_shards else further
+        certified = Certifier(task, PLAN).certify(found, anchor, np.arange(20), False, 1.0, name)
+        assert certified.written.tolist() == further.tolist()
+        assert found.features.tolist() == [*first, *further]
+        for number in range(4):
+            for one, other in zip(found.chunk(number).held, expected.chunk(number).held, strict=True):
+                for name in ("features", "indptr", "indices", "data"):
+                    np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    finally:
+        found.close()
+        expected.close()
+    assert all(estimates.shape == (400,) for estimates in norms)
+    assert len(norms) == named_by_some_shards
+
+
 def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
     dataset = noisy()
     plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000)
-    minimised = objective("squared_hinge", "l1/l2")
-    task = ChunkTask(
-        dataset, None, minimised, 0.1, 1e-3, Descent("line_search", False, 0), np.dtype(float),
-        ThreadEngine(1), None,
-    )  # fmt: skip
-    columns = CandidateColumns(task, plan)
+    columns = CandidateColumns(task_of(dataset), plan)
     state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
     state.layers = [np.arange(30)]
     try:

@@ -4,6 +4,7 @@ import itertools
 import threading
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.preprocessing import normalize
 
+import bigmc
 from bigmc.errors import DataError, StoreError
 from bigmc.store import publish
 from bigmc.store.block import BlockBuffers, plan_blocks, read_block, stream_blocks
@@ -300,3 +302,13 @@ def test_a_feature_of_every_row_is_taken_alone_or_its_statistics_are_left_out(me
     for c in (0, 1):
         np.testing.assert_array_equal(sums[c], X[labels == c].sum(axis=0))
         np.testing.assert_array_equal(squares[c], (X[labels == c].astype(int) ** 2).sum(axis=0))
+
+
+def test_weights_of_samples_are_those_of_the_column_that_was_ingested(tmp_path):
+    table = pa.table(
+        {"x": [1.0, 2.0, 0.0, 4.0], "label": ["a", "b", "a", "b"], "times": [1.0, 0.5, 3.0, 2.0]}
+    )
+    options = {"dense": "x", "label": "label", "split": {"train": 1.0}}
+    data = bigmc.ingest(table, tmp_path / "d", weight="times", **options)["train"]
+    assert data.sample_weights().tolist() == [1.0, 0.5, 3.0, 2.0]
+    assert bigmc.ingest(table, tmp_path / "e", **options)["train"].sample_weights() is None

@@ -21,4 +21,4 @@ def test_a_folder_removed_by_who_has_finished_is_made_again(tmp_path, monkeypatc
     monkeypatch.setattr(_unix.UnixFileLock, "_acquire", acquire)
     with exclusive(lock):
         assert lock.exists()
-    assert len(removed) == 3
+    assert removed  # once, where filelock makes the folder itself, as its older releases do

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bigmc.ingestion.hashing.hasher import hash_strings
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import FOLD_ROWS, PIECE_ENTRIES, scratch
+from bigmc.kernels.hashing.codes import hashes_of_codes
 from bigmc.store.csr import Rows
 
 
@@ -24,7 +25,7 @@ class Categories(NamedTuple):
 
     Attributes
     ----------
-    codes : integer array of shape (n_rows,)
+    codes : int32 array of shape (n_rows,)
         Position of each row's name.
     names : pyarrow Array of large_string
         ``column=value`` of the values; one may be there more than once, or belong to no row.
@@ -33,7 +34,7 @@ class Categories(NamedTuple):
         What the names are made of.
     """
 
-    codes: NDArray[np.integer]
+    codes: NDArray[np.int32]
     names: pa.Array
     hashes: NDArray[np.uint32]
     values: pa.Array
@@ -90,10 +91,10 @@ def categories_of(column: pa.Array, name: str, before: Categories | None = None)
             column = column.dictionary_encode()
     encoded = pa.types.is_dictionary(column.type) and not column.null_count
     if encoded and not column.dictionary.null_count:
-        codes = column.indices.to_numpy(zero_copy_only=False)
+        codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int32)
         values = column.dictionary
     else:
-        codes, values = np.arange(len(column)), column
+        codes, values = np.arange(len(column), dtype=np.int32), column
     if before is not None and values.equals(before.values):
         return before._replace(codes=codes)
     prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{name}=", ""))
@@ -108,6 +109,8 @@ def hash_categories(columns: Sequence[Categories], hash_bits: int) -> Rows:
     builder = RowBuilder(n_rows, hash_bits)
     step = max(1, min(FOLD_ROWS, PIECE_ENTRIES // width))
     for first in range(0, n_rows, step):
-        hashes = np.column_stack([column.hashes[column.codes[first : first + step]] for column in columns])
+        hashes = np.empty((min(step, n_rows - first), width), np.uint32)
+        for number, column in enumerate(columns):
+            hashes_of_codes(column.codes[first : first + step], column.hashes, hashes[:, number])
         builder.add(np.arange(len(hashes) + 1) * width, hashes.reshape(-1), scratch.ones(hashes.size))
     return builder.finish()

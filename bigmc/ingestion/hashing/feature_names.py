@@ -22,7 +22,7 @@ from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
 from bigmc.kernels.hashing import frequent_names as kernel
 from bigmc.kernels.hashing import murmur as hashing_kernel
 from bigmc.kernels.hashing import spelling as spelling
-from bigmc.kernels.hashing.arguments import NameTable, NGrams, Ranges
+from bigmc.kernels.hashing.arguments import NameTable, NGrams, Ranges, SpelledNames
 from bigmc.store.row_hash import splitmix64
 
 SCHEMA = pa.schema(
@@ -102,14 +102,10 @@ class NameCounter:
 
     def update_categories(self, categories: Categories) -> None:
         """Count every row's ``column=value``."""
-        codes, spelled, hashes, _ = categories
-        for _, _, offsets, data in string_pieces(spelled, piece_bytes=_MOST_BYTES):
-            text = data[offsets[0] : offsets[-1]]
-            starts = (offsets[:-1] - offsets[0]).astype(np.uint32)
-            sizes = np.diff(offsets).astype(np.uint32)
-            for lo in range(0, len(codes), LIST_LENGTH):
-                some = codes[lo : lo + LIST_LENGTH]
-                kernel.count_names(hashes[some], Ranges(text, starts[some], sizes[some]), 1, self._table)
+        slots = np.full(len(categories.hashes), -1, np.int32)
+        for _, _, offsets, text in string_pieces(categories.names, piece_bytes=_MOST_BYTES):
+            spelled = SpelledNames(text, offsets, categories.hashes)
+            kernel.count_codes(categories.codes, spelled, slots, self._table)
 
     def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int, nulls: Nulls) -> None:
         ngrams = NGrams(ANALYZERS[self.hasher.analyzer], *self.hasher.ngrams)

@@ -85,6 +85,23 @@ class Ranges(NamedTuple):
     sizes: Words
 
 
+class SpelledNames(NamedTuple):
+    """Names with their hashes.
+
+    Attributes
+    ----------
+    text : uint8 array
+        The names, one behind the other.
+    offsets : int64 array of shape (n_names + 1,)
+        Name ``k`` is ``text[offsets[k]:offsets[k + 1]]``.
+    hashes : uint32 array of shape (n_names,)
+    """
+
+    text: Bytes
+    offsets: Longs
+    hashes: Words
+
+
 class MarkedText(NamedTuple):
     """Lower-cased documents, with a mark for every byte: 1 if it belongs to a word character.
 

@@ -5,10 +5,46 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bigmc.kernels.hashing.arguments import Int, NameTable, Ranges, Words
+from bigmc.kernels.hashing.arguments import (
+    Bytes,
+    Int,
+    Ints,
+    NameTable,
+    Ranges,
+    SpelledNames,
+    Words,
+)
 
 # A name can be in any of so many slots.
 WAYS = 8
+
+_SPREAD = np.uint64(0x9E3779B1)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _slot_of(h: np.uint32, table: NameTable) -> tuple[Int, bool]:
+    """Return the slot of a name, and whether it is there already; else the slot is the one to take."""
+    keys, seen, rank = table.keys, table.seen, table.rank
+    # The middle bits: neighbours in feature index shall not share a set.
+    spread = np.uint64(h) * _SPREAD >> np.uint64(16)  # unsigned: the product of two such words has 64 bits
+    base = (np.int64(spread) & (keys.shape[0] // WAYS - 1)) * WAYS
+    lowest = base
+    for slot in range(base, base + WAYS):
+        if keys[slot] == h and seen[slot] > 0:
+            return slot, True
+        if rank[slot] < rank[lowest]:
+            lowest = slot
+    return lowest, False
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _take_slot(slot: Int, h: np.uint32, name: Bytes, table: NameTable) -> None:
+    """Give a slot to a name; it inherits the rank."""
+    table.keys[slot] = h
+    table.seen[slot] = 0
+    table.lengths[slot] = name.shape[0]
+    for i in range(min(name.shape[0], table.names.shape[1])):
+        table.names[slot, i] = name[i]
 
 
 @njit(cache=True, nogil=True)
@@ -20,29 +56,36 @@ def count_names(hashes: Words, listed: Ranges, weight: Int, table: NameTable) ->
     rank``. A name longer than a row of ``names`` is cut there; ``lengths`` keeps its whole length.
     """
     text, starts, sizes = listed
-    keys, seen, rank, lengths, names = table
-    n_sets = keys.shape[0] // WAYS
-    width = names.shape[1]
     for k in range(hashes.shape[0]):
-        h = hashes[k]
-        # The middle bits: neighbours in feature index shall not share a set.
-        base = ((np.int64(h) * 0x9E3779B1 >> 16) & (n_sets - 1)) * WAYS
-        lowest = base
-        found = -1
-        for slot in range(base, base + WAYS):
-            if keys[slot] == h and seen[slot] > 0:
-                found = slot
-                break
-            if rank[slot] < rank[lowest]:
-                lowest = slot
-        if found < 0:
-            found = lowest
-            keys[found] = h
-            seen[found] = 0
-            size = np.int64(sizes[k])
-            lengths[found] = size
+        slot, is_there = _slot_of(hashes[k], table)
+        if not is_there:
             start = np.int64(starts[k])
-            for i in range(min(size, width)):
-                names[found, i] = text[start + i]
-        seen[found] += weight
-        rank[found] += weight
+            _take_slot(slot, hashes[k], text[start : start + np.int64(sizes[k])], table)
+        table.seen[slot] += weight
+        table.rank[slot] += weight
+
+
+@njit(cache=True, nogil=True)
+def count_codes(codes: Ints, spelled: SpelledNames, slots: Ints, table: NameTable) -> None:
+    """Count names given by their position in a list, once each, in this order; as `count_names`.
+
+    Parameters
+    ----------
+    codes : int32 array
+    spelled : SpelledNames
+        The list.
+    slots : int32 array of shape (names of the list,)
+        -1 at first; filled with the slot where each name was last, which saves looking for it.
+    table : NameTable
+    """
+    text, offsets, hashes = spelled
+    for code in codes:
+        h = hashes[code]
+        slot = np.int64(slots[code])
+        if slot < 0 or table.keys[slot] != h:
+            slot, is_there = _slot_of(h, table)
+            slots[code] = slot
+            if not is_there:
+                _take_slot(slot, h, text[offsets[code] : offsets[code + 1]], table)
+        table.seen[slot] += 1
+        table.rank[slot] += 1
