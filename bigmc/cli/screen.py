@@ -38,6 +38,7 @@ class Course:
 
     started: float
     first_gap: float | None = None
+    done: int = 0
 
     def share(self, message: messages.Progress) -> float:
         """Return the part of the stage that is done, from 0 to 1."""
@@ -104,7 +105,10 @@ class Screen:
     def update(self, message: messages.Progress) -> None:
         """Show a progress message."""
         now = time.monotonic()
-        course = self._courses.setdefault(message.stage, Course(now))
+        course = self._courses.get(message.stage)
+        if course is None or message.done < course.done:  # a stage that comes again begins anew
+            course = self._courses[message.stage] = Course(now)
+        course.done = message.done
         share, self._last = course.share(message), message
         if self._settings.log is LogFormat.JSON:
             if self._is_due(message, now):

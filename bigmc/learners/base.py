@@ -162,17 +162,12 @@ class Learner(ABC):
         if start is not None:
             self._check_start(start, dataset)
         self.check_labels(dataset.label_kind)
-        labels = dataset.label_sets()
-        if len(labels) == 0 or (not dataset.has_sets and labels.min() < 0):
-            missing = "some samples have no label" if len(labels) else "the dataset has no samples"
-            raise DataError(missing, "train on labelled samples")
+        if dataset.n_samples == 0:
+            raise DataError("the dataset has no samples", "train on labelled samples")
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
         class_weight = getattr(self.options, "class_weight", None)
-        sample_weight = self._with_own_weights(sample_weight, dataset)
-        kind = dataset.label_kind
-        weights = combined_weights(sample_weight, class_weight, labels, dataset.class_labels, kind)
-        del labels
+        weights = combined_weights(self._with_own_weights(sample_weight, dataset), class_weight, dataset)
         seed = int(self.options.random_state)
         trained = self._solve(
             dataset,

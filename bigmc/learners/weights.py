@@ -2,75 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
-from bigmc.options.label_kind import LabelKind
 from bigmc.store.classes import ClassLabels
+from bigmc.store.dataset import Dataset
 
 
 def combined_weights(
-    sample_weight: ArrayLike | None,
-    class_weight: Mapping[Any, float] | str | None,
-    labels: NDArray[np.int32],
-    classes: ClassLabels,
-    kind: LabelKind,
+    sample_weight: ArrayLike | None, class_weight: Mapping[Any, float] | str | None, dataset: Dataset
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample times that of its class, None if all are 1.
+
+    Labels are looked at shard by shard: without weights nothing is kept for a sample.
 
     Parameters
     ----------
     sample_weight : float, array-like of shape (n_samples,) or None
     class_weight : dict from label to weight, "balanced" or None
         Balanced is the sum of weights over the number of classes and the class's own sum.
-    labels : int32 array of shape (n_samples, most labels)
-        Class codes, -1 after the last of a sample.
-    classes : labels of the classes
-    kind : LabelKind
+    dataset : Dataset
 
     Raises
     ------
     DataError
-        If weights are negative, not finite or all zero, or fewer than 2 classes have any; with sets, if
-        there are weights of classes, or no sample with weight has a label and lacks another.
+        If samples have no label, weights are negative, not finite or all zero, or fewer than 2 classes have
+        any; with sets, if there are weights of classes, or no sample with weight has a label and lacks
+        another.
     """
-    weights = np.ones(len(labels))
-    if sample_weight is not None:
-        given = np.asarray(sample_weight, dtype=np.float64)
-        if given.ndim > 0 and given.shape != weights.shape:
-            raise DataError(f"sample_weight has the shape {given.shape} and there are {len(labels)} samples")
-        weights *= given
-        if not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise DataError(
-                "sample_weight has negative or infinite values or NaN", "give weights of at least 0"
-            )
-        if len(weights) and not weights.any():
-            raise DataError("every sample_weight is zero", "give some samples a weight above 0")
-    if kind is LabelKind.SET:
+    weights = None if sample_weight is None else _checked(sample_weight, dataset.n_samples)
+    n_classes = dataset.n_classes
+    if dataset.has_sets:
         if class_weight is not None:
             raise DataError("class_weight is for one label per sample", "give sample_weight instead")
-        sizes = (labels >= 0).sum(axis=1)
-        if not weights[(sizes > 0) & (sizes < len(classes))].any():
+        if not any(_tell_apart(labels, n_classes, own) for labels, own in _parts(dataset, weights)):
             raise DataError(
                 "no sample with weight has a label and lacks another, so there is nothing to learn",
                 "check the labels",
             )
-        return None if sample_weight is None else weights
-    labels = labels[:, 0]
+        return weights
+    sums = np.zeros(n_classes)
+    for labels, own in _parts(dataset, weights):
+        if labels.min(initial=0) < 0:
+            raise DataError("some samples have no label", "train on labelled samples")
+        sums += np.bincount(labels[:, 0], own, minlength=n_classes)
     if class_weight is not None:
-        sums = np.bincount(labels, weights, minlength=len(classes)).astype(np.float64)
-        weights *= _class_weights(class_weight, sums, classes)[labels]
-    present = np.flatnonzero(np.bincount(labels, weights, minlength=len(classes)))
+        of_class = _class_weights(class_weight, sums, dataset.class_labels)
+        weights = np.ones(dataset.n_samples) if weights is None else weights.copy()
+        for labels, own in _parts(dataset, weights):
+            assert own is not None
+            own *= of_class[labels[:, 0]]
+        sums *= of_class
+    present = np.flatnonzero(sums)
     if len(present) < 2:
-        which = f"one class ({classes[present[0]]!s})" if len(present) else "none"
+        which = f"one class ({dataset.class_labels[present[0]]!s})" if len(present) else "none"
         raise DataError(
             f"training needs at least 2 classes, the samples with weight have {which}", "check the labels"
         )
-    return None if sample_weight is None and class_weight is None else weights
+    return weights
+
+
+def _checked(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
+    """Return weights of samples as an array, not copied if they are one."""
+    given = np.asarray(sample_weight, np.float64)
+    if given.ndim > 0 and given.shape != (n_samples,):
+        raise DataError(f"sample_weight has the shape {given.shape} and there are {n_samples} samples")
+    weights = given if given.ndim else np.full(n_samples, float(given))
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise DataError("sample_weight has negative or infinite values or NaN", "give weights of at least 0")
+    if not weights.any():
+        raise DataError("every sample_weight is zero", "give some samples a weight above 0")
+    return weights
+
+
+def _parts(
+    dataset: Dataset, weights: NDArray[np.float64] | None
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float64] | None]]:
+    """Yield labels, as `Dataset.label_sets` returns them, and weights of the samples of each shard."""
+    for labels, (first, last) in zip(dataset.label_parts(), pairwise(dataset.base), strict=True):
+        yield labels, None if weights is None else weights[first:last]
+
+
+def _tell_apart(labels: NDArray[np.int32], n_classes: int, weights: NDArray[np.float64] | None) -> bool:
+    """Return whether a sample with weight has a label and lacks another."""
+    sizes = (labels >= 0).sum(axis=1)
+    mixed = (sizes > 0) & (sizes < n_classes)
+    return bool(mixed.any() if weights is None else weights[mixed].any())
 
 
 def _class_weights(

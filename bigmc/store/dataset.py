@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -246,6 +246,10 @@ class Dataset:
         They increase within a row, and -1 stands after the last. Where labels are no sets there is one.
         """
         return self._sample_labels.sets()
+
+    def label_parts(self) -> Iterator[NDArray[np.int32]]:
+        """Yield what `label_sets` returns, shard by shard; rows are as long as the shard's longest set."""
+        return self._sample_labels.parts()
 
     def most_labels(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,18 +62,24 @@ def draw_groups(
         If all samples are of one group.
     """
     _check_share(share)
-    hashes = _group_hashes(dataset)
-    if hashes is None:
-        return draw_rows(dataset, share, seed, engine)
-    shares = hashed_shares(hashes, seed)
-    least, largest = shares.min(), shares.max()
+    least, largest = 1.0, 0.0
+    for shard in dataset.shards:
+        column = _group_column(shard)
+        if column is None:
+            return draw_rows(dataset, share, seed, engine)
+        shares = hashed_shares(column.to_numpy(), seed)
+        least, largest = min(least, shares.min(initial=1.0)), max(largest, shares.max(initial=0.0))
     if least == largest:
         raise DataError("all samples are of one group", "leave --group out, or name another column")
-    taken = (shares < share) | (shares == least)
-    if share < 1:
-        taken &= shares < largest
-    chosen = [np.flatnonzero(taken[a:b]) for a, b in pairwise(dataset.base)]
-    return _in_memory(dataset, chosen, engine)
+
+    def taken(shard: Shard) -> NDArray[np.bool_]:
+        column = _group_column(shard)
+        assert column is not None
+        shares = hashed_shares(column.to_numpy(), seed)
+        drawn: NDArray[np.bool_] = (shares < share) | (shares == least)
+        return drawn & (shares < largest) if share < 1 else drawn
+
+    return _in_memory(dataset, [np.flatnonzero(taken(shard)) for shard in dataset.shards], engine)
 
 
 def holdout_keys(dataset: Dataset) -> NDArray[np.int64]:

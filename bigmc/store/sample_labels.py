@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,12 @@ class SampleLabels:
         for s, shard in enumerate(self._shards):
             fill_rows(shard.table(["label"]).column("label"), out[self._base[s] : self._base[s + 1]])
         return self._checked(out)
+
+    def parts(self) -> Iterator[NDArray[np.int32]]:
+        """Yield the class codes of each shard; see `bigmc.store.dataset.Dataset.label_parts`."""
+        for shard in self._shards:
+            base = np.array([0, shard.n_rows])
+            yield SampleLabels([shard], base, self._n_classes, self._where, self._kind).sets()
 
     def most(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""

@@ -14,7 +14,7 @@ import pytest
 
 import bigmc
 from bigmc import api
-from bigmc.cli.screen import Course
+from bigmc.cli.screen import Course, Screen
 from bigmc.progress import Progress
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])}
@@ -168,6 +168,16 @@ def test_the_rest_of_a_training_is_estimated_from_the_gap():
     assert course.seconds_left(0.25, now=0.0) is None  # no time has passed yet
     assert Course(0.0).share(Progress("x", 3, 4, "rows")) == 0.75
     assert Course(0.0).share(Progress("x", 3, 4, "rows", {"gap": math.inf, "tol": 0.1})) == 0.75
+
+
+def test_a_stage_that_comes_again_is_estimated_anew(monkeypatch, capsys):
+    clock = iter([0.0, 0.0, 10.0, 100.0, 110.0])
+    monkeypatch.setattr("bigmc.cli.screen.time.monotonic", lambda: next(clock))
+    screen = Screen()
+    for done in (0, 5, 0, 5):
+        screen.update(Progress("round", done, 10, "chunks"))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "5/10" in line] == 2 * [next(line for line in lines if "5/10" in line)]
 
 
 def test_rows_from_standard_input_are_answered_as_they_come(made):

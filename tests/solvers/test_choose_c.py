@@ -26,17 +26,20 @@ class Kept:
 
 def chosen(errors, monkeypatch, checkpoint=None, stop=None):
     """Choose where the trial of the i-th C has the i-th of `errors`; returns C and the values tried."""
-    tried, context = [], RunContext(ThreadEngine(1), Trials(checkpoint))
+    tried, clock, context = [], [0.0], RunContext(ThreadEngine(1), Trials(checkpoint))
 
     def trial(dataset, options, memory_limit, shown, sample_weight):
         tried.append(options.C)
         assert options.n_rounds <= 10
+        assert 0 < options.time_limit <= 1000 / 2 ** (len(tried) - 1)  # what earlier trials left
+        clock[0] += 500.0 / 2 ** (len(tried) - 1)
         shown.checkpoint.save({"of": options.C}, {})
         if stop == options.C:
             raise KeyboardInterrupt
         return SimpleNamespace(history=[{"held_error": 1.0}, {"held_error": errors[GRID.index(options.C)]}])
 
     monkeypatch.setattr(choose_c, "solve", trial)
+    monkeypatch.setattr(choose_c, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     asked = BoostingOptions(C=1.0, validation_fraction=0.2, n_rounds=50, time_limit=1000.0)
     return choose_c.choose_C(None, asked, 0, context), tried
 

@@ -68,7 +68,7 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     record = {"n": dataset.n_samples}
     state = State.load(checkpoint, record, task.width) if checkpoint else None
     state = state or State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
-    certificate = rounds.run(state, 100, checkpoint, record, silent)
+    certificate = rounds.run(state, 100, checkpoint, record, options.get("progress", silent))
     return rounds.state, certificate
 
 
@@ -92,6 +92,17 @@ def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept
     reads = [entry["n_passes"] for entry in state.history]
     assert reads == sorted(reads)
     assert state.bytes_read > len(reads) * dataset.nnz * 3
+
+
+def test_chunks_of_a_round_are_progress():
+    seen = []
+    state, _ = run(made()[1], progress=seen.append)
+    within = [step for step in seen if step.stage == "round"]
+    assert [(step.done, step.total) for step in within[: state.n_chunks]] == [
+        (done, state.n_chunks) for done in range(state.n_chunks)
+    ]
+    assert all(step.done < step.total for step in within)
+    assert "train" in {step.stage for step in seen}
 
 
 def test_constant_steps_and_an_intercept():

@@ -58,16 +58,26 @@ def test_the_weights_are_those_of_liblinear(weighting, ridge):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_features", "n_classes", "density"),
-    [(60_000, 20, 2, 0.05), (60_000, 20, 20, 0.05), (500, 40_000, 20, 0.01), (4000, 3000, 3, 0.1)],
+    ("n_rows", "n_features", "n_classes", "density", "most_labels"),
+    [
+        (60_000, 20, 2, 0.05, 1),
+        (60_000, 20, 20, 0.05, 1),
+        (500, 40_000, 20, 0.01, 1),
+        (4000, 3000, 3, 0.1, 1),
+        (20_000, 20, 24, 0.05, 20),
+    ],
 )
-def test_memory_is_what_it_takes_and_not_much_more(n_rows, n_features, n_classes, density):
-    """Where samples, features or entries take most of it: against what Python counts as allocated."""
+def test_memory_is_what_it_takes_and_not_much_more(n_rows, n_features, n_classes, density, most_labels):
+    """Where samples, features, entries or sets take most of it: against what Python counts as allocated."""
     generator = np.random.default_rng(0)
     shape = n_rows, n_features
     X = scipy.sparse.random_array(shape, density=density, rng=generator, format="csr", dtype=np.float32)
     X.data[:] = 1
-    data = Dataset.from_arrays(X, generator.integers(0, n_classes, n_rows))
+    labels = generator.integers(0, n_classes, n_rows)
+    if most_labels > 1:
+        labels = np.eye(n_classes, dtype=int)[labels]
+        labels[::7, :most_labels] = 1
+    data = Dataset.from_arrays(X, labels)
     DualDescent(data, ThreadEngine(1)).descend(0.1, 0.1, 1)  # whatever is made once
     tracemalloc.start()
     found = DualDescent(data, ThreadEngine(1))

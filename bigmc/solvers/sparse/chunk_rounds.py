@@ -335,7 +335,8 @@ class ChunkRounds:
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
         generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
-        for _, chunk in spill.chunks(generator.permutation(spill.n_chunks)):
+        for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+            progress(Progress("round", done, spill.n_chunks, "chunks"))
             if evaluation:
                 evaluation.add(chunk)
             if weights.finite:
