@@ -251,6 +251,10 @@ class Dataset:
         """Yield what `label_sets` returns, shard by shard; rows are as long as the shard's longest set."""
         return self._sample_labels.parts()
 
+    def class_counts(self) -> NDArray[np.int64]:
+        """Return the number of samples with the label of each class."""
+        return self._sample_labels.counts()
+
     def most_labels(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""
         return self._sample_labels.most()

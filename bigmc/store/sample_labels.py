@@ -59,6 +59,13 @@ class SampleLabels:
             base = np.array([0, shard.n_rows])
             yield SampleLabels([shard], base, self._n_classes, self._where, self._kind).sets()
 
+    def counts(self) -> NDArray[np.int64]:
+        """Return the number of samples with the label of each class; samples without labels count nowhere."""
+        counts = np.zeros(self._n_classes + 1, np.int64)
+        for codes in self.parts():
+            counts += np.bincount(codes.ravel() + 1, minlength=len(counts))
+        return counts[1:]
+
     def most(self) -> int:
         """Return the number of labels of the sample that has most, at least 1."""
         if self._kind is LabelKind.ONE:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
@@ -191,9 +190,9 @@ class Fit:
         ridge = figures if same else self._figures(self._plain(plain, winner), plain)
         shares = {"plain_ridge": ridge[by]}
         if not self._data.has_sets:
-            counts = _class_counts(self._test)
+            counts = self._test.class_counts()
             shares["largest_class"] = float(
-                counts[_class_counts(self._train).argmax()] / self._test.n_samples
+                counts[self._train.class_counts().argmax()] / self._test.n_samples
             )
         interval = wilson(figures[by], self._test.n_samples)
         return {"test": {"by": by, by: figures[by], "interval": interval, **figures}, "baselines": shares}
@@ -361,11 +360,3 @@ def _is_dense(data: Dataset) -> bool:
     """Return whether the features are columns of numbers, which boosting is for."""
     features: Mapping[str, Any] = data.features
     return not features.get("hasher") and bool(features.get("dense") or features.get("n_own"))
-
-
-def _class_counts(samples: Dataset) -> NDArray[np.int64]:
-    """Return the number of samples of each class, added up shard by shard; -1 is no class."""
-    counts = np.zeros(samples.n_classes + 1, np.int64)
-    for labels in samples.label_parts():
-        counts += np.bincount(labels[:, 0] + 1, minlength=len(counts))
-    return counts[1:]

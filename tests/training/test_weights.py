@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError
+from bigmc.learners import learner_of
 from bigmc.learners.weights import combined_weights
+from bigmc.options.learners import BoostOptions, MinimaxOptions
 from bigmc.store.dataset import Dataset
 
 N, CLASSES = 200_000, np.array(["a", "b", "c"])
@@ -64,3 +68,23 @@ def test_sets_need_a_sample_with_a_label_that_lacks_another():
         combined_weights([1.0, 1.0, 0.0], None, data)
     with pytest.raises(DataError, match="class_weight"):
         combined_weights(None, "balanced", data)
+
+
+def test_classes_are_counted_shard_by_shard(samples):
+    assert samples.class_counts().tolist() == np.bincount(CODES).tolist()
+    sets = GENERATOR.integers(0, 2, (50, 4))
+    assert (
+        Dataset.from_arrays(np.eye(50), sets, shard_rows=7).class_counts().tolist()
+        == sets.sum(axis=0).tolist()
+    )
+    assert Dataset.from_arrays(np.eye(3), None).class_counts().tolist() == []
+
+
+@pytest.mark.parametrize("options", [BoostOptions(), MinimaxOptions()])
+def test_a_limit_too_small_is_refused_before_all_labels_are_read(options, samples, monkeypatch):
+    def labels(dataset):
+        raise AssertionError("the labels of all samples were read")
+
+    monkeypatch.setattr(Dataset, "labels", labels)
+    with pytest.raises(MemoryLimitError, match="training"):
+        learner_of(options).train(samples, Resources(ThreadEngine(1), 1 << 20))

@@ -110,7 +110,10 @@ def solve(
     DataError
         If the data cannot be used.
     """
-    labels, weight = _labels_and_weights(dataset, options, sample_weight)
+    if dataset.n_classes < 2:
+        raise DataError("there is only one class", "train on labels of at least two classes")
+    if dataset.class_counts().sum() < max(dataset.n_samples, 1):
+        raise DataError("some samples have no label", "train on labelled samples only")
     plan = plan_memory(
         dataset,
         limit=memory_limit,
@@ -119,6 +122,7 @@ def solve(
         cut_kind=options.cut_kind(dataset),
         block_bytes=block_bytes,
     )
+    labels, weight = _labels_and_weights(dataset, options, sample_weight)
     run = _Run(dataset, options, plan, labels, weight, context)
     master = Master(
         run.responses, dataset.n_classes, weight, options.C, plan.dtype, options.seed, options.learning_rate
@@ -168,11 +172,7 @@ def _labels_and_weights(
     dataset: Dataset, options: BoostingOptions, sample_weight: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the class of each sample, and its weight: -1 for those held out."""
-    if dataset.n_classes < 2:
-        raise DataError("there is only one class", "train on labels of at least two classes")
     labels = dataset.labels()
-    if labels.min(initial=0) < 0 or len(labels) == 0:
-        raise DataError("some samples have no label", "train on labelled samples only")
     weight = np.ones(dataset.n_samples) if sample_weight is None else np.array(sample_weight, np.float64)
     if options.validation_fraction > 0:
         weight[held_out(holdout_keys(dataset), options.validation_fraction, options.seed)] = -1.0

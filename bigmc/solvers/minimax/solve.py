@@ -103,15 +103,16 @@ def solve_minimax(
         If the data cannot be used or lead to numbers that are not finite.
     """
     end = np.inf if parameters.time_limit is None else time.monotonic() + parameters.time_limit
-    codes = dataset.labels()
-    if not len(codes) or codes.min() < 0:
+    counts = dataset.class_counts()
+    classes = np.flatnonzero(counts)
+    if counts.sum() < max(dataset.n_samples, 1):
         raise DataError("some samples have no label", "train on labelled samples only")
-    classes, labels = np.unique(codes, return_inverse=True)
     if len(classes) < 2:
         raise DataError("training needs at least 2 classes", "check the labels")
     plan = plan_memory(_shape(dataset, len(classes), parameters), memory_limit)
     engine = context.engine.at_most(plan.n_workers)
-    expected = expectations(dataset, labels.astype(np.int32), len(classes), parameters, plan.block_bytes)
+    column = np.cumsum(counts > 0, dtype=np.int32) - np.int32(1)  # of each class that occurs
+    expected = expectations(dataset, column[dataset.labels()], len(classes), parameters, plan.block_bytes)
     fingerprint = {
         **parameters.fingerprint(),
         "memory_limit": memory_limit,
