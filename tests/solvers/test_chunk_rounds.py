@@ -20,7 +20,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.row_scales import exact_rows
 from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.state import Start, State
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -228,6 +228,26 @@ def test_resumed_runs_and_any_threads_give_the_same_bits(saves, plan):
     assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
     assert again.coef.features.tobytes() == whole.coef.features.tobytes()
     assert again.history == whole.history
+
+
+def test_chunks_go_on_from_what_they_are_given():
+    """From the weights of the optimum, and from what an interrupted run saved: neither begins anew."""
+    _, dataset = made()
+    # constant steps: the loss of a sample is not corrected instead
+    options = {"alpha": 2e-2, "memory_limit": 1 << 30, "chunk_bytes": 40_000, "step": "constant"}
+    whole = []
+    cold = solve(dataset, tol=1e-4, progress=whole.append, **options)
+    start = Start(cold.features, cold.coef, cold.intercept)
+    warm = solve(dataset, tol=1e-4, start=start, **options)
+    assert warm.history[0]["objective"] == pytest.approx(cold.objective, rel=1e-5)
+    assert warm.n_passes < cold.n_passes
+    checkpoint, rest = Stopping(6), []
+    with pytest.raises(KeyboardInterrupt):
+        solve(dataset, tol=1e-4, checkpoint=checkpoint, **options)
+    resumed = solve(dataset, tol=1e-4, checkpoint=checkpoint, progress=rest.append, **options)
+    assert resumed.objective == cold.objective
+    n_chunks = [sum(step.stage == "round" for step in steps) for steps in (whole, rest)]
+    assert 0 < n_chunks[1] < n_chunks[0] / 2
 
 
 @pytest.mark.slow
