@@ -1,4 +1,4 @@
-"""Eight shapes of data that strain memory, each ingested, trained on and predicted under a hard cap.
+"""Nine shapes of data that strain memory, each ingested, trained on and predicted under a hard cap.
 
     python bench/memory_shapes.py --memory 64MB --to /tmp/shapes
 
@@ -79,6 +79,15 @@ def short_rows(folder: Path) -> list[str]:
     return [str(folder / "s.csv"), *TEXT, "--analyzer", "char_wb", "--ngrams", "1-3"]
 
 
+def many_rows(folder: Path) -> list[str]:
+    def row(rng: random.Random, i: int) -> list[object]:
+        first = int(rng.random() * 1000)
+        return [f"w{first} v{int(rng.random() * 1000)}", f"c{first % 7}"]
+
+    write_csv(folder / "s.csv", 12_000_000, row)
+    return [str(folder / "s.csv"), *TEXT, "--hash-bits", "18"]
+
+
 def categories(folder: Path) -> list[str]:
     def row(rng: random.Random, i: int) -> list[object]:
         return [*(int(rng.random() ** 4 * 50_000) for _ in range(30)), i % 2]
@@ -117,6 +126,7 @@ SHAPES = {
         long_documents,
         wide_dense,
         short_rows,
+        many_rows,
         categories,
         label_sets,
         many_classes,
