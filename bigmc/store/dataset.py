@@ -74,7 +74,7 @@ class Dataset:
         self._column_scale = column_scale
         self._sample_weights = sample_weights
         self._column_nnz: NDArray[np.int64] | None = None
-        self._labels: NDArray[np.int32] | None = None
+        self._groups: Sequence[NDArray[np.signedinteger]] | None = None
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -222,13 +222,7 @@ class Dataset:
         return any(is_sets(table.schema.field("label").type) for table in tables)
 
     def labels(self) -> NDArray[np.int32]:
-        """Return the class code of every sample.
-
-        Raises
-        ------
-        DataError
-            If labels are sets.
-        """
+        """Return the class code of every sample; a `DataError` where labels are sets."""
         return self._sample_labels.codes()
 
     @property
@@ -236,9 +230,12 @@ class Dataset:
         """Groups that statistics by class tell apart: the classes, or one where labels are sets."""
         return 1 if self.has_sets else self.n_classes
 
-    def group_codes(self) -> NDArray[np.int32]:
-        """Return the group of every sample: its class code, or 0 where labels are sets."""
-        return np.zeros(self.n_samples, np.int32) if self.has_sets else self.labels()
+    def group_codes(self, most_bytes: int | None = None) -> Sequence[NDArray[np.signedinteger]]:
+        """Return the group of every sample of each shard: its class code, or 0 where labels are sets.
+
+        Codes that take more than `most_bytes` together are read whenever they are asked for.
+        """
+        return self._sample_labels.groups(most_bytes)
 
     def label_sets(self) -> NDArray[np.int32]:
         """Return the class codes of every sample, of shape (n_samples, most labels of a sample).
@@ -338,9 +335,9 @@ class Dataset:
             ]
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
-        if self._labels is None:
-            self._labels = self.group_codes()  # asked for block after block
-        sums, squares = block_statistics(read_block(self, lo, hi), self._labels, self.n_groups)
+        if self._groups is None:
+            self._groups = self.group_codes()  # asked for block after block
+        sums, squares = block_statistics(read_block(self, lo, hi), self._groups, self.n_groups)
         return sums.T, squares.T
 
     @property

@@ -188,7 +188,7 @@ def _write_statistics(
     block_bytes = max(memory_limit // 4, _bytes_of_longest(dataset, counts))
     if block_bytes > memory_limit:
         return []
-    labels, n_classes, n_features = dataset.group_codes(), dataset.n_groups, dataset.n_features
+    groups, n_classes, n_features = dataset.group_codes(memory_limit), dataset.n_groups, dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)
     dtype = exact if dataset.dtype.kind == "i" and dataset.dtype.itemsize < 4 else np.dtype(np.float64)
@@ -203,7 +203,8 @@ def _write_statistics(
     if by_class:
         shapes["class_sum"] = shapes["class_sum_squares"] = ((n_classes, n_features), dtype)
     if not by_class and dtype == exact:  # sums over all samples, which are exact in any order
-        labels, n_classes = np.zeros_like(labels), 1
+        one = np.zeros(max(shard.n_rows for shard in dataset.shards), np.int8)
+        groups, n_classes = [one[: shard.n_rows] for shard in dataset.shards], 1
     writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
     writers["nnz"].append(counts)
     width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))
@@ -213,7 +214,7 @@ def _write_statistics(
         for start in range(lo, hi, width)
     ]
     for block in stream_blocks(dataset, ranges):
-        sums, squares = block_statistics(block, labels, n_classes)
+        sums, squares = block_statistics(block, groups, n_classes)
         for name, values in (("sum", sums), ("sum_squares", squares)):
             writers[name].append(values.sum(axis=1).astype(dtype))
             if by_class:

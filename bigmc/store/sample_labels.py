@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,21 @@ class SampleLabels:
 
     def parts(self) -> Iterator[NDArray[np.int32]]:
         """Yield the class codes of each shard; see `bigmc.store.dataset.Dataset.label_parts`."""
-        for shard in self._shards:
-            base = np.array([0, shard.n_rows])
-            yield SampleLabels([shard], base, self._n_classes, self._where, self._kind).sets()
+        yield from map(self._of_shard, range(len(self._shards)))
+
+    def groups(self, most_bytes: int | None) -> Sequence[NDArray[np.signedinteger]]:
+        """Return the group of every sample of each shard; see `bigmc.store.dataset.Dataset.group_codes`."""
+        if self._kind is LabelKind.SET:
+            one = np.zeros(int(np.diff(self._base).max(initial=0)), np.int8)
+            return [one[: shard.n_rows] for shard in self._shards]
+        dtype = np.min_scalar_type(-max(self._n_classes, 1))  # signed: -1 is no class
+        if most_bytes is not None and int(self._base[-1]) * dtype.itemsize > most_bytes:
+            return _CodesOnDemand(self._of_shard, len(self._shards))
+        return [codes[:, 0].astype(dtype) for codes in self.parts()]
+
+    def _of_shard(self, s: int) -> NDArray[np.int32]:
+        base = np.array([0, self._shards[s].n_rows])
+        return SampleLabels([self._shards[s]], base, self._n_classes, self._where, self._kind).sets()
 
     def counts(self) -> NDArray[np.int64]:
         """Return the number of samples with the label of each class; samples without labels count nowhere."""
@@ -77,6 +89,19 @@ class SampleLabels:
         if codes.size and not -1 <= codes.min() <= codes.max() < self._n_classes:
             raise DataError(f"{self._where}: labels outside the {self._n_classes} classes", "ingest it anew")
         return codes
+
+
+class _CodesOnDemand(Sequence[NDArray[np.signedinteger]]):
+    """Class codes of the samples of each shard, read whenever they are asked for."""
+
+    def __init__(self, of_shard: Callable[[int], NDArray[np.int32]], n_shards: int) -> None:
+        self._of_shard, self._n_shards = of_shard, n_shards
+
+    def __len__(self) -> int:
+        return self._n_shards
+
+    def __getitem__(self, s: Any) -> Any:
+        return self._of_shard(s)[:, 0]
 
 
 def row_column(shards: Sequence[Shard], base: NDArray[np.int64], name: str, dtype: Any) -> NDArray[Any]:

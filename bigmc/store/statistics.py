@@ -9,6 +9,8 @@ Whoever asks for statistics that are not stored gets them computed from the bloc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ _Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def block_statistics(
     block: Block,
-    labels: NDArray[np.int32],
+    groups: Sequence[NDArray[np.signedinteger]],
     n_groups: int,
     row_scale: NDArray[np.float32] | None = None,
 ) -> _Pair:
@@ -31,8 +33,8 @@ def block_statistics(
     Parameters
     ----------
     block : Block
-    labels : int32 array of shape (n_samples,)
-        Group of every sample.
+    groups : sequence of integer arrays of shape (n_rows,)
+        Group of every sample of each shard.
     n_groups : int
     row_scale : float32 array of shape (n_samples,), optional
         Factor of the values of every row.
@@ -46,18 +48,19 @@ def block_statistics(
     DataError
         If a label is of no group.
     """
-    if labels.size and not 0 <= labels.min() <= labels.max() < n_groups:
-        raise DataError(f"labels outside the {n_groups} classes", "statistics need labelled samples")
     sums = np.zeros((block.hi - block.lo, n_groups))
     squares = np.zeros_like(sums)
     for s, offsets in enumerate(block.indptr):
+        labels = groups[s].astype(np.int32, copy=False)
+        if labels.size and not 0 <= labels.min() <= labels.max() < n_groups:
+            raise DataError(f"labels outside the {n_groups} classes", "statistics need labelled samples")
         rows = slice(block.base[s], block.base[s + 1])
         indices, values = block.indices, block.data
         if row_scale is not None:
             first, last = offsets[0], offsets[-1]
             offsets, indices = offsets - first, indices[first:last]
             values = values[first:last] * row_scale[rows].astype(np.float64)[indices]
-        add_class_statistics(offsets, indices, values, labels[rows], sums, squares)
+        add_class_statistics(offsets, indices, values, labels, sums, squares)
     return sums, squares
 
 

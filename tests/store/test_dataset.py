@@ -312,3 +312,15 @@ def test_weights_of_samples_are_those_of_the_column_that_was_ingested(tmp_path):
     data = bigmc.ingest(table, tmp_path / "d", weight="times", **options)["train"]
     assert data.sample_weights().tolist() == [1.0, 0.5, 3.0, 2.0]
     assert bigmc.ingest(table, tmp_path / "e", **options)["train"].sample_weights() is None
+
+
+def test_groups_that_take_too_much_are_read_when_they_are_asked_for():
+    codes = np.random.default_rng(0).integers(0, 300, 2000)
+    data = Dataset.from_arrays(np.ones((2000, 1)), codes, shard_rows=700)
+    kept, read = data.group_codes(2 * 2000), data.group_codes(2 * 2000 - 1)
+    assert len(kept) == len(read) == data.n_shards == 3
+    assert [groups.dtype for groups in kept] == [np.dtype(np.int16)] * 3  # 300 classes and -1
+    for groups in (kept, read):
+        assert (np.concatenate(list(groups)) == data.labels()).all()
+    sets = Dataset.from_arrays(np.ones((50, 1)), np.eye(50, dtype=int), shard_rows=30)
+    assert [groups.tolist() for groups in sets.group_codes(0)] == [[0] * 30, [0] * 20]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +78,9 @@ def expectations(
     sums, squares = np.zeros((d, n_classes)), np.zeros((d, n_classes))
     if dataset.weighting.l2 or n_classes != dataset.n_classes:
         row_scale = dataset.row_scale(dataset.column_scale())
+        groups = [labels[first:last] for first, last in pairwise(dataset.base)]
         for block in stream_blocks(dataset, dataset.plan(block_bytes)):
-            here = block_statistics(block, labels, dataset.n_groups, row_scale)
+            here = block_statistics(block, groups, dataset.n_groups, row_scale)
             sums[block.lo : block.hi], squares[block.lo : block.hi] = (a[:, :n_classes] for a in here)
     else:
         for lo, hi in dataset.plan(block_bytes):
