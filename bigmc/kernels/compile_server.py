@@ -57,7 +57,10 @@ def _environments_without_modules() -> Iterator[None]:
     takes constants from an environment; the globals of its module serve Python objects alone, of which
     kernels know nothing. The caller holds numba's compiler lock.
     """
-    own = environment._rebuild_env
+    own = getattr(environment, "_rebuild_env", None)
+    if own is None:  # a release of numba that rebuilds them otherwise: its way takes longer, no more
+        yield
+        return
     environment._rebuild_env = _environment
     try:
         yield

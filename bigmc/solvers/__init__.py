@@ -3,7 +3,7 @@
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.minimax import MinimaxSolution, solve_minimax
-from bigmc.solvers.sparse import DualDescent, Solution, Start, largest_alpha, solve
+from bigmc.solvers.sparse import DualDescent, Solution, Start, check_memory, largest_alpha, solve
 
 __all__ = [
     "Certificate",
@@ -12,6 +12,7 @@ __all__ = [
     "MinimaxSolution",
     "Solution",
     "Start",
+    "check_memory",
     "largest_alpha",
     "solve",
     "solve_minimax",

@@ -7,11 +7,11 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.model import Model
-from bigmc.solvers import DualDescent
+from bigmc.solvers import DualDescent, check_memory
 from bigmc.store.dataset import Dataset
-from bigmc.training.search import Limits, Search
+from bigmc.training.search import Limits, Search, first_candidate
 from bigmc.training.sizes import smallest_good, train_with_size
-from bigmc.training.trials import Course
+from bigmc.training.trials import Course, weighted
 from bigmc.training.winner import Winner
 
 
@@ -41,6 +41,21 @@ def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
         return Winner.of(course.best, None, limits.max_features)
     size = smallest_good(course.sizes, limits.max_features, course.n_held_out)
     return Winner.of(course.best, size, limits.max_features)
+
+
+def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
+    """Refuse a memory limit too small for the plain ridge model, which every winner is compared with.
+
+    Raises
+    ------
+    MemoryLimitError
+    """
+    if DualDescent.memory(samples) <= limits.memory:
+        return
+    candidate = first_candidate(samples)
+    own = samples.sample_weights()
+    total = float(samples.n_samples if own is None else own.sum())
+    check_memory(weighted(samples, candidate), memory_limit=limits.memory, **candidate.options(total))
 
 
 def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:

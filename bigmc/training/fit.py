@@ -32,7 +32,7 @@ from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.best_model import check_max_features, linear_winner
+from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
@@ -97,6 +97,8 @@ class Fit:
             raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
+        if self._test is not None:
+            check_ridge_memory(self._train, self._limits)
         with exclusive(self._folder / "lock"):
             self._claim()
             refuse_other_file(self._target, identity(self._data))

@@ -86,6 +86,15 @@ class Limits(NamedTuple):
     work: int = SAMPLE_WORK
 
 
+def first_candidate(dataset: Dataset) -> Candidate:
+    """Return what is tried first: a ridge alone, on texts by tf-idf."""
+    return Candidate("tfidf" if _is_of_texts(dataset) else None)
+
+
+def _is_of_texts(dataset: Dataset) -> bool:
+    return bool(dataset.features.get("text")) and not dataset.features.get("dense")
+
+
 class Search:
     """One search, from the best candidate known to a better one.
 
@@ -112,7 +121,7 @@ class Search:
         thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
         self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
-        self._texts = bool(dataset.features.get("text")) and not dataset.features.get("dense")
+        self._texts = _is_of_texts(dataset)
         base = dataset.with_weighting(WEIGHTINGS["tfidf"]) if self._texts else dataset
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
@@ -143,7 +152,7 @@ class Search:
     @property
     def first(self) -> Candidate:
         """What is tried first."""
-        return Candidate("tfidf" if self._texts else None)
+        return first_candidate(self._sample)
 
     def run(self, rival: float | None = None) -> Course:
         """Try candidates until none is better, or time is over.

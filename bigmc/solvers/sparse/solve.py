@@ -196,6 +196,23 @@ def solve(
     )
 
 
+def check_memory(dataset: Dataset, *, alpha: float, memory_limit: int, tol: float, **options: Any) -> None:
+    """Refuse a memory limit that `solve` cannot work with, before anything is trained.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    alpha, memory_limit, tol, **options
+        Those of `solve`.
+
+    Raises
+    ------
+    MemoryLimitError
+        With the least limit that works.
+    """
+    _plan(_run(dataset, alpha, memory_limit, tol=tol, max_passes=1, **options))
+
+
 def largest_alpha(dataset: Dataset, *, memory_limit: int, **options: Any) -> float:
     """Return the smallest weight of the penalty at which all weights are zero.
 

@@ -1,0 +1,36 @@
+"""What a fit cannot do within its memory it says before it searches."""
+
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import bigmc
+from bigmc.budget import MemoryLimitError
+from bigmc.training.search import Search
+
+LABELS = np.arange(3000) % 40
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """3,000 rows of 250,000 features and 40 classes: few entries, and 80 MB for weights of every feature."""
+    generator = np.random.default_rng(0)
+    columns = generator.integers(0, 250_000, (3000, 300))
+    rows = np.repeat(np.arange(3000), 300)
+    X = scipy.sparse.csr_array((np.ones(rows.size), (rows, columns.ravel())), shape=(3000, 250_000))
+    to = tmp_path_factory.mktemp("fit-memory") / "d"
+    return bigmc.ingest(X, to, label=LABELS, split={"train": 0.8, "test": 0.2})
+
+
+def test_a_limit_too_small_for_the_ridge_model_is_refused_before_the_search(dataset, tmp_path, monkeypatch):
+    def search(*_):
+        raise AssertionError("the search began")
+
+    monkeypatch.setattr(Search, "__init__", search)
+    with pytest.raises(MemoryLimitError, match="training the sparse learner needs") as refused:
+        bigmc.fit(dataset, tmp_path / "m.model", memory_limit="64MB")
+    named = re.search(r"memory_limit[ =]*(\d+\w+)|--memory (\d+\w+)", str(refused.value))
+    with pytest.raises(AssertionError, match="the search began"):
+        bigmc.fit(dataset, tmp_path / "m.model", memory_limit=named.group(1) or named.group(2))
