@@ -21,7 +21,7 @@ from bigmc.store.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.
-_TABLE_FEATURES = 1 << 24
+TABLE_FEATURES = 1 << 24
 #: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
 ROOM = 64 << 20
 
@@ -59,7 +59,7 @@ class Scorer(Protocol):
 
 def lookup_bytes(n_features: int) -> int:
     """Return the bytes of the table that gives each feature its place."""
-    return 4 * n_features if n_features <= _TABLE_FEATURES else 0
+    return 4 * n_features if n_features <= TABLE_FEATURES else 0
 
 
 def best_codes(
@@ -126,7 +126,7 @@ class LinearScorer:
 
     @cached_property
     def _table(self) -> NDArray[np.int32]:
-        if self.n_features > _TABLE_FEATURES:
+        if self.n_features > TABLE_FEATURES:
             return _NO_TABLE
         table = np.full(self.n_features, -1, np.int32)
         table[self.features] = np.arange(len(self.features), dtype=np.int32)

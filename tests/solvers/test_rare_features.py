@@ -57,7 +57,7 @@ def gradients(X, labels, weights, W, intercept):
 def test_rare_features_end_at_their_optimum_and_others_stay(
     weighting, weighted, piece_rows, ridge, monkeypatch
 ):
-    monkeypatch.setattr(rare_module, "_PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(rare_module, "PIECE_ROWS", piece_rows)
     X, dataset = made(weighting)
     generator = np.random.default_rng(0)
     weights = generator.random(dataset.n_samples) if weighted else None

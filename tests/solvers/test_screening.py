@@ -68,7 +68,7 @@ class Watched:
 
 
 def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
-    """Make the pass of a round at given weights, as if the gap had been small before."""
+    """Return what the pass of a round at given weights leaves out, as if the gap had been small before."""
     n, d = problem.n_samples, len(coef)
     plan = plan_memory(LIMIT, Size(n, d, problem.n_classes, n * d, 1, problem.width, itemsize=8, tol=1e-9))
     sweeper = Sweeper(problem, True, 0, fit_intercept, 10**6, 0)
@@ -76,11 +76,9 @@ def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef
     used = np.flatnonzero(rows.any(axis=1))
-    found.state = State(Coefficients(used, rows[used]), intercept.copy(), lower, history=[{"gap": 0.0}])
-    found._screening = Screening(dataset.column_nnz(), used)
-    found._rebuild()
-    found._evaluate()
-    return found._screening
+    found.resume(State(Coefficients(used, rows[used]), intercept, lower, history=[{"gap": 0.0}]).pack())
+    found.certify()
+    return np.unpackbits(found.pack().arrays["screened"], count=d).astype(bool)
 
 
 def problem_of(dataset, loss, penalty, alpha, ridge=0.0, weights=None):
@@ -139,8 +137,8 @@ def test_only_features_that_are_zero_at_the_optimum_are_left_out(loss, penalty, 
                 noise = generator.normal(size=W.shape) * generator.choice([0, 1], (len(W), 1), p=[0.8, 0.2])
                 near = W * (1 + size * generator.normal()) + size * noise
                 lower = least * (1 - 1e-12)
-                screening = evaluated(dataset, problem, near, best.intercept, lower, intercept)
-                assert not screening.zero[near.any(axis=1)].any()
+                zero = evaluated(dataset, problem, near, best.intercept, lower, intercept)
+                assert not zero[near.any(axis=1)].any()
             share, most = watched.check(norms, alpha, support)
         assert most > 0
         assert share > (0.05 if intercept else 0.1)  # the balls are not far too large
@@ -183,8 +181,8 @@ def test_the_rule_is_as_sharp_as_it_can_be(loss, penalty):
         assert list(best.features) == ([0] if left_out else [1])
         far = weights_with(0.8 / 0.9 * alpha, penalty, loss, X, y, m, weights)
         problem = problem_of(dataset, loss, penalty, alpha, weights=weights)
-        screening = evaluated(dataset, problem, far, np.zeros(m), best.objective, False)
-        assert list(screening.zero) == [False, left_out]
+        zero = evaluated(dataset, problem, far, np.zeros(m), best.objective, False)
+        assert list(zero) == [False, left_out]
 
 
 def test_with_an_intercept_the_gap_is_that_of_the_dual_point():
@@ -210,8 +208,8 @@ def test_with_an_intercept_the_gap_is_that_of_the_dual_point():
         np.testing.assert_allclose(best.intercept, best.intercept.mean(), atol=1e-9)
         far = weights_with(wanted * norm, "l1/l2", "squared_hinge", X, y, 2, np.ones(8))
         problem = problem_of(dataset, "squared_hinge", "l1/l2", share * norm)
-        screening = evaluated(dataset, problem, far, np.zeros(2), best.objective, True)
-        assert not screening.zero.any()
+        zero = evaluated(dataset, problem, far, np.zeros(2), best.objective, True)
+        assert not zero.any()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -304,7 +302,7 @@ def test_features_left_out_are_passed_over_and_resuming_gives_the_same_bits(
 
 @pytest.mark.slow
 def test_single_precision_scores_leave_out_no_feature_with_weights(monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     monkeypatch.setattr(rounds, "NEAR", 2.0)
     X, y = made("squared_hinge", n=400, d=120, m=3, seed=4)
     dataset = Dataset.from_arrays(X, y)

@@ -30,7 +30,7 @@ _ENTRY_BYTES, _ROW_BYTES = 40, 40
 #: Sweeps end at this violation in units of alpha, or after so many.
 _TARGET, _MOST_SWEEPS = 1e-3, 100
 #: Rows of a piece of columns.
-_PIECE_ROWS = 1 << 16
+PIECE_ROWS = 1 << 16
 
 
 def rare_features(
@@ -181,8 +181,8 @@ class RareFeatures:
         firsts = np.cumsum([0, *(len(c.labels) for c in found)])
         rows = np.concatenate([c.rows + first for c, first in zip(found, firsts, strict=False)])
         columns = np.concatenate([c.columns for c in found])
-        base = np.append(np.arange(0, n_samples, _PIECE_ROWS), n_samples)
-        cell = (rows // _PIECE_ROWS) * n_columns + columns
+        base = np.append(np.arange(0, n_samples, PIECE_ROWS), n_samples)
+        cell = (rows // PIECE_ROWS) * n_columns + columns
         order = np.lexsort((rows, cell))
         ends = np.cumsum(np.bincount(cell, minlength=(len(base) - 1) * n_columns))
         ends = ends.reshape(len(base) - 1, n_columns)
@@ -192,7 +192,7 @@ class RareFeatures:
             self.features,
             np.arange(n_columns),
             np.column_stack([starts, ends]),
-            (rows % _PIECE_ROWS)[order].astype(np.uint16),
+            (rows % PIECE_ROWS)[order].astype(np.uint16),
             np.concatenate([c.values for c in found])[order],
             base,
             len(rows),
