@@ -136,7 +136,7 @@ class LinearScorer:
     def rounded(self) -> RoundedWeights | None:
         """The weights in a byte each, to score hashes; None if not rounded, or too many features."""
         scale = np.ones(self.n_features, np.float32) if self.column_scale is None else self.column_scale
-        fits = self.n_features <= _TABLE_FEATURES and scale.dtype == np.float32 and scale.min() >= 0
+        fits = self.n_features <= TABLE_FEATURES and scale.dtype == np.float32 and scale.min() >= 0
         if self.step is None or not fits:
             return None
         n_classes = len(self.step)
