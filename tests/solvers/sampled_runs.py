@@ -2,11 +2,11 @@
 
 import numpy as np
 import scipy.sparse
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.progress import silent
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.problem import Problem

@@ -14,11 +14,11 @@ from instances import (
     loss_and_gradient,
 )
 from sklearn.datasets import load_digits
+from sparse_runs import solve
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.solvers.sparse.solve import solve
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

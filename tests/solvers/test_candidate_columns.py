@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 from test_chunk_rounds import PLAN, Stopping, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunk_certificate import Certifier
 from bigmc.solvers.sparse.chunk_loss import evaluate

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import LOSSES, objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.chunk_plan import plan_chunks
 from bigmc.solvers.sparse.intercept import improve_intercept

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from dense import fista, loss_and_gradient, objective_value
 from instances import N_CLASSES, dataset_of, instance
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import ModelError
 from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES
-from bigmc.solvers import solve
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
 LIMIT = 10**9

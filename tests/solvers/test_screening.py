@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from dense import loss_and_gradient, objective_value, prox
+from sparse_runs import largest_alpha, solve
 from test_pairs import LIMIT, RATIO, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES, objective
-from bigmc.solvers import solve
 from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse import rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -19,7 +19,6 @@ from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.screening import Screening
-from bigmc.solvers.sparse.solve import largest_alpha
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from dense import fista, loss_and_gradient, objective_value
 from instances import instance, label_sets
+from sparse_runs import largest_alpha, solve
 from test_pair_kernels import RATIO, column
 from test_pairs import LIMIT, NAMES, Memory, bits, options_of
 
@@ -17,12 +18,10 @@ from bigmc.errors import BigmcError
 from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.kernels.linear.arguments import GradientSums, Norm, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.solve import largest_alpha
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import fill_rows, set_column
 

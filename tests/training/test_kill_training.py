@@ -51,7 +51,7 @@ def steps(request, monkeypatch):
     """Names of the pass, and of what is between two of them."""
     if request.param == "in chunks":
         solve = solvers.solve
-        monkeypatch.setattr(sparse, "solve", lambda *args, **kw: solve(*args, **kw, chunk_bytes=150_000))
+        monkeypatch.setattr(sparse, "solve", lambda run, start: solve(run, start, chunk_bytes=150_000))
     return [name for _, name in STEPS[request.param]]
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.objectives import Objective
+from bigmc.errors import BigmcError, DataError
+from bigmc.objectives import PENALTIES, Objective
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.chunk_parts import count_frequent
@@ -101,14 +102,61 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What `bigmc.solvers.sparse.solve.solve` was asked for."""
+class SparseRun:
+    """What `bigmc.solvers.sparse.solve.solve` is asked for.
+
+    Attributes
+    ----------
+    task : Task
+        Labelled samples of at least two classes; with a ridge `Task.alpha` may be 0.
+    limits : Limits
+        Of the relative gap between objective and lower bound, passes, and memory.
+    descent : Descent
+    context : RunContext
+
+    Raises
+    ------
+    BigmcError
+        If a number or a name cannot be used.
+    """
 
     task: Task
     limits: Limits
     descent: Descent
     context: RunContext
-    fingerprint: Fingerprint
+
+    def __post_init__(self) -> None:
+        task, step = self.task, self.descent.step
+        if task.dataset.n_classes < 2:
+            raise DataError("there is only one class", "train on labels of at least two classes")
+        if not (np.isfinite(task.alpha) and task.alpha >= 0 and task.alpha + task.objective.ridge > 0):
+            raise BigmcError(f"alpha is {task.alpha}", "give a positive number, or 0 with a ridge")
+        if not self.limits.tol > 0:
+            raise BigmcError(f"tol is {self.limits.tol}", "give a positive number")
+        if step not in STEPS:
+            raise BigmcError(f"no step is called {step!r}", f"use one of {', '.join(STEPS)}")
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a checkpoint of the run belongs to."""
+        task, descent = self.task, self.descent
+        minimised, dataset = task.objective, task.dataset
+        return {
+            "alpha": task.alpha,
+            "loss": minimised.loss.name,
+            "penalty": minimised.penalty.name,
+            "l1_ratio": None if minimised.penalty in PENALTIES.values() else minimised.penalty.l1_ratio,
+            "ridge": minimised.ridge,
+            "fit_intercept": descent.fit_intercept,
+            "seed": descent.seed,
+            "step": descent.step,
+            "memory_limit": self.limits.memory,
+            "n_samples": dataset.n_samples,
+            "n_features": dataset.n_features,
+            "n_classes": dataset.n_classes,
+            "nnz": dataset.nnz,
+            "weight_sum": task.weight_sum,
+        }
 
     @property
     def correctable(self) -> bool:
