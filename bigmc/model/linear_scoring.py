@@ -25,8 +25,11 @@ TABLE_FEATURES = 1 << 24
 #: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
 ROOM = 64 << 20
 
-#: Rounded weights are padded to whole vectors of so many classes.
-_WIDTH = 16
+#: The sums of rounded weights are padded to whole vectors of so many classes.
+_VECTOR = 4
+#: A row of rounded weights has so many bytes, or a multiple of them; the last ones are a float32.
+_ROW_BYTES = 16
+_SCALE_BYTES = 4
 
 _NO_SCALE = np.empty(0, np.float32)
 _NO_TABLE = np.empty(0, np.int32)
@@ -131,15 +134,22 @@ class LinearScorer:
 
     @cached_property
     def rounded(self) -> RoundedWeights | None:
-        """The weights in a byte each, to score hashes; None if they are not rounded, or have no table."""
-        if self.step is None or not len(self._table):
+        """The weights in a byte each, to score hashes; None if not rounded, or too many features."""
+        scale = np.ones(self.n_features, np.float32) if self.column_scale is None else self.column_scale
+        fits = self.n_features <= TABLE_FEATURES and scale.dtype == np.float32 and scale.min() >= 0
+        if self.step is None or not fits:
             return None
         n_classes = len(self.step)
-        multiples = _aligned_zeros(len(self.coef), -(-n_classes // _WIDTH) * _WIDTH)
-        multiples[:, :n_classes] = multiples_of(self.coef, self.step)
-        step = np.ones(multiples.shape[1], np.float32)
+        step = np.ones(-(-n_classes // _VECTOR) * _VECTOR, np.float32)
         step[:n_classes] = self.step
-        return RoundedWeights(self._table, multiples, step, self.intercept)
+        row_bytes = -(-(n_classes + _SCALE_BYTES) // _ROW_BYTES) * _ROW_BYTES
+        multiples = _aligned_zeros(len(self.coef), row_bytes)
+        multiples[:, :n_classes] = multiples_of(self.coef, self.step)
+        scales = multiples.view(np.float32)
+        scales[:, -1] = scale[self.features]
+        entries = (-scale).view(np.int32)
+        entries[self.features] = np.arange(len(self.features), dtype=np.int32)
+        return RoundedWeights(entries, multiples, scales, step, self.intercept)
 
     @property
     def entry_weighting(self) -> EntryWeighting:

@@ -109,3 +109,14 @@ def test_a_missing_text_is_refused_by_its_place():
     model = model_of(random, TextHasher("word", (1, 1), 10), Weighting(l2=True))
     with pytest.raises(bigmc.errors.DataError, match="sample 1"):
         bigmc.SparseClassifier.from_model(model).predict(["a text", None])
+
+
+def test_scales_below_zero_are_used_as_they_are():
+    random = np.random.default_rng(4)
+    hasher = TextHasher("word", (1, 1), 8)
+    weighting = Weighting(idf=True)
+    model = model_of(random, hasher, weighting)
+    model.column_scale[::3] *= -1
+    texts = texts_of(random, 20)
+    found = bigmc.SparseClassifier.from_model(model).decision_function(texts)
+    np.testing.assert_allclose(found, expected(model, hasher, texts), rtol=2e-6, atol=2e-6)

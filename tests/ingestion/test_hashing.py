@@ -204,6 +204,17 @@ def test_slices_chunks_and_wide_offsets_give_the_same(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS)
+@pytest.mark.parametrize("ngrams", [(1, 3), (2, 2), (4, 6), (1, 12)])
+@pytest.mark.parametrize("letters", ["ab", "aé 漢", "b, c"])
+def test_short_documents_hashed_together(analyzer: Any, ngrams: tuple[int, int], letters: str) -> None:
+    random = np.random.default_rng(len(letters))
+    sizes = [0, 1, 2, 62, 63, 64, 65, 0, 510, 511, 512, 513, *random.integers(0, 70, 60)]
+    documents = ["".join(random.choice(list(letters + "  x"), size)) for size in sizes]
+    documents += [" ".join(["word"] * n) for n in (511, 1, 512, 513, 3)]
+    check(TextHasher(analyzer, ngrams, 20), [*documents, "ascii", *documents[::-1]])
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_documents_sorted_and_documents_counted_in_a_table(analyzer: Any) -> None:
     rng = np.random.default_rng(1)
     alphabet = np.array(list("abcdefghijklmnop   Ж"))
