@@ -143,6 +143,24 @@ def test_only_features_that_are_zero_at_the_optimum_are_left_out(loss, penalty, 
         assert share > (0.05 if intercept else 0.1)  # the balls are not far too large
 
 
+@pytest.mark.parametrize("penalty", ["l1/l2", "l1", "l1/linf"])
+def test_at_the_optimum_all_features_within_the_penalty_are_left_out(penalty):
+    """Without an intercept the gradients of the pass are those that decide, neither more nor less."""
+    X, y = made("squared_hinge")
+    dataset, options = Dataset.from_arrays(X, y), options_of(penalty)
+    alpha = 0.25 * largest_alpha(dataset, **options)
+    best = solve(dataset, alpha=alpha, tol=1e-13, **options)
+    W = np.zeros((X.shape[1], 3))
+    W[best.features] = best.coef
+    norms = dual_norms(penalty, loss_and_gradient("squared_hinge", X, y, W, 0, np.ones(len(y)))[1])
+    problem = problem_of(dataset, "squared_hinge", penalty, alpha)
+    zero = evaluated(dataset, problem, W, np.zeros(3), best.objective, False)
+    clear = np.abs(norms - alpha) > 1e-3 * alpha
+    np.testing.assert_array_equal(zero[clear], (norms < alpha)[clear])
+    assert 0 < zero.sum() < clear.sum() + W.any(axis=1).sum()
+    assert ((norms > alpha / 2) & zero).any()
+
+
 def weights_with(norm, penalty, loss, X, y, m, sample_weight):
     """Weights of the first feature alone with which the gradient of it has a given norm."""
     _, G, _ = loss_and_gradient(loss, X, y, np.zeros((X.shape[1], m)), 0, sample_weight)

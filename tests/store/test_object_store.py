@@ -210,3 +210,27 @@ def test_results_are_delivered_with_their_receipt(bucket, tmp_path):
     receipt = Receipt({"command": "predict"}, Address(output.name).digest(""), {"n": 3})
     output.deliver(tmp_path / "result", receipt)
     assert output.receipt() == receipt
+
+
+def test_what_is_wrong_with_the_objects_of_a_dataset(bucket, tmp_path):
+    there = f"{bucket}/d.bigmc"
+    local = made(tmp_path / "d.bigmc")
+    publish(local.path, there)
+    data, *_ = {name.split("/")[0] for name in Address(there).sizes("")} - {"manifest.json"}
+    sizes = Address(there).sizes(data)
+    short, changed, missing = sorted(name for name in sizes if name.startswith("shards/"))[:3]
+    Address(there).write(b"", f"{data}/{short}")
+    Address(there).write(bytes(sizes[changed]), f"{data}/{changed}")
+    Address(there).remove(f"{data}/{missing}")
+    Address(there).write(b"more", f"{data}/more")
+    assert sorted(verify(there)) == sorted(
+        [
+            f"{there}/{data}/{short}: has 0 bytes instead of {sizes[short]}",
+            f"{there}/{data}/{changed}: its contents have changed",
+            f"{there}/{data}/{missing}: is missing",
+            f"{there}/{data}/more: is not in the manifest",
+        ]
+    )
+    assert verify(f"{bucket}/absent") == [
+        f"there is no dataset at {bucket}/absent; check the address, or make it with bigmc ingest"
+    ]
