@@ -113,12 +113,18 @@ def test_paths_outside_the_folder_are_refused(place, bad, copy):
         elif place == "shard":
             fields["shards"][0]["name"] = bad
         elif place == "split":
+            fields["splits"] = {str(bad): 300, "train": 300}
             fields["shards"][0]["split"] = bad
         else:
             fields["appends"] = [{"path": bad, "bytes": 3, "sha256": "0" * 64}]
 
     edit_manifest(copy, change)
-    with pytest.raises(StoreError, match="not a manifest of version 2"):
+    reason = (
+        "is not the path of a file" if bad in (7, None, "", "a\nb") else "does not stay inside the folder"
+    )
+    if place in ("shard", "split"):
+        reason = f"({bad!r} cannot be the name of a {place})"
+    with pytest.raises(StoreError, match=re.escape(reason)):
         Dataset.open(copy)
     assert len(verify(copy)) == 1
 

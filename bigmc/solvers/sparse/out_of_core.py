@@ -136,7 +136,7 @@ def _by_chunks(run: SparseRun, plan: ChunkPlan, state: State | None) -> Trained:
         state.chunked, state.damping = True, 0.0
         state.bytes_read = state.nnz_read * (2 + task.dataset.dtype.itemsize)
     certificate = rounds.run(
-        state, run.limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
+        state, run.limits.max_passes, context.checkpoint, run.fingerprint, context.progress
     )
     return Trained(rounds.state, certificate, task.dataset.column_scale())
 
@@ -159,7 +159,5 @@ def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Tr
         block_bytes=plan.block_bytes,
         block_columns=plan.block_columns,
     )
-    certificate = rounds.run(
-        state, limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
-    )
+    certificate = rounds.run(state, limits.max_passes, context.checkpoint, run.fingerprint, context.progress)
     return Trained(rounds.state, certificate, task.dataset.column_scale())
