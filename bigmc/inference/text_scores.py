@@ -17,6 +17,7 @@ from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.kernels.hashing.arguments import HashedRows
 from bigmc.kernels.linear.hashed_scoring import (
+    FOUR,
     GROUP_DOCUMENTS,
     GROUP_NGRAMS,
     CountScratch,
@@ -133,7 +134,7 @@ class TextScores:
             np.empty(GROUP_DOCUMENTS, np.int64),
             entries,
             entries.view(np.float32),
-            np.empty(n_ngrams + 1, np.int64),
-            np.empty(n_ngrams + 1, np.float64),
+            np.empty(n_ngrams + FOUR, np.int64),
+            np.empty(n_ngrams + FOUR, np.float64),
             np.empty(len(self._weights.step), np.float64),
         )

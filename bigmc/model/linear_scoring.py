@@ -13,6 +13,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
 from bigmc.kernels.linear.hashed_scoring import RoundedWeights
 from bigmc.kernels.linear.scoring import add_columns, score_rows
+from bigmc.kernels.linear.simd import LANES
 from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.rounding import multiples_of
@@ -25,8 +26,6 @@ TABLE_FEATURES = 1 << 24
 #: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
 ROOM = 64 << 20
 
-#: The sums of rounded weights are padded to whole vectors of so many classes.
-_VECTOR = 4
 #: A row of rounded weights has so many bytes, or a multiple of them; the last ones are a float32.
 _ROW_BYTES = 16
 _SCALE_BYTES = 4
@@ -140,7 +139,7 @@ class LinearScorer:
         if self.step is None or not fits:
             return None
         n_classes = len(self.step)
-        step = np.ones(-(-n_classes // _VECTOR) * _VECTOR, np.float32)
+        step = np.ones(-(-n_classes // LANES) * LANES, np.float32)
         step[:n_classes] = self.step
         row_bytes = -(-(n_classes + _SCALE_BYTES) // _ROW_BYTES) * _ROW_BYTES
         multiples = _aligned_zeros(len(self.coef), row_bytes)

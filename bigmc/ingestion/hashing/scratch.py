@@ -57,7 +57,7 @@ class Scratch(threading.local):
         # Rows: what sorting needs, and what is done.
         self.keys = np.empty(counting.SORTED, np.uint64)
         self.spare = np.empty(counting.SORTED, np.uint64)
-        self.heads = np.empty(1 << counting.DIGIT, np.int64)
+        self.heads = np.empty((counting.DIGITS, 1 << counting.DIGIT), np.uint32)
         self.ends = np.empty(FOLD_ROWS, np.int64)
         self.indices = np.empty(PIECE_ENTRIES, np.int32)
         self.values = np.empty(PIECE_ENTRIES, np.int32)

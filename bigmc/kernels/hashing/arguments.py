@@ -207,13 +207,13 @@ class SortScratch(NamedTuple):
     Attributes
     ----------
     keys, spare : uint64 arrays of shape (`bigmc.kernels.hashing.rows.SORTED`,)
-    heads : int64 array of shape (``1 << DIGIT``,)
+    heads : uint32 array of shape (`bigmc.kernels.hashing.rows.DIGITS`, ``1 << DIGIT``)
     ends : int64 array of shape (documents,)
     """
 
     keys: Bits
     spare: Bits
-    heads: Longs
+    heads: Words
     ends: Longs
 
 

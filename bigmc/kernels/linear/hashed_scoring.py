@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.hashing.arguments import HashedRows, Int, Ints
 from bigmc.kernels.hashing.rows import feature
+from bigmc.kernels.linear.simd import LANES, lanes_add_rounded
 from bigmc.kernels.prefetch import CACHE_LINE, prefetch
 
 GROUP_NGRAMS = 512
@@ -23,6 +24,9 @@ GROUP_NGRAMS = 512
 
 GROUP_DOCUMENTS = 64
 """Documents scored together, at most."""
+
+FOUR = 4
+"""Rows that `lanes_add_rounded` adds."""
 
 _LEAST_SLOTS = 64
 _NEAR_SLOTS = 1 << 12  # 16 KB, a part of the nearest cache
@@ -43,7 +47,7 @@ class RoundedWeights(NamedTuple):
     scales : float32 array of shape (n_nonzero, row_bytes / 4)
         The same memory.
     step : float32 array of shape (width,)
-        Of each class, and any number for those beyond the last class.
+        Of each class, and any number for those beyond the last class; whole vectors of `LANES`.
     intercept : float64 array of shape (n_classes,)
     """
 
@@ -65,8 +69,9 @@ class CountScratch(NamedTuple):
     entries : int32 array of shape (n,)
     entry_floats : float32 array of shape (n,)
         The same memory.
-    places : int64 array of shape (n + 1,)
-    values : float64 array of shape (n + 1,)
+    rows : int64 array of shape (n + `FOUR`,)
+        Offsets in `RoundedWeights.multiples`.
+    values : float64 array of shape (n + `FOUR`,)
     sums : float64 array of shape (width,)
     """
 
@@ -76,7 +81,7 @@ class CountScratch(NamedTuple):
     ends: NDArray[np.int64]
     entries: Ints
     entry_floats: NDArray[np.float32]
-    places: NDArray[np.int64]
+    rows: NDArray[np.int64]
     values: NDArray[np.float64]
     sums: NDArray[np.float64]
 
@@ -143,6 +148,7 @@ def _list_values(
 ) -> tuple[Int, float]:
     """List the values of a document's features that have weights; how many, and the squares of all values."""
     scales = weights.scales
+    row_bytes = weights.multiples.shape[1]
     last = scales.shape[1] - 1
     used: Int = 0
     squares = 0.0
@@ -153,36 +159,22 @@ def _list_values(
         if not binary:
             value *= np.float64(work.counts[k])
         squares += value * value
-        work.places[used], work.values[used] = entry, value
+        work.rows[used], work.values[used] = entry * row_bytes, value
         used += entry >= 0
     return used, squares
 
 
 @njit(cache=True, nogil=True)
 def _add_weights(used: Int, weights: RoundedWeights, work: CountScratch) -> None:
-    """Fill ``work.sums`` with the weights at the first ``used`` places times their values."""
-    multiples, step = weights.multiples, weights.step
-    places, values, sums = work.places, work.values, work.sums
-    width = sums.shape[0]
+    """Fill ``work.sums`` with the weights of the first ``used`` rows times their values."""
+    rows, values, sums = work.rows, work.values, work.sums
+    rows[used : used + FOUR - 1] = 0
+    values[used : used + FOUR - 1] = 0.0
     sums[:] = 0.0
-    u = 0
-    while u + 4 <= used:  # four at a time: the sums are loaded and stored a quarter as often
-        first, second = multiples[places[u], :width], multiples[places[u + 1], :width]
-        third, fourth = multiples[places[u + 2], :width], multiples[places[u + 3], :width]
-        a, b, c, d = values[u], values[u + 1], values[u + 2], values[u + 3]
-        for r in range(width):
-            s = step[r]
+    for first in range(0, used, FOUR):  # the sums are loaded and stored a quarter as often
+        for at in range(0, sums.shape[0], LANES):
             # Products in float32 are the weights of the model to the last bit.
-            total = sums[r] + a * np.float64(np.float32(first[r]) * s)
-            total += b * np.float64(np.float32(second[r]) * s)
-            total += c * np.float64(np.float32(third[r]) * s)
-            sums[r] = total + d * np.float64(np.float32(fourth[r]) * s)
-        u += 4
-    while u < used:
-        own, value = multiples[places[u], :width], values[u]
-        for r in range(width):
-            sums[r] += value * np.float64(np.float32(own[r]) * step[r])
-        u += 1
+            lanes_add_rounded(weights.multiples, rows, values, first, weights.step, sums, at)
 
 
 @njit(cache=True, nogil=True)
