@@ -21,7 +21,7 @@ from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.sweeps import Corrections, Course, Sweeper
 
 #: Features that violate the conditions of optimality by this share of alpha are worth a step.
 _WORTH = 5e-3
@@ -145,9 +145,8 @@ class RareFeatures:
         sweeper = Sweeper(problem, task.descent.line_search, task.seed, False, 1 << 62, 0)
         target = _TARGET * alpha
         unused = np.zeros(task.n_classes)
-        changes, _ = sweeper.sweep_until(
-            [columns], coef, unused, alpha, target, _MOST_SWEEPS, n_iter, terms=terms
-        )
+        course = Course(alpha, target, _MOST_SWEEPS, n_iter)
+        changes, _ = sweeper.sweep_until([columns], coef, unused, course, Corrections(terms))
         return coef.updated(changes)
 
     def _problem(self) -> Problem | None:
