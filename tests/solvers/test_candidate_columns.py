@@ -13,8 +13,8 @@ from bigmc.solvers.sparse.chunk_certificate import Certifier
 from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset

@@ -17,8 +17,8 @@ from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.store.dataset import Dataset

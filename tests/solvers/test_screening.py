@@ -14,6 +14,7 @@ from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse import rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
@@ -70,7 +71,7 @@ def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
     """Return what the pass of a round at given weights leaves out, as if the gap had been small before."""
     n, d = problem.n_samples, len(coef)
     plan = plan_memory(LIMIT, Size(n, d, problem.n_classes, n * d, 1, problem.width, itemsize=8, tol=1e-9))
-    sweeper = Sweeper(problem, True, 0, fit_intercept, 10**6, 0)
+    sweeper = Sweeper(problem, Descent("line_search", fit_intercept, 0), 10**6, 0)
     found = Rounds(problem, BlockSource(dataset, [(0, d)], True), plan, sweeper, Limits(1e-9, 100, LIMIT))
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef

@@ -182,7 +182,7 @@ def _sweep(
             improve_intercept(problem, level[0], 1, level[1])
         largest = 0.0
         for part, more in zip(parts, terms, strict=True):
-            sweeper = Sweeper(part.problem, task.descent.line_search, task.seed, False, 0, 0)
+            sweeper = Sweeper(part.problem, task.descent.of_columns, 0, 0)
             violations = np.zeros(len(part.rows))
             working = WorkingColumns(part.columns, part.rows, violations, more)
             largest = max(largest, sweeper.sweep(working, part.active, sweep, alpha, 0.1 * target))

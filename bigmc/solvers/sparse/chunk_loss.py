@@ -196,7 +196,7 @@ def improve(
     of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
     problem.rebuild_scores(weights.coef(task.width), level - shift, chunk.held)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
-    sweepers = [Sweeper(p.problem, task.descent.line_search, task.seed, False, 0, 0) for p in parts]
+    sweepers = [Sweeper(p.problem, task.descent.of_columns, 0, 0) for p in parts]
     for sweep in range(n_iter, n_iter + _SWEEPS):
         if task.fit_intercept:
             improve_intercept(problem, level, 1, of_level)
@@ -241,7 +241,7 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
+    sweeper = Sweeper(problem, task.descent, visits, newton_bytes)
     course = Course(task.alpha, target, _MOST_SWEEPS, n_iter)
     changes, n_sweeps = sweeper.sweep_until(chunk.held, coef, weights.intercept, course)
     weights.rows = [moved for _, moved in changes]

@@ -142,7 +142,7 @@ class RareFeatures:
         share = problem.weight_sum / task.weight_sum
         alpha, ridge = task.alpha / share, task.objective.ridge / share
         terms = [Terms.ridge(ridge, len(self.features), task.width)]
-        sweeper = Sweeper(problem, task.descent.line_search, task.seed, False, 1 << 62, 0)
+        sweeper = Sweeper(problem, task.descent.of_columns, 1 << 62, 0)
         target = _TARGET * alpha
         unused = np.zeros(task.n_classes)
         course = Course(alpha, target, _MOST_SWEEPS, n_iter)

@@ -13,14 +13,13 @@ from bigmc.objectives import PENALTIES, Objective
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.chunk_parts import count_frequent
+from bigmc.solvers.sparse.descent import STEPS, Descent
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-
-STEPS = ("line_search", "constant")
 
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
 _VISITS_PER_PASS = 5
@@ -76,29 +75,6 @@ class Task:
             largest_shard=max(shard.nnz for shard in dataset.shards),
             n_frequent=count_frequent(column_nnz, dataset.n_samples),
         )
-
-
-@dataclass(frozen=True)
-class Descent:
-    """How steps are taken.
-
-    Attributes
-    ----------
-    step : str
-        One of `STEPS`.
-    fit_intercept : bool
-    seed : int
-        Of the order of blocks and columns.
-    """
-
-    step: str
-    fit_intercept: bool
-    seed: int
-
-    @property
-    def line_search(self) -> bool:
-        """Steps go to the minimum of a local model and are checked by a line search."""
-        return self.step == STEPS[0]
 
 
 @dataclass(frozen=True)
@@ -181,10 +157,8 @@ class SparseRun:
 
     def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
         """Return what sweeps over samples with so many entries."""
-        descent, most_visits = self.descent, max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
-        return Sweeper(
-            problem, descent.line_search, descent.seed, descent.fit_intercept, most_visits, newton_bytes
-        )
+        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
+        return Sweeper(problem, self.descent, most_visits, newton_bytes)
 
     def draw(self, share: float) -> Task | None:
         """Return the task of a share of the samples, in memory; None if all of them have no weight."""

@@ -12,6 +12,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import Extra, Step
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
@@ -113,12 +114,9 @@ class Sweeper:
     ----------
     problem : Problem
         Its scores move along.
-    line_search : bool
-        See `bigmc.kernels.linear.squared_hinge.sweep`.
-    seed : int
-        Every shuffle is drawn from ``SeedSequence([seed, sweep, block])``.
-    fit_intercept : bool
-        Take a Newton step of the intercept before every sweep.
+    descent : Descent
+        With an intercept there is a Newton step of it before every sweep. Every shuffle is drawn from
+        ``SeedSequence([seed, sweep, block])``.
     most_visits : int
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int
@@ -133,17 +131,15 @@ class Sweeper:
     def __init__(
         self,
         problem: Problem,
-        line_search: bool,
-        seed: int,
-        fit_intercept: bool,
+        descent: Descent,
         most_visits: int,
         newton_bytes: int,
     ) -> None:
-        self._newton_bytes = newton_bytes if line_search and problem.objective.newton else 0
+        self._newton_bytes = newton_bytes if descent.line_search and problem.objective.newton else 0
         self._problem = problem
-        self._line_search = line_search
-        self._seed = seed
-        self.fit_intercept = fit_intercept
+        self._line_search = descent.line_search
+        self._seed = descent.seed
+        self.fit_intercept = descent.fit_intercept
         self._most_visits = most_visits
         self.damping = 0.0
 
