@@ -128,13 +128,13 @@ class TextScores:
     def _scratch(self, n_ngrams: int) -> CountScratch:
         entries = np.empty(n_ngrams, np.int32)
         return CountScratch(
-            np.empty(slots_for(n_ngrams), np.int32),
-            np.empty(n_ngrams, np.int32),
-            np.empty(n_ngrams, np.int32),
-            np.empty(GROUP_DOCUMENTS, np.int64),
-            entries,
-            entries.view(np.float32),
-            np.empty(n_ngrams + FOUR, np.int64),
-            np.empty(n_ngrams + FOUR, np.float64),
-            np.empty(len(self._weights.step), np.float64),
+            slots=np.empty(slots_for(n_ngrams), np.int32),
+            features=np.empty(n_ngrams, np.int32),
+            counts=np.empty(n_ngrams, np.int32),
+            ends=np.empty(GROUP_DOCUMENTS, np.int64),
+            entries=entries,
+            entry_floats=entries.view(np.float32),
+            rows=np.empty(n_ngrams + FOUR, np.int64),
+            values=np.empty(n_ngrams + FOUR, np.float64),
+            sums=np.empty(len(self._weights.step), np.float64),
         )

@@ -211,6 +211,12 @@ def _copy_inside(hashed: Words, reach: Words, n: Int, padded: bool, out: Words) 
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def _counts_short_words(ngrams: NGrams, n: Int) -> bool:
+    """Whether padded words of fewer than n characters count as they are: in char_wb, for the smallest n."""
+    return bool(ngrams.analyzer == CHAR_WB and n == ngrams.n_min and n > 3)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash_group(
     row: Int,
     n_rows: Int,
@@ -239,8 +245,7 @@ def _hash_group(
         for n in range(n_min, n_max + 1):
             listed = hashes[n_listed : n_listed + 2 * TILE]
             reach = work.reach[lo : lo + size]
-            if padded and n == n_min and n > 3:
-                # A padded word shorter than the smallest n counts as it is.
+            if _counts_short_words(ngrams, n):
                 tile = Tile(units[k], 0, size - 1, n, narrow)
                 n_listed += _hash_words_whole(documents, tile, reach, work.parts, listed)
             elif size >= n:
@@ -248,6 +253,20 @@ def _hash_group(
                 n_listed += _copy_inside(hashed, reach, n, padded, listed)
         ends[k - row] = n_listed
     return stop - row
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _hash_piece(
+    documents: FoldedText, tile: Tile, n_units: Int, ngrams: NGrams, work: HashScratch, out: Words
+) -> Int:
+    """Hash the n-grams of a tile of a document of ``n_units`` units; how many there are."""
+    if _counts_short_words(ngrams, tile.n):
+        return _hash_words_whole(documents, tile, work.reach, work.parts, out)
+    gap = 1 if ngrams.analyzer == WORD else 0
+    _hash_tile(documents, tile, gap, work.parts, out)
+    if ngrams.analyzer == CHAR_WB:
+        return _keep_inside_words(documents, tile, n_units, work.reach, out)
+    return tile.hi - tile.lo
 
 
 @njit(cache=True, nogil=True)
@@ -270,9 +289,8 @@ def hash_ngrams(
     """
     folded, bound, units = documents
     analyzer, n_min, n_max = ngrams
-    reach, parts, counts, _ = work
+    reach, counts = work.reach, work.counts
     hashes, times, longest = out
-    gap = 1 if analyzer == WORD else 0
     room = hashes.shape[0] - 2 * TILE
     begun = place[0]
     resumed = place[1] != 0
@@ -291,9 +309,8 @@ def hash_ngrams(
                 continue
         first = units[place[0]]
         n_units = units[place[0] + 1] - first
-        narrow = False
-        if analyzer != WORD:
-            narrow = np.int64(bound[first + n_units]) - np.int64(bound[first]) == n_units
+        n_bytes = np.int64(bound[first + n_units]) - np.int64(bound[first])
+        narrow = analyzer != WORD and n_bytes == n_units
         fits = (n_max - n_min + 2) * n_units <= min(room, longest)
         if place[1] == 0:
             if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > room:
@@ -303,36 +320,26 @@ def hash_ngrams(
             place[1] = n_min
         while place[1] <= n_max:
             n = place[1]
-            # In char_wb a padded word shorter than the smallest n counts as it is.
-            whole = analyzer == CHAR_WB and n == n_min and n > 3
-            n_starts = n_units - 1 if whole else n_units - n + 1
+            n_starts = n_units - 1 if _counts_short_words(ngrams, n) else n_units - n + 1
             if n <= 2 and narrow and fits and n_starts > 0:
                 start = np.int64(bound[first])
                 text = folded[start : start + n_units]
+                listed, often = hashes[n_listed:], times[n_listed:]
                 if n == 1:
-                    padded = analyzer == CHAR_WB
-                    n_listed += _count_characters(text, padded, counts, hashes[n_listed:], times[n_listed:])
+                    n_listed += _count_characters(text, analyzer == CHAR_WB, counts, listed, often)
                 else:
-                    n_listed += _count_pairs(text, counts, hashes[n_listed:], times[n_listed:])
+                    n_listed += _count_pairs(text, counts, listed, often)
                 place[1] += 1
                 continue
             while place[2] < n_starts:
                 if n_listed > room:
                     return n_listed
                 lo = place[2]
-                hi = min(lo + TILE, n_starts)
-                place[2] = hi
+                place[2] = min(lo + TILE, n_starts)
                 listed = hashes[n_listed : n_listed + 2 * TILE]
                 times[n_listed : n_listed + 2 * TILE] = np.uint16(1)
-                tile = Tile(first, lo, hi, n, narrow)
-                if whole:
-                    n_listed += _hash_words_whole(documents, tile, reach, parts, listed)
-                    continue
-                _hash_tile(documents, tile, gap, parts, listed)
-                if analyzer == CHAR_WB:
-                    n_listed += _keep_inside_words(documents, tile, n_units, reach, listed)
-                    continue
-                n_listed += hi - lo
+                tile = Tile(first, lo, place[2], n, narrow)
+                n_listed += _hash_piece(documents, tile, n_units, ngrams, work, listed)
             place[1] += 1
             place[2] = 0
         place[0] += 1
