@@ -94,11 +94,15 @@ def _change(node: ast.AST) -> str:
         return "number"
     if isinstance(node, ast.If | ast.While):
         return "condition"
-    if isinstance(node, ast.Return) and node.value is not None:
+    if isinstance(node, ast.Return) and not _is_none(node.value):
         return "result"
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return "statement"
     return ""
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
 
 
 def mutated(text: str, mutant: Mutant) -> str:

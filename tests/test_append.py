@@ -17,8 +17,8 @@ from sklearn.datasets import dump_svmlight_file
 from bigmc import api, cli
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
+from bigmc.ingestion import append
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion.append import Append
 from bigmc.store.atomic import exclusive
 from bigmc.store.block import read_block
 from bigmc.store.verify import verify
@@ -336,8 +336,8 @@ def test_killed_between_the_ingest_and_its_publication(when, days, tmp_path):
     """Whoever appends something else then does not have the first append by accident, even killed at once."""
     to = tmp_path / "d.bigmc"
     ingest(days[0], to, **OPTIONS)
-    publish = [(Append, "_publish")]
-    status, _ = child(lambda: ingest(days[1], to, append=True), publish, ("_publish", 1, "before"))
+    publish = [(append, "write_atomic")]
+    status, _ = child(lambda: ingest(days[1], to, append=True), publish, ("write_atomic", 1, "before"))
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert (to / "appends" / "000001" / "manifest.json").exists()
     assert verify(to) == []

@@ -375,7 +375,7 @@ def test_out_of_core_training_predicts_alike(dataset, monkeypatch):
     from bigmc.solvers.sparse.solve import solve
 
     monkeypatch.setattr(
-        "bigmc.learners.sparse.solve", lambda data, **options: solve(data, **options, chunk_bytes=200_000)
+        "bigmc.learners.sparse.solve", lambda run, start: solve(run, start, chunk_bytes=200_000)
     )
     in_chunks = bigmc.SparseClassifier(**RANKING | {"tol": 1e-2}).fit(dataset["train"])
     assert in_chunks.certificate_.gap <= 1e-2

@@ -28,11 +28,11 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 #: Seconds to wait for a scheduler, or the file that it writes.
-_TIMEOUT = 20
+CONNECT_SECONDS = 20
 #: Seconds to wait for workers where there are none: they may be on their way.
-_DESERTED = 300.0
+DESERTED_SECONDS = 300.0
 #: Seconds between two looks at the cluster while a result is waited for.
-_LOOK = 2.0
+LOOK_SECONDS = 2.0
 #: Seconds between two looks for a scheduler's file, or the first worker.
 _PAUSE = 0.1
 #: Tasks submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
@@ -76,7 +76,7 @@ class DaskEngine:
         self._client: Any = _connect(scheduler) if isinstance(scheduler, str | Path) else scheduler
         if self._client.asynchronous:
             raise BigmcError("the Dask client is asynchronous", "give one made without asynchronous=True")
-        deadline = time.monotonic() + _DESERTED
+        deadline = time.monotonic() + DESERTED_SECONDS
         while not self._workers():
             if time.monotonic() > deadline:
                 self.close()
@@ -190,7 +190,7 @@ class DaskEngine:
                 given = self._submit(_same, payload)
             while some := list(islice(source, pace.parts(left, n_workers))):
                 left -= len(some)
-                if time.monotonic() - looked > _LOOK:  # more workers may have come
+                if time.monotonic() - looked > LOOK_SECONDS:  # more workers may have come
                     n_workers, looked = self.n_workers, time.monotonic()
                 waiting.append(submit(some))
                 while len(waiting) >= _AHEAD * n_workers:
@@ -225,7 +225,7 @@ class DaskEngine:
         deserted: float | None = None
         while True:
             try:
-                return future.result(timeout=_LOOK)
+                return future.result(timeout=LOOK_SECONDS)
             except TimeoutError:
                 if future.status == "error":  # the part's own
                     raise
@@ -253,9 +253,9 @@ class DaskEngine:
                 deserted = None
             elif deserted is None:
                 deserted = time.monotonic()
-            elif time.monotonic() - deserted > _DESERTED:
+            elif time.monotonic() - deserted > DESERTED_SECONDS:
                 raise BigmcError(
-                    f"the Dask cluster has had no workers for {_DESERTED:.0f} seconds",
+                    f"the Dask cluster has had no workers for {DESERTED_SECONDS:.0f} seconds",
                     f"start some, then {_AGAIN}",
                 )
 
@@ -271,15 +271,15 @@ class DaskEngine:
 
 def _connect(scheduler: str | Path) -> Any:
     connect: Any = Client
-    deadline = time.monotonic() + _TIMEOUT
+    deadline = time.monotonic() + CONNECT_SECONDS
     while isinstance(scheduler, Path) and not scheduler.is_file() and time.monotonic() < deadline:
         time.sleep(_PAUSE)  # the scheduler may be about to write it
     if isinstance(scheduler, Path) and not scheduler.is_file():
         raise BigmcError(f"there is no scheduler file {scheduler}", "give the one the scheduler wrote")
     try:
         if isinstance(scheduler, Path):
-            return connect(scheduler_file=str(scheduler), timeout=_TIMEOUT, set_as_default=False)
-        return connect(scheduler, timeout=_TIMEOUT, set_as_default=False)
+            return connect(scheduler_file=str(scheduler), timeout=CONNECT_SECONDS, set_as_default=False)
+        return connect(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise BigmcError(

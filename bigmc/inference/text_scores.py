@@ -16,7 +16,14 @@ from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.kernels.hashing.arguments import HashedRows
-from bigmc.kernels.linear.hashed_scoring import LEAST_SLOTS, CountScratch, score_hashes
+from bigmc.kernels.linear.hashed_scoring import (
+    FOUR,
+    GROUP_DOCUMENTS,
+    GROUP_NGRAMS,
+    CountScratch,
+    score_hashes,
+    slots_for,
+)
 from bigmc.model import Model
 from bigmc.model.linear_scoring import LinearScorer
 
@@ -68,7 +75,7 @@ class TextScores:
         self._weights = scorer.rounded
         self._scores = np.empty((0, len(scorer.intercept)))
         self._n_done = 0
-        self._work = self._scratch(LEAST_SLOTS // 2)
+        self._work = self._scratch(GROUP_NGRAMS)
         self._long: RowBuilder | None = None  # of a document too long for its hashes to be listed at once
 
     def of(self, texts: pa.Array) -> NDArray[np.float64]:
@@ -100,7 +107,8 @@ class TextScores:
             self._work = self._scratch(longest)
         scores = self._scores[self._n_done : self._n_done + n_documents]
         documents = HashedRows(offsets, hashes, times, self._hasher.hash_bits)
-        score_hashes(documents, self._weights, self._scorer.entry_weighting, self._work, scores)
+        weighting = self._scorer.weighting
+        score_hashes(documents, self._weights, weighting.binary, weighting.l2, self._work, scores)
         self._n_done += n_documents
 
     def count(self, hashes: NDArray[np.uint32]) -> None:
@@ -118,12 +126,15 @@ class TextScores:
         self._n_done += 1
 
     def _scratch(self, n_ngrams: int) -> CountScratch:
-        slots = max(LEAST_SLOTS, 1 << (2 * n_ngrams - 1).bit_length())
+        entries = np.empty(n_ngrams, np.int32)
         return CountScratch(
-            np.empty(slots, np.int32),
+            np.empty(slots_for(n_ngrams), np.int32),
             np.empty(n_ngrams, np.int32),
             np.empty(n_ngrams, np.int32),
-            np.empty(n_ngrams + 1, np.int64),
-            np.empty(n_ngrams + 1, np.float64),
-            np.empty(self._weights.multiples.shape[1], np.float64),
+            np.empty(GROUP_DOCUMENTS, np.int64),
+            entries,
+            entries.view(np.float32),
+            np.empty(n_ngrams + FOUR, np.int64),
+            np.empty(n_ngrams + FOUR, np.float64),
+            np.empty(len(self._weights.step), np.float64),
         )

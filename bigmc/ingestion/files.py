@@ -66,7 +66,7 @@ def status_of(path: str) -> FileStatus:
     if not is_address(path):
         found = os.stat(path)
         return FileStatus(found.st_size, found.st_mtime_ns)
-    info = _Remote(path).info()
+    info = RemoteFile(path).info()
     version = next((str(info[key]) for key in (*_VERSIONS, *_TIMES) if info.get(key)), "")
     return FileStatus(int(info["size"] or 0), version)
 
@@ -85,7 +85,7 @@ def open_file(path: str, block_bytes: int = BLOCK_BYTES) -> BinaryIO:
     """Open a file for reading, unbuffered; at an address at least ``block_bytes`` are asked for at once."""
     if not is_address(path):
         return open(path, "rb", buffering=0)
-    return cast(BinaryIO, _RangeReader(_Remote(path), status_of(path).n_bytes, block_bytes))
+    return cast(BinaryIO, _RangeReader(RemoteFile(path), status_of(path).n_bytes, block_bytes))
 
 
 def list_address(address: str) -> list[str]:
@@ -98,7 +98,7 @@ def list_address(address: str) -> list[str]:
     DataError
         If there are none.
     """
-    place = _Remote(address)
+    place = RemoteFile(address)
     if address.partition("://")[0] in _LISTED_BY_LINKS:
         place.info()
         return [address]
@@ -122,7 +122,7 @@ def partition_of(path: str) -> dict[str, str | None]:
     return found
 
 
-class _Remote:
+class RemoteFile:
     """A place that fsspec reads; what goes wrong becomes an error that names the address."""
 
     def __init__(self, address: str) -> None:
@@ -199,7 +199,7 @@ def _hidden(path: str) -> bool:
 class _RangeReader(io.RawIOBase):
     """A file at an address, read in ranges; one block is kept."""
 
-    def __init__(self, remote: _Remote, size: int, block_bytes: int) -> None:
+    def __init__(self, remote: RemoteFile, size: int, block_bytes: int) -> None:
         self._remote, self._size, self._block_bytes = remote, size, block_bytes
         self._at = 0
         self._block, self._first = b"", 0

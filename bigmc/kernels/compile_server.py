@@ -27,7 +27,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
 
 #: Seconds without a request after which the child ends.
-_IDLE = 5.0
+IDLE_SECONDS = 5.0
 
 
 class _ChildCache(FunctionCache):
@@ -145,11 +145,11 @@ def _compile_in_child(function: Any, sig: Any) -> bool:
     return _child.compiles(request)
 
 
-def _serve() -> None:
+def serve() -> None:
     """Compile what comes, one after the other; an error ends the process, which is the answer."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what compiling prints is no answer
-    while select([sys.stdin], [], [], _IDLE)[0]:
+    while select([sys.stdin], [], [], IDLE_SECONDS)[0]:
         try:
             module, name, sig = pickle.load(sys.stdin.buffer)  # from the process that started this one
         except EOFError:
@@ -159,4 +159,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    serve()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError
@@ -16,7 +17,8 @@ from bigmc.model import LinearModel, Model
 from bigmc.objectives import LOSSES, objective
 from bigmc.options.label_kind import LabelKind
 from bigmc.options.learners import SparseOptions
-from bigmc.solvers import Start, solve
+from bigmc.solvers import Descent, SparseRun, Start, Task, solve
+from bigmc.solvers.loop import Limits, RunContext
 from bigmc.store.dataset import Dataset
 
 AUTO_TOL, GIVEN_TOL = 0.1, 1e-3
@@ -96,28 +98,24 @@ class SparseLearner(Learner):
             (AUTO_TOL if auto else GIVEN_TOL) if self.options.tol is None else float(self.options.tol),
         )
 
-    def _solve(self, dataset: Dataset, run: Run) -> Trained:
-        used = self.settings(float(dataset.n_samples if run.weights is None else run.weights.sum()))
-        solution = solve(
-            dataset,
-            loss=used.loss,
-            penalty=self.options.penalty,
-            l1_ratio=self.options.l1_ratio,
-            ridge=used.ridge,
-            alpha=used.alpha,
-            fit_intercept=used.fit_intercept,
-            tol=used.tol,
-            max_passes=int(self.options.max_passes),
-            seed=run.seed,
-            step=self.options.step,
-            sample_weight=run.weights,
-            memory_limit=run.resources.memory_limit,
-            engine=run.resources.engine,
-            checkpoint=run.checkpoint,
-            progress=run.resources.progress,
-            scratch=run.scratch,
-            start=None if run.start is None else _start(run.start, dataset),
+    def solver_run(
+        self, dataset: Dataset, weights: NDArray[np.float64] | None, memory: int, context: RunContext
+    ) -> SparseRun:
+        """Return what the solver is asked for, with samples of these weights and bytes to add at most."""
+        given = self.options
+        used = self.settings(float(dataset.n_samples if weights is None else weights.sum()))
+        minimised = objective(used.loss, given.penalty, given.l1_ratio, used.ridge, sets=dataset.has_sets)
+        return SparseRun(
+            Task(dataset, weights, minimised, used.alpha),
+            Limits(used.tol, int(given.max_passes), memory),
+            Descent(given.step, used.fit_intercept, int(given.random_state)),
+            context,
         )
+
+    def _solve(self, dataset: Dataset, run: Run) -> Trained:
+        start = None if run.start is None else _start(run.start, dataset)
+        asked = self.solver_run(dataset, run.weights, run.resources.memory_limit, run.context)
+        solution = solve(asked, start)
         bounds = solution.certificate
         model = LinearModel(
             **run.record,
@@ -137,7 +135,7 @@ class SparseLearner(Learner):
         )
         if not dataset.has_sets:
             return Trained(model)
-        if LOSSES[used.loss].takes_labels:  # every class against the rest: its margin is measured from 0
+        if LOSSES[self.loss_name].takes_labels:  # every class against the rest: its margin is measured from 0
             return Trained(replace(model, label_threshold=0.0))
         engine = run.resources.engine if dataset.path else ThreadEngine()
         threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)

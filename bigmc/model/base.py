@@ -38,7 +38,7 @@ class Model(Sized):
 
     A kind is a subclass with fields of its own, entered in `bigmc.model.registry.KINDS`. It says how they
     become arrays and come back (`to_arrays`, `from_arrays`), which features decide (`used_features`), how
-    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `_check`. Where its
+    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `validate`. Where its
     certificate is of another thing than the training objective it says so (`objective_name`,
     `gap_is_relative`, `certificate_notes`). Its fields come after those of this class and may be positional;
     it brings them into their form before it calls `__post_init__` of this class.
@@ -120,9 +120,9 @@ class Model(Sized):
         set_field(self, "objective", float(self.objective))
         if self.names is not None:
             set_field(self, "names", names_of(self.used_features, self.names))
-        self._check()
+        self.validate()
 
-    def _check(self) -> None:
+    def validate(self) -> None:
         """Refuse parts that do not fit together; a kind adds what it knows about its own."""
         features = self.used_features
         if self.n_classes < 2 or len(set(self.classes.tolist())) < self.n_classes:

@@ -14,11 +14,11 @@ from bigmc.store.weighting import Weighting
 from bigmc.store.zarr_chunks import CHUNK
 
 #: Columns further apart than this many entries are read one by one: there may be a chunk to skip.
-_GAP_ENTRIES = CHUNK
+GAP_ENTRIES = CHUNK
 #: Entries decoded at once; a column has at most 65,536.
-_FEWEST_ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 22
+_FEWEST_ENTRIES, MOST_ENTRIES = 1 << 16, 1 << 22
 #: Features whose offsets are looked at together.
-_WINDOW_FEATURES = 1 << 17
+WINDOW_FEATURES = 1 << 17
 
 
 class ColumnRun(NamedTuple):
@@ -63,7 +63,7 @@ def column_runs(
         With a binary one values are not read, since ones stand in for them.
     """
     entry_bytes = 2 + shard.dtype.itemsize
-    most = min(max(room // 4 // entry_bytes, _FEWEST_ENTRIES), _MOST_ENTRIES)
+    most = min(max(room // 4 // entry_bytes, _FEWEST_ENTRIES), MOST_ENTRIES)
     most_columns = max(1, room // 4 // column_bytes)
     wanted = min(most, shard.nnz)
     rows = np.empty(wanted, np.uint16)
@@ -71,11 +71,11 @@ def column_runs(
     first = 0
     while first < len(features):
         lo = int(features[first])
-        last = int(np.searchsorted(features, lo + _WINDOW_FEATURES))
+        last = int(np.searchsorted(features, lo + WINDOW_FEATURES))
         offsets = shard.indptr(lo, int(features[last - 1]) + 1)
         columns = features[first:last] - lo
         starts, stops = offsets[columns], offsets[columns + 1]
-        breaks = np.flatnonzero(starts[1:] - stops[:-1] > _GAP_ENTRIES) + 1
+        breaks = np.flatnonzero(starts[1:] - stops[:-1] > GAP_ENTRIES) + 1
         at = 0
         while at < len(columns):
             end = int(np.searchsorted(stops, starts[at] + most, side="right"))

@@ -54,8 +54,9 @@ class LinearModel(Model):
         object.__setattr__(self, "intercept", np.asarray(self.intercept, np.float64))
         super().__post_init__()
 
-    def _check(self) -> None:
-        super()._check()
+    def validate(self) -> None:
+        """Refuse weights of another shape or type, and what is not finite."""
+        super().validate()
         if self.coef.dtype not in (np.float32, np.float64):
             raise ModelError(f"the weights of a model are float32 or float64, not {self.coef.dtype}")
         n_features, n_classes = len(self.features), self.n_classes

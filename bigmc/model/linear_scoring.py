@@ -13,6 +13,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
 from bigmc.kernels.linear.hashed_scoring import RoundedWeights
 from bigmc.kernels.linear.scoring import add_columns, score_rows
+from bigmc.kernels.linear.simd import LANES
 from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.rounding import multiples_of
@@ -21,12 +22,13 @@ from bigmc.store.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.
-_TABLE_FEATURES = 1 << 24
+TABLE_FEATURES = 1 << 24
 #: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
 ROOM = 64 << 20
 
-#: Rounded weights are padded to whole vectors of so many classes.
-_WIDTH = 16
+#: A row of rounded weights has so many bytes, or a multiple of them; the last ones are a float32.
+_ROW_BYTES = 16
+_SCALE_BYTES = 4
 
 _NO_SCALE = np.empty(0, np.float32)
 _NO_TABLE = np.empty(0, np.int32)
@@ -56,7 +58,7 @@ class Scorer(Protocol):
 
 def lookup_bytes(n_features: int) -> int:
     """Return the bytes of the table that gives each feature its place."""
-    return 4 * n_features if n_features <= _TABLE_FEATURES else 0
+    return 4 * n_features if n_features <= TABLE_FEATURES else 0
 
 
 def best_codes(
@@ -123,7 +125,7 @@ class LinearScorer:
 
     @cached_property
     def _table(self) -> NDArray[np.int32]:
-        if self.n_features > _TABLE_FEATURES:
+        if self.n_features > TABLE_FEATURES:
             return _NO_TABLE
         table = np.full(self.n_features, -1, np.int32)
         table[self.features] = np.arange(len(self.features), dtype=np.int32)
@@ -131,15 +133,22 @@ class LinearScorer:
 
     @cached_property
     def rounded(self) -> RoundedWeights | None:
-        """The weights in a byte each, to score hashes; None if they are not rounded, or have no table."""
-        if self.step is None or not len(self._table):
+        """The weights in a byte each, to score hashes; None if not rounded, or too many features."""
+        scale = np.ones(self.n_features, np.float32) if self.column_scale is None else self.column_scale
+        fits = self.n_features <= TABLE_FEATURES and scale.dtype == np.float32 and scale.min() >= 0
+        if self.step is None or not fits:
             return None
         n_classes = len(self.step)
-        multiples = _aligned_zeros(len(self.coef), -(-n_classes // _WIDTH) * _WIDTH)
-        multiples[:, :n_classes] = multiples_of(self.coef, self.step)
-        step = np.ones(multiples.shape[1], np.float32)
+        step = np.ones(-(-n_classes // LANES) * LANES, np.float32)
         step[:n_classes] = self.step
-        return RoundedWeights(self._table, multiples, step, self.intercept)
+        row_bytes = -(-(n_classes + _SCALE_BYTES) // _ROW_BYTES) * _ROW_BYTES
+        multiples = _aligned_zeros(len(self.coef), row_bytes)
+        multiples[:, :n_classes] = multiples_of(self.coef, self.step)
+        scales = multiples.view(np.float32)
+        scales[:, -1] = scale[self.features]
+        entries = (-scale).view(np.int32)
+        entries[self.features] = np.arange(len(self.features), dtype=np.int32)
+        return RoundedWeights(entries, multiples, scales, step, self.intercept)
 
     @property
     def entry_weighting(self) -> EntryWeighting:

@@ -44,8 +44,9 @@ class MinimaxModel(LinearModel):
     stopped: str = ""
     lambda0: float = math.nan
 
-    def _check(self) -> None:
-        super()._check()
+    def validate(self) -> None:
+        """Refuse a bound that is not finite, and an unknown reason to end."""
+        super().validate()
         if not math.isfinite(self.phi):
             raise ModelError(f"φ of the model is {self.phi}", "train again")
         if self.stopped and self.stopped not in STOPS:

@@ -17,25 +17,6 @@ LARGEST_MULTIPLE = 63
 _ROWS = 4096
 
 
-def round_weights(coef: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Round weights, where they are, to multiples of a step of each class, and return these steps.
-
-    Parameters
-    ----------
-    coef : float32 array of shape (n_features, n_classes)
-        Changed.
-
-    Returns
-    -------
-    float32 array of shape (n_classes,)
-        Above 0, also of a class without weights.
-    """
-    step = steps_of(np.maximum(coef.max(axis=0, initial=0.0), -coef.min(axis=0, initial=0.0)))
-    for lo in range(0, len(coef), _ROWS):  # no second copy of all weights
-        coef[lo : lo + _ROWS] = weights_of(multiples_of(coef[lo : lo + _ROWS], step), step)
-    return step
-
-
 def steps_of(largest: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the steps of classes by the absolute value of their largest weight."""
     return np.where(largest > 0, largest / LARGEST_MULTIPLE, 1.0).astype(np.float32)

@@ -3,15 +3,28 @@
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.minimax import MinimaxSolution, solve_minimax
-from bigmc.solvers.sparse import DualDescent, Solution, Start, check_memory, largest_alpha, solve
+from bigmc.solvers.sparse import (
+    Descent,
+    DualDescent,
+    Solution,
+    SparseRun,
+    Start,
+    Task,
+    check_memory,
+    largest_alpha,
+    solve,
+)
 
 __all__ = [
     "Certificate",
     "Checkpoint",
+    "Descent",
     "DualDescent",
     "MinimaxSolution",
     "Solution",
+    "SparseRun",
     "Start",
+    "Task",
     "check_memory",
     "largest_alpha",
     "solve",

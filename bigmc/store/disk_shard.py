@@ -103,11 +103,11 @@ class StoredShard(ABC):
                         self._counter.add(column.total_compressed_size)
         except (OSError, pa.ArrowException) as error:
             raise damaged(path, f"cannot be read ({error})") from None
-        if names is not None and table.column_names != names:
+        if names is not None:
             missing = sorted(set(names) - set(table.column_names))
             if missing:
                 raise DataError(f"{path} has no column {', '.join(missing)}")
-            table = table.select(names)
+            table = table.select(names)  # in this order: releases of Arrow differ
         if table.num_rows != self.n_rows:
             raise damaged(path, f"has {table.num_rows} rows instead of {self.n_rows}")
         for name, types in _COLUMN_TYPES.items():

@@ -37,8 +37,8 @@ from bigmc.store.zarr_groups import write_group
 _SPLIT_NAME = re.compile(r"[\w-]+")
 
 #: A statistic is stored if its elements are at most this many, or this part of the split's entries.
-_SMALL = 1 << 16
-_SMALL_PART = 1 / 32
+SMALL_ENTRIES = 1 << 16
+SMALL_SHARE = 1 / 32
 
 
 def finish_dataset(
@@ -181,7 +181,7 @@ def _write_statistics(
         Empty if the statistics are too large to be worth storing, or a feature has more values than memory
         holds: who needs them computes them then.
     """
-    most = max(_SMALL, int((dataset.nnz + beside) * _SMALL_PART))
+    most = max(SMALL_ENTRIES, int((dataset.nnz + beside) * SMALL_SHARE))
     if dataset.n_features > most:
         return []
     counts = dataset.column_nnz()

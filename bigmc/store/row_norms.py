@@ -10,8 +10,8 @@ from bigmc.store.protocols import ColumnStore
 from bigmc.store.sample_labels import row_column
 
 #: Entries and features read at once; a column of a shard has at most 65,536 entries.
-_PASS_ENTRIES = 1 << 20
-_PASS_FEATURES = 1 << 17
+PIECE_ENTRIES = 1 << 20
+PIECE_FEATURES = 1 << 17
 
 
 def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -28,13 +28,13 @@ def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArra
     float64 array of shape (n_samples,)
     """
     squares = np.zeros(int(store.base[-1]), np.float64)
-    indices = np.empty(_PASS_ENTRIES, np.uint16)
-    data = np.ones(_PASS_ENTRIES, store.dtype)
+    indices = np.empty(PIECE_ENTRIES, np.uint16)
+    data = np.ones(PIECE_ENTRIES, store.dtype)
     for s, shard in enumerate(store.shards):
         lo = 0
         while lo < store.n_features:
-            offsets = shard.indptr(lo, min(lo + _PASS_FEATURES, store.n_features))
-            width = int(np.searchsorted(offsets, offsets[0] + _PASS_ENTRIES, side="right")) - 1
+            offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, store.n_features))
+            width = int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1
             start, stop = int(offsets[0]), int(offsets[width])
             shard.read(start, stop, indices, None if store.weighting.binary else data)
             add_row_squares(

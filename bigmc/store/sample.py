@@ -20,7 +20,7 @@ from bigmc.store.shard import Shard
 
 _COLUMNS = ["label", "row_id", "norm", "entries"]
 #: Entries and features decoded at once.
-_ENTRIES, _FEATURES = 1 << 20, 1 << 16
+PIECE_ENTRIES, PIECE_FEATURES = 1 << 20, 1 << 16
 
 
 def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
@@ -196,12 +196,12 @@ def _select(shard: Shard, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> _Pie
     place = np.full(shard.n_rows, -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
     kept: list[_Piece] = []
-    rows_read, values_read = np.empty(_ENTRIES, np.uint16), np.empty(_ENTRIES, dtype)
+    rows_read, values_read = np.empty(PIECE_ENTRIES, np.uint16), np.empty(PIECE_ENTRIES, dtype)
     kept_rows, kept_values = np.empty_like(rows_read), np.empty_like(values_read)
     lo = 0
     while lo < shard.n_features:
-        offsets = shard.indptr(lo, min(lo + _FEATURES, shard.n_features))
-        width = int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1
+        offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, shard.n_features))
+        width = int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1
         start, stop = int(offsets[0]), int(offsets[width])
         shard.read(start, stop, rows_read, values_read)
         counts = np.zeros(width, np.int32)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bigmc.budget import MemoryLimitError, format_bytes
-from bigmc.engine import Engine, Resources
+from bigmc.engine import Engine, Resources, ThreadEngine
 from bigmc.errors import DataError
 from bigmc.learners import learner_of
+from bigmc.learners.sparse import SparseLearner
 from bigmc.model import Model
+from bigmc.options.learners import SparseOptions
 from bigmc.solvers import DualDescent, check_memory
+from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
 from bigmc.training.search import Limits, Search, first_candidate
 from bigmc.training.sizes import smallest_good, train_with_size
@@ -55,7 +58,9 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
     candidate = first_candidate(samples)
     own = samples.sample_weights()
     total = float(samples.n_samples if own is None else own.sum())
-    check_memory(weighted(samples, candidate), memory_limit=limits.memory, **candidate.options(total))
+    learner = SparseLearner(SparseOptions(**candidate.options(total)))
+    run = RunContext(ThreadEngine())
+    check_memory(learner.solver_run(weighted(samples, candidate), None, limits.memory, run))
 
 
 def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:

@@ -194,7 +194,7 @@ def choose_for_texts(sample: PilotRows, n_rows: int, memory: int, bits: int | No
         for choice in left:
             curves[choice] += (trials.trial(choice, n_tried),)
         left = _in_the_race({choice: curves[choice] for choice in left}, n_rows)
-    return Pilot(_best({choice: curves[choice] for choice in left}, n_rows), bits, curves)
+    return Pilot(best_choice({choice: curves[choice] for choice in left}, n_rows), bits, curves)
 
 
 class _Trials:
@@ -273,7 +273,7 @@ def _in_the_race(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> list
     ]
 
 
-def _best(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> Hashing:
+def best_choice(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> Hashing:
     """Return the choice that promises most, of about equal ones the first."""
     (best, curve), *others = curves.items()
     for choice, other in others:

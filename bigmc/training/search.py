@@ -165,7 +165,7 @@ class Search:
         """
         ended = "no change of a setting helped any more"
         try:
-            best = self._try(self.first)
+            best = self.trial_of(self.first)
             if rival is not None and 1.0 - best.quality >= FAR_BEHIND * (1.0 - rival):
                 return self._course(best, "no linear model comes near to boosting")
             for stage in (self._weighting, self._ridge, self._loss, self._penalty):
@@ -200,7 +200,7 @@ class Search:
         if not self._texts:
             return best
         for name in list(WEIGHTINGS)[1:]:
-            best = self._better(best, self._try(replace(best.candidate, weighting=name), best))
+            best = self._better(best, self.trial_of(replace(best.candidate, weighting=name), best))
         return best
 
     def _ridge(self, best: Trial) -> Trial:
@@ -213,13 +213,13 @@ class Search:
     def _loss(self, best: Trial) -> Trial:
         if self._sample.has_sets or self._descends_duals():
             return best
-        start = self._try(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
+        start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
         return self._better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
         if self._descends_duals():
             return best
-        start = self._try(replace(best.candidate, alpha=FIRST_PENALTY))
+        start = self.trial_of(replace(best.candidate, alpha=FIRST_PENALTY))
         if self._better(best, start) is best:
             return best
         return self._climb(start, lambda c: replace(c, alpha=c.alpha * STEP))
@@ -227,7 +227,7 @@ class Search:
     def _climb(self, best: Trial, change: Callable[[Candidate], Candidate]) -> Trial:
         """Change a setting again and again while that helps."""
         for _ in range(MOST_STEPS):
-            trial = self._try(change(best.candidate), best)
+            trial = self.trial_of(change(best.candidate), best)
             if self._better(best, trial) is best:
                 break
             best = trial
@@ -248,7 +248,7 @@ class Search:
             best = self._better(best, trial)
         return best
 
-    def _try(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
+    def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
         """Return the trial of a candidate, which changes one setting of `origin`."""
         self._ridges.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:

@@ -20,10 +20,12 @@ import numpy as np
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
+from bigmc.learners.sparse import SparseLearner
 from bigmc.model import load_model
 from bigmc.options.inference import EvaluateOptions
-from bigmc.options.learners import learner_options
+from bigmc.options.learners import SparseOptions, learner_options
 from bigmc.solvers import largest_alpha
+from bigmc.solvers.loop import RunContext
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
 from bigmc.store.dataset import Dataset
@@ -54,8 +56,6 @@ HELD_OUT_SHARE, HELD_OUT_ROWS, HELD_OUT_SEED = 0.2, 20_000, 0x7A11D
 
 _LARGEST = 0.99
 """The path begins at this share of the penalty that leaves no weight at all."""
-
-_OBJECTIVE = ("loss", "penalty", "l1_ratio", "ridge", "fit_intercept", "random_state")
 
 
 def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resources) -> PathResult:
@@ -312,11 +312,9 @@ def _evaluation(path: str | Path) -> EvaluatedModel:
 
 def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> list[float]:
     """Return penalties evenly spaced in their logarithm, from the largest that leaves a weight."""
-    passed_on = {name: options.parameters[name] for name in _OBJECTIVE if name in options.parameters}
-    if "random_state" in passed_on:
-        passed_on["seed"] = passed_on.pop("random_state")
-    limit, engine = resources.memory_limit, resources.engine
-    top = _LARGEST * largest_alpha(samples, memory_limit=limit, engine=engine, **passed_on)
+    learner = SparseLearner(SparseOptions(**{**options.parameters, "alpha": 1.0}))  # any one
+    run = learner.solver_run(samples, None, resources.memory_limit, RunContext(resources.engine))
+    top = _LARGEST * largest_alpha(run)
     return np.geomspace(top, top * options.alpha_ratio, options.n_alphas).tolist()  # type: ignore[no-any-return]
 
 

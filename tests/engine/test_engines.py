@@ -201,12 +201,12 @@ class TestDaskEngine(EngineContract):
         assert {r for _, r in prepared.map(environment, range(4))} == {"prepared 1"}
 
     def test_a_scheduler_file_that_is_not_there(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("bigmc.engine.dask._TIMEOUT", 0.3)
+        monkeypatch.setattr("bigmc.engine.dask.CONNECT_SECONDS", 0.3)
         with pytest.raises(BigmcError, match="there is no scheduler file"), opened(tmp_path / "s.json"):
             pass
 
     def test_an_address_where_nobody_answers(self, monkeypatch):
-        monkeypatch.setattr("bigmc.engine.dask._TIMEOUT", 0.3)
+        monkeypatch.setattr("bigmc.engine.dask.CONNECT_SECONDS", 0.3)
         with pytest.raises(BigmcError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
             DaskEngine("tcp://127.0.0.1:9")
 

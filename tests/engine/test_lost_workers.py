@@ -171,8 +171,8 @@ def test_a_worker_that_hangs_is_given_up(sparse, cluster, client, monkeypatch):
 
 
 def test_a_cluster_without_workers_is_waited_for_and_then_told(cluster, client, monkeypatch):
-    monkeypatch.setattr("bigmc.engine.dask._DESERTED", 0.5)
-    monkeypatch.setattr("bigmc.engine.dask._LOOK", 0.1)
+    monkeypatch.setattr("bigmc.engine.dask.DESERTED_SECONDS", 0.5)
+    monkeypatch.setattr("bigmc.engine.dask.LOOK_SECONDS", 0.1)
     results = DaskEngine(client).map(wait_a_little, range(100))
     next(results)
     cluster.scale(0)

@@ -365,7 +365,7 @@ def test_weights_are_kept_as_exactly_as_the_scores_they_were_found_with(digits, 
     X, y = digits
     options = {"alpha": 1e-2, "tol": 1e-3}
     wide = SparseClassifier(**options).fit(X / 16, y)
-    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     narrow = SparseClassifier(**options).fit(X / 16, y)
     assert (wide.model_.coef.dtype, narrow.model_.coef.dtype) == (np.float64, np.float32)
     assert narrow.objective_ == pytest.approx(objective(X / 16, y, narrow, 1e-2), rel=1e-6)

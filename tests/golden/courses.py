@@ -18,10 +18,11 @@ import numpy as np
 from solvers.sampled_runs import corrected
 from solvers.sampled_runs import made as sampled
 from solvers.test_chunk_rounds import PARTLY_HELD, PLAN, made, run
+from sparse_runs import solve
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import DualDescent, boosting, solve
+from bigmc.solvers import DualDescent, boosting
 from bigmc.solvers.boosting.memory_plan import plan_memory as boosting_plan
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.loop import RunContext

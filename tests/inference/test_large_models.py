@@ -12,7 +12,7 @@ from bigmc.budget import MemoryLimitError
 from bigmc.errors import ModelError
 from bigmc.model import BoostedModel, LinearModel, MinimaxModel, Trees, load_model, outline_of_file, source
 from bigmc.model.archive import read_archive, write_archive
-from bigmc.model.rounding import round_weights
+from bigmc.model.rounding import multiples_of, steps_of, weights_of
 from bigmc.store.dataset import Dataset
 
 N_FEATURES = 1500
@@ -25,7 +25,10 @@ def linear(kind):
     coef = rng.standard_normal((N_FEATURES, n_classes)).astype(np.float32)
     if kind == "sparse":
         coef[rng.random(coef.shape) > 0.3] = 0
-    options = {"step": round_weights(coef)} if kind == "rounded" else {}
+    options = {}
+    if kind == "rounded":
+        options["step"] = steps_of(np.abs(coef).max(axis=0))
+        coef = weights_of(multiples_of(coef, options["step"]), options["step"])
     options |= {"phi": 0.1, "lambda0": 0.2, "stopped": "tol"} if kind == "minimax" else {}
     options |= {"label_threshold": 0.5} if kind == "sets" else {}
     if kind == "named":

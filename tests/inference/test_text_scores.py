@@ -10,7 +10,7 @@ from bigmc.inference.text_scores import score_batches
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.model.linear import LinearModel
-from bigmc.model.rounding import round_weights
+from bigmc.model.rounding import multiples_of, steps_of, weights_of
 from bigmc.store.weighting import Weighting
 
 WORDS = ["red", "apple", "pear", "Äpfel", "rosé", "smell", "sweet", "a", "the", "naïve"]
@@ -30,7 +30,8 @@ def model_of(random, hasher, weighting):
     n = hasher.n_features
     features = np.flatnonzero(random.random(n) < 0.75)
     coef = random.normal(size=(len(features), N_CLASSES)).astype(np.float32)
-    step = round_weights(coef)
+    step = steps_of(np.abs(coef).max(axis=0))
+    coef = weights_of(multiples_of(coef, step), step)
     scale = random.uniform(0.5, 2, n).astype(np.float32) if weighting.idf else None
     return LinearModel(
         "sparse",
@@ -108,3 +109,14 @@ def test_a_missing_text_is_refused_by_its_place():
     model = model_of(random, TextHasher("word", (1, 1), 10), Weighting(l2=True))
     with pytest.raises(bigmc.errors.DataError, match="sample 1"):
         bigmc.SparseClassifier.from_model(model).predict(["a text", None])
+
+
+def test_scales_below_zero_are_used_as_they_are():
+    random = np.random.default_rng(4)
+    hasher = TextHasher("word", (1, 1), 8)
+    weighting = Weighting(idf=True)
+    model = model_of(random, hasher, weighting)
+    model.column_scale[::3] *= -1
+    texts = texts_of(random, 20)
+    found = bigmc.SparseClassifier.from_model(model).decision_function(texts)
+    np.testing.assert_allclose(found, expected(model, hasher, texts), rtol=2e-6, atol=2e-6)

@@ -266,7 +266,7 @@ def test_an_interrupted_ingest_goes_on(place, table, tmp_path, monkeypatch):
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 700)
     monkeypatch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
     ingest(tmp_path / "rows.parquet", tmp_path / "local.bigmc")
-    read, calls = files._Remote.read, []
+    read, calls = files.RemoteFile.read, []
 
     def failing(self, start, stop):
         calls.append(stop - start)
@@ -274,9 +274,9 @@ def test_an_interrupted_ingest_goes_on(place, table, tmp_path, monkeypatch):
             raise DataError(f"{self.address}: connection lost", "try again")
         return read(self, start, stop)
 
-    monkeypatch.setattr(files._Remote, "read", failing)
+    monkeypatch.setattr(files.RemoteFile, "read", failing)
     with pytest.raises(DataError, match="connection lost"):
         ingest(f"{root}/rows.parquet", tmp_path / "there.bigmc")
-    monkeypatch.setattr(files._Remote, "read", read)
+    monkeypatch.setattr(files.RemoteFile, "read", read)
     ingest(f"{root}/rows.parquet", tmp_path / "there.bigmc")
     assert shards_of(tmp_path / "there.bigmc") == shards_of(tmp_path / "local.bigmc")

@@ -2,6 +2,7 @@ import json
 import re
 import sys
 import threading
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_cases_by_hand_equal_scikit_learn(analyzer: Any, ngrams: tuple[int, int]
 
 @pytest.mark.parametrize("size", [4, 5, 6, 7])
 def test_text_lower_cased_in_pieces_equals_scikit_learn(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unicode, "_LOWERED_BYTES", size)
+    monkeypatch.setattr(unicode, "LOWERED_BYTES", size)
     check(TextHasher("word", (1, 2), 18), [f"Ⱥ {document}" for document in HAND])
 
 
@@ -203,6 +204,17 @@ def test_slices_chunks_and_wide_offsets_give_the_same(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS)
+@pytest.mark.parametrize("ngrams", [(1, 3), (2, 2), (4, 6), (1, 12)])
+@pytest.mark.parametrize("letters", ["ab", "aé 漢", "b, c"])
+def test_short_documents_hashed_together(analyzer: Any, ngrams: tuple[int, int], letters: str) -> None:
+    random = np.random.default_rng(len(letters))
+    sizes = [0, 1, 2, 62, 63, 64, 65, 0, 510, 511, 512, 513, *random.integers(0, 70, 60)]
+    documents = ["".join(random.choice(list(letters + "  x"), size)) for size in sizes]
+    documents += [" ".join(["word"] * n) for n in (511, 1, 512, 513, 3)]
+    check(TextHasher(analyzer, ngrams, 20), [*documents, "ascii", *documents[::-1]])
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_documents_sorted_and_documents_counted_in_a_table(analyzer: Any) -> None:
     rng = np.random.default_rng(1)
     alphabet = np.array(list("abcdefghijklmnop   Ж"))
@@ -238,6 +250,30 @@ def test_what_is_no_text_is_refused() -> None:
     for analyzer in ANALYZERS:
         with pytest.raises(DataError, match=r"row 1.*UTF-8"):
             TextHasher(analyzer).transform(broken)  # type: ignore[arg-type]
+
+
+def test_code_points_of_every_length_equal_scikit_learn() -> None:
+    points = [*range(0x80, 0xD800, 7), *range(0xE000, 0x10FFFF, 101), 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF]
+    for analyzer, lowercase in (("char", False), ("char", True), ("char_wb", False), ("word", False)):
+        check(TextHasher(analyzer, (1, 2), 30, lowercase), [f"a{chr(cp)}b" for cp in points])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x80", b"\xc1\x80", b"\xc3", b"\xc3a", b"\xe0\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xef\xbf",
+     b"\xf0\x80\x80\x80", b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xff", b"\xf8\x88\x80\x80\x80"],
+)  # fmt: skip
+@pytest.mark.parametrize("after", [b"", b"a", b"\xc3\xa9"])
+def test_what_python_does_not_decode_is_refused(data: bytes, after: bytes) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        (data + after).decode()
+    offsets = np.array([0, 2, 2 + len(data + after)], np.int32)
+    texts = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab" + data + after)]
+    )
+    for analyzer, lowercase in product(ANALYZERS, (True, False)):
+        with pytest.raises(DataError, match=r"row 1.*UTF-8"):
+            TextHasher(analyzer, lowercase=lowercase).transform(texts)  # type: ignore[arg-type]
 
 
 def test_threads_do_not_disturb_each_other() -> None:

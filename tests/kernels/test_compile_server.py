@@ -3,11 +3,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import bigmc
-from bigmc.kernels import compile_server
 
 pytestmark = pytest.mark.slow
 
@@ -24,49 +22,57 @@ print(values.tolist(), sum(undo_delta.stats.cache_hits.values()), sum(undo_delta
 """
 
 
+def called(before: str, cache: Path) -> str:
+    """Return what a process of its own says of a call: the result, and whether it was in the cache."""
+    root = str(Path(bigmc.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", CALL.format(before=before)],
+        env={**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
 @pytest.mark.parametrize(
     ("before", "hits", "misses"),
     [("", 1, 0), ("sys.executable = '/nowhere/python'", 0, 1), ("sys.executable = '/bin/false'", 0, 1)],
     ids=["a child compiles", "no child can start", "the child fails"],
 )
 def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses: int, tmp_path: Path) -> None:
-    root = str(Path(bigmc.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", CALL.format(before=before)],
-        env={**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == f"[1, 1, 3] {hits} {misses}"
+    assert called(before, tmp_path) == f"[1, 1, 3] {hits} {misses}"
 
 
 SEVERAL = """
 import os
+import subprocess
 import numpy as np
-from bigmc.kernels import compile_server as cold
+from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.kernels.csc import undo_delta
-cold.compile_elsewhere()
-seen = []
+compile_elsewhere()
+started, start = [], subprocess.Popen
+def noted(*args, **options):
+    started.append(start(*args, **options))
+    return started[-1]
+subprocess.Popen = noted
 def call(dtype):
     values = np.array([1, 0, 2], dtype)
     undo_delta(values)
     assert values.tolist() == [1, 1, 3]
-    seen.append(cold._child.process.pid)
 call(np.uint16), call(np.uint32)
-assert seen[0] == seen[1]  # one child for both
+assert len(started) == 1  # one child for both
 if os.fork() == 0:
     call(np.int32)
-    os._exit(seen[2] == seen[1])
+    os._exit(len(started) != 2)
 assert os.wait()[1] == 0  # a fork has a child of its own
-cold._child.process.kill()
-cold._child.process.wait()
+started[0].kill()
+started[0].wait()
 call(np.int64)
-assert seen[2] != seen[1]  # one that has ended is replaced
+assert len(started) == 2  # one that has ended is replaced
 assert sum(undo_delta.stats.cache_hits.values()) == 3
-child = cold._child.process
-child.stdin.close()
-assert child.wait(60) == 0  # it ends with the process that started it
+started[1].stdin.close()
+assert started[1].wait(60) == 0  # it ends with the process that started it
 """
 
 
@@ -77,20 +83,16 @@ def test_a_child_compiles_until_it_or_its_process_ends(tmp_path: Path) -> None:
 
 
 def test_a_child_without_work_ends() -> None:
-    idle = "from bigmc.kernels import compile_server as cold; cold._IDLE = 0.1; cold._serve()"
+    idle = "from bigmc.kernels import compile_server as cold; cold.IDLE_SECONDS = 0.1; cold.serve()"
     root = str(Path(bigmc.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root}
     with subprocess.Popen([sys.executable, "-c", idle], env=env, stdin=subprocess.PIPE) as child:
         assert child.wait(60) == 0  # though nobody closed its input
 
 
-def test_a_warm_kernel_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bigmc.kernels.csc import undo_delta
-
-    undo_delta(np.array([1, 0, 2], np.uint16))  # compiled, and in the cache
-    monkeypatch.setattr(compile_server, "_compile_in_child", lambda *_: pytest.fail("the cache is warm"))
-    cache = compile_server._ChildCache(undo_delta.py_func)
-    assert cache.load_overload(undo_delta.signatures[0], undo_delta.targetctx) is not None
+def test_a_warm_kernel_starts_no_process(tmp_path: Path) -> None:
+    called("", tmp_path)
+    assert called("import subprocess; subprocess.Popen = None", tmp_path) == "[1, 1, 3] 1 0"
 
 
 def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pytest
 from sklearn.utils import murmurhash3_32
 
 from bigmc.ingestion.hashing.hasher import features_of
-from bigmc.kernels.hashing import final_sigma, folding, murmur, rows
+from bigmc.kernels.hashing import final_sigma, murmur, rows
 
 
 @pytest.mark.parametrize("size", [*range(41), 1000])
@@ -25,33 +25,6 @@ def test_feature_of_the_hash_without_absolute_value(bits: int) -> None:
         assert rows.feature(np.uint32(h), n - 1) == (index, sign == -1)
     indices, signs = features_of(np.array(list(expected), np.uint32), bits)
     assert list(zip(indices.tolist(), signs.tolist(), strict=True)) == list(expected.values())
-
-
-def test_encoding_and_decoding_of_every_code_point() -> None:
-    for cp in [
-        *range(0x80, 0xD800, 7),
-        *range(0xE000, 0x10FFFF, 101),
-        0x7FF,
-        0x800,
-        0xFFFF,
-        0x10000,
-        0x10FFFF,
-    ]:
-        data = np.zeros(8, np.uint8)
-        n = folding._encode(cp, data, 0)
-        assert data[:n].tobytes() == chr(cp).encode()
-        assert folding._decode(data, 0) == (cp, n)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"\x80", b"\xc1\x80", b"\xc3", b"\xc3a", b"\xe0\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xef\xbf",
-     b"\xf0\x80\x80\x80", b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xff", b"\xf8\x88\x80\x80\x80"],
-)  # fmt: skip
-def test_what_is_not_utf8_has_no_code_point(data: bytes) -> None:
-    with pytest.raises(UnicodeDecodeError):
-        data.decode()
-    assert folding._decode(np.frombuffer(data, np.uint8), 0)[1] == 0
 
 
 def test_sigmas_are_found_wherever_they_are() -> None:

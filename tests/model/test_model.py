@@ -114,9 +114,9 @@ def test_columns_are_read_once_however_the_reads_are_cut(seed, gap, read, window
     X = counts(n_rows=38, n_features=60, seed=seed)
     model = random_model(n_features=60, nonzero=nonzero, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns_module, "_GAP_ENTRIES", gap)
-        patch.setattr(columns_module, "_MOST_ENTRIES", read)
-        patch.setattr(columns_module, "_WINDOW_FEATURES", window)
+        patch.setattr(columns_module, "GAP_ENTRIES", gap)
+        patch.setattr(columns_module, "MOST_ENTRIES", read)
+        patch.setattr(columns_module, "WINDOW_FEATURES", window)
         stored = Dataset.from_arrays(X)
         expected = X @ dense_weights(model) + model.intercept
         np.testing.assert_allclose(model.shard_scores(stored, 0), expected, atol=1e-9)
@@ -129,7 +129,7 @@ def test_only_columns_with_weight_are_read(monkeypatch):
     entries = []
     read = shard.read
     monkeypatch.setattr(shard, "read", lambda lo, hi, i, d: (entries.append(hi - lo), read(lo, hi, i, d)))
-    monkeypatch.setattr(columns_module, "_GAP_ENTRIES", 10)
+    monkeypatch.setattr(columns_module, "GAP_ENTRIES", 10)
     model = random_model(n_features=1000, nonzero=3, weighting=Weighting(l2=True))
     model.shard_codes(stored, 0)
     assert sum(entries) == np.diff(X.tocsc().indptr)[model.features].sum()
@@ -155,7 +155,7 @@ def test_a_search_replaces_the_table_when_there_are_too_many_features(monkeypatc
     X = counts()
     model = random_model()
     expected = model.scores(as_rows(X))
-    monkeypatch.setattr(scoring_module, "_TABLE_FEATURES", 10)
+    monkeypatch.setattr(scoring_module, "TABLE_FEATURES", 10)
     np.testing.assert_array_equal(random_model().scores(as_rows(X)), expected)
     assert random_model(nonzero=0).scores(as_rows(X)).shape == expected.shape
 

@@ -46,8 +46,8 @@ class StumpModel(Model):
     threshold: float
     votes: np.ndarray
 
-    def _check(self):
-        super()._check()
+    def validate(self):
+        super().validate()
         if self.votes.shape != (len(self.features), self.n_classes):
             raise ModelError("the votes do not fit")
 

@@ -2,13 +2,14 @@
 
 import numpy as np
 import scipy.sparse
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.progress import silent
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
@@ -47,7 +48,7 @@ def corrected(
     minimised = objective(loss, "l1/l2", None, ridge, sets=dataset.has_sets)
     problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
     source = BlockSource(sample, [(0, sample.n_features)], keep=True)
-    sweeper = Sweeper(problem, True, 0, intercept, 10**9, 10**9)
+    sweeper = Sweeper(problem, Descent("line_search", intercept, 0), 10**9, 10**9)
     engine = ThreadEngine(workers)
     rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)

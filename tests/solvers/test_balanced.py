@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sparse_runs import solve
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.balanced import balanced
 from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.coefficients import Coefficients

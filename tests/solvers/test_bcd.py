@@ -14,11 +14,11 @@ from instances import (
     loss_and_gradient,
 )
 from sklearn.datasets import load_digits
+from sparse_runs import solve
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.solvers.sparse.solve import solve
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -234,7 +234,7 @@ def test_the_number_of_workers_does_not_matter():
 
 @pytest.mark.slow
 def test_single_precision_scores(monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     X, y = instance("digits")
     found = solve(Dataset.from_arrays(X, y), alpha=0.01, memory_limit=LIMIT, tol=1e-4)
     assert found.plan.score_dtype == np.float32

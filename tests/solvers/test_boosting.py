@@ -13,7 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.options import CutKind, Residency
+from bigmc.solvers.boosting.options import BoostingOptions, CutKind, Residency
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import Best, CutOracle, LocalScan
@@ -514,6 +514,30 @@ def test_trees_end_when_none_found_is_worth_a_weight():
     assert found.n_iter < 100
     violations = [entry["sigma"] - 1 for entry in found.history]
     assert violations[-1] <= 1e-2 < min(violations[:-1])
+
+
+@pytest.mark.parametrize("name", ["C", "tol"])
+def test_numbers_that_are_not_above_zero_are_refused(name):
+    given = {"C": 1.0, "tol": 1e-3}
+    for bad in (0.0, -1e-300, np.nan, np.inf):
+        with pytest.raises(BigmcError, match=f"{name} is {bad}; give a positive number"):
+            BoostingOptions(**{**given, name: bad})
+    assert getattr(BoostingOptions(**{**given, name: 1e-300}), name) == 1e-300
+
+
+def test_trees_have_from_one_to_four_levels():
+    for depth in (0, 5):
+        with pytest.raises(BigmcError, match=f"max_depth is {depth}; give a number from 1 to 4"):
+            BoostingOptions(C=1.0, max_depth=depth)
+    assert [BoostingOptions(C=1.0, max_depth=d).grows_trees for d in (1, 2, 4)] == [False, True, True]
+
+
+def test_without_held_out_samples_the_last_stage_counts():
+    X, y = random_problem(7)
+    found = solve(Dataset.from_arrays(X, y), C=1e3, n_rounds=3, memory_limit=LIMIT)
+    assert found.stage == found.n_iter == len(found.stages) - 1 > 0
+    held = solve(Dataset.from_arrays(X, y), C=1e3, n_rounds=3, memory_limit=LIMIT, validation_fraction=0.3)
+    assert held.stage == np.argmin([entry["held_error"] for entry in held.history])
 
 
 def test_what_cannot_work_is_refused():

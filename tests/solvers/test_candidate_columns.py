@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 from test_chunk_rounds import PLAN, Stopping, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunk_certificate import Certifier
 from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset

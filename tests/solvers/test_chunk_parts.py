@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 from test_chunk_rounds import run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.chunk_parts import centred_parts, plain_parts, shift_of
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem

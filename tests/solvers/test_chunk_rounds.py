@@ -6,19 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import loss_columns
 from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.store.dataset import Dataset

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.svm import LinearSVC
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import DualDescent, solve
+from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

@@ -31,7 +31,7 @@ def optimum(matrix, cost, lower, upper):
 
 @pytest.mark.parametrize("interior", [True, False])
 def test_the_optimum_and_its_multipliers(monkeypatch, interior):
-    monkeypatch.setattr(linear_program, "_INTERIOR_ENTRIES", 0 if interior else np.inf)
+    monkeypatch.setattr(linear_program, "INTERIOR_ENTRIES", 0 if interior else np.inf)
     matrix, cost, lower, upper = program()
     found = solve_master(matrix, cost, lower, upper, None)
     assert found.objective == pytest.approx(optimum(matrix, cost, lower, upper), abs=1e-8)
@@ -50,8 +50,8 @@ def test_going_on_from_a_basis_with_more_rows_and_columns():
 
 
 def test_too_many_iterations_from_a_basis_are_a_fresh_start(monkeypatch):
-    monkeypatch.setattr(linear_program, "_WARM_ITERATIONS", 0)
-    monkeypatch.setattr(linear_program, "_FEW_ITERATIONS", 1)
+    monkeypatch.setattr(linear_program, "WARM_ITERATIONS", 0)
+    monkeypatch.setattr(linear_program, "FEW_ITERATIONS", 1)
     matrix, cost, lower, upper = program()
     start = Basis(np.zeros(0, np.int8), np.ones(1, np.int8))
     found = solve_master(matrix, cost, lower, upper, start)

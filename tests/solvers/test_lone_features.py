@@ -9,13 +9,14 @@ from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 
 N_ROWS, N_FEATURES, N_CLASSES = 300, 4000, 11
+LABELS = np.random.default_rng(6).integers(0, N_CLASSES, N_ROWS)
 
 
 @pytest.fixture
 def problem():
     generator = np.random.default_rng(5)
     X = scipy.sparse.random_array((N_ROWS, N_FEATURES), density=0.001, rng=generator, format="csr")
-    data = Dataset.from_arrays(X, generator.integers(0, N_CLASSES, N_ROWS), shard_rows=100)
+    data = Dataset.from_arrays(X, LABELS, shard_rows=100)
     counts = np.bincount(X.indices, minlength=N_FEATURES)
     assert 300 < np.count_nonzero(counts == 1) < 2000
     assert np.count_nonzero(counts > 1) > 100
@@ -49,8 +50,7 @@ def test_weights_are_changed_wherever_they_are(problem):
     coef = np.zeros((N_FEATURES, N_CLASSES))
     coef[found.features] = after
     np.testing.assert_allclose(found.scores(some), X[some] @ coef + found.intercept, atol=1e-5)
-    labels = found._targets[:, 0]
-    signs = np.where(np.arange(N_CLASSES) == labels[:, None], 1.0, -1.0)
+    signs = np.where(np.arange(N_CLASSES) == LABELS[:, None], 1.0, -1.0)
     losses = (np.maximum(1.0 - signs * (X @ coef + found.intercept), 0.0) ** 2).sum(axis=1)
     expected = sample_weights @ losses / sample_weights.sum() + 0.5 * 0.3 * (coef**2).sum()
     assert found.objective(0.3) == pytest.approx(expected, rel=1e-5)

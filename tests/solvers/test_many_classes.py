@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import LOSSES, objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.chunk_plan import plan_chunks
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 from bigmc.solvers.sparse.memory_plan import Size
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.store.dataset import Dataset
 

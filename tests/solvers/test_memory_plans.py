@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sparse_runs import solve
 
 from bigmc import MultiBoostClassifier
 from bigmc.budget import SMALLEST_LIMIT, MemoryLimitError, parse_bytes
@@ -127,7 +128,7 @@ def test_the_sparse_learner_names_the_least_limit(n_features, n_classes, alpha, 
 
     def plan(limit):
         with pytest.raises(Planned):
-            sparse.solve(dataset, alpha=alpha, ridge=0.1, fit_intercept=intercept, memory_limit=limit)
+            solve(dataset, alpha=alpha, ridge=0.1, fit_intercept=intercept, memory_limit=limit)
 
     check(plan)
 
@@ -177,7 +178,5 @@ def test_training_without_a_penalty_counts_the_weights_of_all_features_before_it
     dataset = Dataset.from_arrays(X, rng.integers(0, 30, 2000))
     seen = []
     with pytest.raises(MemoryLimitError, match="weights"):
-        sparse.solve(
-            dataset, alpha=0.0, ridge=1e-3, memory_limit=30_000_000, progress=lambda p: seen.append(p)
-        )
+        solve(dataset, alpha=0.0, ridge=1e-3, memory_limit=30_000_000, progress=lambda p: seen.append(p))
     assert not seen

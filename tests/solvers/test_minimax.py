@@ -80,6 +80,35 @@ def test_a_balanced_distribution_is_that_of_the_normal_equations(kind):
     assert np.abs(rows.moments(found)[components]).max() < 1e-9
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "sparse"])
+def test_rows_are_held_while_they_are_wanted_and_read_in_double_precision(kind):
+    X, y = standardised(load_iris().data).astype("float32"), load_iris().target
+    X = X.astype(np.float64) if kind == "float64" else X
+    parameters = MinimaxParameters(fit_intercept=False)
+    psi = scipy.sparse.csr_array(np.hstack([X, np.zeros((150, 90))])) if kind == "sparse" else X
+    dataset = Dataset.from_arrays(psi, y, shard_rows=40)
+    expected = expectations(dataset, y.astype(np.int32), 3, parameters, 1 << 20)
+    rows = WorkingRows(dataset, expected, dataset.row_scale(None), 1 << 16, ThreadEngine(1), 153)
+    centroids = np.array([X[y == c].astype(np.float64).mean(axis=0) for c in range(3)])
+    random = np.random.default_rng(0)
+    held = np.empty(0, np.int64)
+    for _ in range(8):
+        wanted = np.flatnonzero(random.random(150) < random.random())
+        places = rows.set(wanted)
+        assert len(rows) == 3 + len(wanted)
+        np.testing.assert_array_equal(rows.samples, [-3, -2, -1, *wanted])
+        before = [-3, -2, -1, *held]
+        expected_places = [list(rows.samples).index(i) if i in rows.samples else -1 for i in before]
+        np.testing.assert_array_equal(places, expected_places)
+        chosen = np.sort(random.permutation(len(rows))[:60])
+        found = rows.vectors(chosen)
+        found = found.toarray()[:, :4] if kind == "sparse" else found
+        assert found.dtype == np.float64
+        everything = np.vstack([centroids, X[wanted]])
+        np.testing.assert_allclose(found, everything[chosen], rtol=1e-12, atol=1e-15)
+        held = wanted
+
+
 @pytest.mark.parametrize("lambda0", [0.0, 0.001, 0.1, 1.0])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_optimum_is_that_of_the_whole_program(lambda0, n_classes):
@@ -103,7 +132,7 @@ def test_bounds_hold_when_it_is_stopped_early():
 
 
 def test_bounds_of_first_order_steps_alone(monkeypatch):
-    monkeypatch.setattr(iterations.Iterations, "_choose_method", lambda self, tol: None)
+    monkeypatch.setattr(iterations, "PROGRAM_COST", np.inf)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.converged
@@ -111,7 +140,7 @@ def test_bounds_of_first_order_steps_alone(monkeypatch):
 
 
 def test_the_linear_program_alone(monkeypatch):
-    monkeypatch.setattr(iterations, "_QUICK", np.inf)
+    monkeypatch.setattr(iterations, "PROGRAM_COST", 0.0)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-6, n_max=100, m_max=20)
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-6)
@@ -168,7 +197,7 @@ def test_hashed_texts_have_the_optimum_of_the_whole_program(absent):
 
 
 def test_a_linear_program_that_outgrows_its_memory_hands_back(monkeypatch):
-    monkeypatch.setattr(iterations, "_QUICK", 1.0)
+    monkeypatch.setattr(iterations, "PROGRAM_COST", iterations.PROGRAM_COST / 20)
     monkeypatch.setattr(WorkingSets, "nbytes", lambda self: 10**12)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-3)

@@ -7,10 +7,10 @@ import scipy.optimize
 import scipy.sparse
 from instances import loss_and_gradient
 from sklearn.datasets import load_digits
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support

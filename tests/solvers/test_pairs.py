@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from dense import fista, loss_and_gradient, objective_value
 from instances import N_CLASSES, dataset_of, instance
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import ModelError
 from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES
-from bigmc.solvers import solve
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
 LIMIT = 10**9
@@ -193,7 +193,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     X, y = instance("iris")
     found = solve(dataset_of(X, y), loss=loss, alpha=0.02, tol=1e-4, **options_of("l1"))
     assert found.plan.score_dtype == np.float32

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.objectives import objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.preconditioner import preconditioner

@@ -10,9 +10,9 @@ from bigmc.solvers.sparse import rare_features as rare_module
 from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.row_scales import RowNorms, exact_rows, rough_rows
-from bigmc.solvers.sparse.run import Descent
 from bigmc.solvers.sparse.shard_blocks import Block
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.store.dataset import Dataset
@@ -57,7 +57,7 @@ def gradients(X, labels, weights, W, intercept):
 def test_rare_features_end_at_their_optimum_and_others_stay(
     weighting, weighted, piece_rows, ridge, monkeypatch
 ):
-    monkeypatch.setattr(rare_module, "_PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(rare_module, "PIECE_ROWS", piece_rows)
     X, dataset = made(weighting)
     generator = np.random.default_rng(0)
     weights = generator.random(dataset.n_samples) if weighted else None

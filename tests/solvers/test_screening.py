@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 from dense import loss_and_gradient, objective_value, prox
+from sparse_runs import largest_alpha, solve
 from test_pairs import LIMIT, RATIO, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES, objective
-from bigmc.solvers import solve
 from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse import rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.screening import Screening
-from bigmc.solvers.sparse.solve import largest_alpha
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
@@ -68,19 +68,17 @@ class Watched:
 
 
 def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
-    """Make the pass of a round at given weights, as if the gap had been small before."""
+    """Return what the pass of a round at given weights leaves out, as if the gap had been small before."""
     n, d = problem.n_samples, len(coef)
     plan = plan_memory(LIMIT, Size(n, d, problem.n_classes, n * d, 1, problem.width, itemsize=8, tol=1e-9))
-    sweeper = Sweeper(problem, True, 0, fit_intercept, 10**6, 0)
+    sweeper = Sweeper(problem, Descent("line_search", fit_intercept, 0), 10**6, 0)
     found = Rounds(problem, BlockSource(dataset, [(0, d)], True), plan, sweeper, Limits(1e-9, 100, LIMIT))
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef
     used = np.flatnonzero(rows.any(axis=1))
-    found.state = State(Coefficients(used, rows[used]), intercept.copy(), lower, history=[{"gap": 0.0}])
-    found._screening = Screening(dataset.column_nnz(), used)
-    found._rebuild()
-    found._evaluate()
-    return found._screening
+    found.resume(State(Coefficients(used, rows[used]), intercept, lower, history=[{"gap": 0.0}]).pack())
+    found.certify()
+    return np.unpackbits(found.pack().arrays["screened"], count=d).astype(bool)
 
 
 def problem_of(dataset, loss, penalty, alpha, ridge=0.0, weights=None):
@@ -139,11 +137,29 @@ def test_only_features_that_are_zero_at_the_optimum_are_left_out(loss, penalty, 
                 noise = generator.normal(size=W.shape) * generator.choice([0, 1], (len(W), 1), p=[0.8, 0.2])
                 near = W * (1 + size * generator.normal()) + size * noise
                 lower = least * (1 - 1e-12)
-                screening = evaluated(dataset, problem, near, best.intercept, lower, intercept)
-                assert not screening.zero[near.any(axis=1)].any()
+                zero = evaluated(dataset, problem, near, best.intercept, lower, intercept)
+                assert not zero[near.any(axis=1)].any()
             share, most = watched.check(norms, alpha, support)
         assert most > 0
         assert share > (0.05 if intercept else 0.1)  # the balls are not far too large
+
+
+@pytest.mark.parametrize("penalty", ["l1/l2", "l1", "l1/linf"])
+def test_at_the_optimum_all_features_within_the_penalty_are_left_out(penalty):
+    """Without an intercept the gradients of the pass are those that decide, neither more nor less."""
+    X, y = made("squared_hinge")
+    dataset, options = Dataset.from_arrays(X, y), options_of(penalty)
+    alpha = 0.25 * largest_alpha(dataset, **options)
+    best = solve(dataset, alpha=alpha, tol=1e-13, **options)
+    W = np.zeros((X.shape[1], 3))
+    W[best.features] = best.coef
+    norms = dual_norms(penalty, loss_and_gradient("squared_hinge", X, y, W, 0, np.ones(len(y)))[1])
+    problem = problem_of(dataset, "squared_hinge", penalty, alpha)
+    zero = evaluated(dataset, problem, W, np.zeros(3), best.objective, False)
+    clear = np.abs(norms - alpha) > 1e-3 * alpha
+    np.testing.assert_array_equal(zero[clear], (norms < alpha)[clear])
+    assert 0 < zero.sum() < clear.sum() + W.any(axis=1).sum()
+    assert ((norms > alpha / 2) & zero).any()
 
 
 def weights_with(norm, penalty, loss, X, y, m, sample_weight):
@@ -183,8 +199,8 @@ def test_the_rule_is_as_sharp_as_it_can_be(loss, penalty):
         assert list(best.features) == ([0] if left_out else [1])
         far = weights_with(0.8 / 0.9 * alpha, penalty, loss, X, y, m, weights)
         problem = problem_of(dataset, loss, penalty, alpha, weights=weights)
-        screening = evaluated(dataset, problem, far, np.zeros(m), best.objective, False)
-        assert list(screening.zero) == [False, left_out]
+        zero = evaluated(dataset, problem, far, np.zeros(m), best.objective, False)
+        assert list(zero) == [False, left_out]
 
 
 def test_with_an_intercept_the_gap_is_that_of_the_dual_point():
@@ -210,8 +226,8 @@ def test_with_an_intercept_the_gap_is_that_of_the_dual_point():
         np.testing.assert_allclose(best.intercept, best.intercept.mean(), atol=1e-9)
         far = weights_with(wanted * norm, "l1/l2", "squared_hinge", X, y, 2, np.ones(8))
         problem = problem_of(dataset, "squared_hinge", "l1/l2", share * norm)
-        screening = evaluated(dataset, problem, far, np.zeros(2), best.objective, True)
-        assert not screening.zero.any()
+        zero = evaluated(dataset, problem, far, np.zeros(2), best.objective, True)
+        assert not zero.any()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -304,7 +320,7 @@ def test_features_left_out_are_passed_over_and_resuming_gives_the_same_bits(
 
 @pytest.mark.slow
 def test_single_precision_scores_leave_out_no_feature_with_weights(monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     monkeypatch.setattr(rounds, "NEAR", 2.0)
     X, y = made("squared_hinge", n=400, d=120, m=3, seed=4)
     dataset = Dataset.from_arrays(X, y)

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from dense import fista, loss_and_gradient, objective_value
 from instances import instance, label_sets
+from sparse_runs import largest_alpha, solve
 from test_pair_kernels import RATIO, column
 from test_pairs import LIMIT, NAMES, Memory, bits, options_of
 
@@ -17,12 +18,10 @@ from bigmc.errors import BigmcError
 from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.kernels.linear.arguments import GradientSums, Norm, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
-from bigmc.solvers import solve
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.solve import largest_alpha
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import fill_rows, set_column
 
@@ -273,7 +272,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
-    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._SMALL_SCORES", 0)
+    monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     found = solve(dataset_of("iris"), loss=loss, alpha=0.02, tol=1e-4, **options_of("l1"))
     assert found.plan.score_dtype == np.float32
     optimum = OPTIMA["iris", 0.02, 0.0, False][loss][1]

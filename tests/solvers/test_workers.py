@@ -5,10 +5,11 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
+from sparse_runs import solve
 
 import bigmc
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import boosting, solve
+from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
 from bigmc.solvers.boosting.options import CutKind, Residency

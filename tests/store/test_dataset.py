@@ -217,8 +217,8 @@ def test_binary_l2_and_the_idf_of_other_samples(counts):
 @pytest.mark.parametrize("most", [0, 20, 100], ids=["none stored", "by feature", "by class"])
 @pytest.mark.parametrize("binary", [False, True])
 def test_statistics_equal_numpy(binary, most, tmp_path, counts, monkeypatch):
-    monkeypatch.setattr(publish, "_SMALL", most)
-    monkeypatch.setattr(publish, "_SMALL_PART", 0)
+    monkeypatch.setattr(publish, "SMALL_ENTRIES", most)
+    monkeypatch.setattr(publish, "SMALL_SHARE", 0)
     parts = [("train", counts[:20]), ("test", counts[20:35]), ("train", counts[35:])]
     labels = np.random.default_rng(2).integers(0, 3, 60)
     dataset = store_dataset(

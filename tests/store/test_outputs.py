@@ -96,6 +96,50 @@ def test_inputs_and_what_lies_in_them_are_no_places_for_a_result(tmp_path):
         Output.at(tmp_path / "missing" / "file")
 
 
+def test_a_stream_is_written_into_and_holds_nothing(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    output = Output.at(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        output.write_new(b"one", IfExists.REFUSE)
+        output.write_new(b"two", IfExists.REFUSE)
+        assert os.read(reader, 100) == b"onetwo"
+    finally:
+        os.close(reader)
+    output.refuse_existing(IfExists.REFUSE)
+    output.refuse_existing_rejects(IfExists.REFUSE)
+    output.write_receipt(receipt_of(b"one"))
+    assert (output.exists(), output.content(), output.digest(), output.receipt()) == (False, None, None, None)
+    assert not output.is_own()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_file_that_this_process_has_open_stays_open(tmp_path):
+    with open(tmp_path / "file", "wb") as file:
+        output = Output.at(f"/dev/fd/{file.fileno()}")
+        assert output.kind is OutputKind.STREAM
+        output.write(b"one")
+        output.write(b"two")
+        file.write(b"three")
+    assert (tmp_path / "file").read_bytes() == b"onetwothree"
+
+
+def test_rows_set_aside_by_others_are_not_replaced(tmp_path):
+    output = Output.at(tmp_path / "result.parquet")
+    output.refuse_existing_rejects(IfExists.REFUSE)
+    output.rejects.write_bytes(b"of another command")
+    with pytest.raises(DataError, match=r"result\.parquet\.rejects\.parquet"):
+        output.refuse_existing_rejects(IfExists.REFUSE)
+    output.refuse_existing_rejects(IfExists.REPLACE)
+    assert deliver(tmp_path, b"result").rejects.read_bytes() == b"of another command"
+    assert output.receipt() == receipt_of(b"result")
+    deliver(tmp_path, b"result", b"rows").refuse_existing_rejects(IfExists.REFUSE)
+    output.rejects.write_bytes(b"edited")
+    assert output.receipt() is None
+    with pytest.raises(DataError, match=r"result\.parquet\.rejects\.parquet"):
+        output.refuse_existing_rejects(IfExists.REFUSE)
+
+
 def test_moments_of_nothing_add_nothing():
     nothing, some = Moments.of(np.zeros((0, 2))), Moments.of(np.array([[1.0, 2.0], [3.0, 6.0]]))
     both = nothing + nothing

@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse
 
@@ -10,7 +11,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_rows
+from bigmc.store.sample import draw_groups, draw_rows, holdout_keys
 
 
 def rows_of(dataset):
@@ -99,3 +100,57 @@ def test_many_shards_of_many_features_take_no_offset_for_each_feature_and_shard(
     assert rows_of(sample) == {i: row for i, row in rows_of(dataset).items() if i in sample.row_ids()}
     a_number_each = 8 * n_features
     assert peak < 12 * a_number_each < 4 * n_features * n_shards
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory):
+    """Rows of 40 groups, and which group every row is of."""
+    generator = np.random.default_rng(1)
+    group = generator.integers(0, 40, 600)
+    table = {"x": generator.random(600), "label": generator.integers(0, 2, 600), "of": group}
+    to = tmp_path_factory.mktemp("groups") / "d.bigmc"
+    data = bigmc.ingest(pa.table(table), to, dense=["x"], label="label", group="of", split={"train": 1.0})
+    return data["train"], group[data["train"].row_ids()]
+
+
+def test_whole_groups_are_drawn(grouped):
+    data, group = grouped
+    found = {}
+    for share in (0.01, 0.3, 0.7, 0.99):
+        sample, positions = draw_groups(data, share, 5, ThreadEngine(1))
+        drawn = np.zeros(600, bool)
+        drawn[positions] = True
+        inside = set(group[drawn])
+        assert inside
+        assert inside.isdisjoint(group[~drawn])
+        assert len(inside) < 40  # a group is left
+        assert abs(len(inside) - 40 * share) < 12
+        assert (data.row_ids()[positions] == sample.row_ids()).all()
+        found[share] = inside
+    assert found[0.01] <= found[0.3] <= found[0.7] <= found[0.99]
+    assert draw_groups(data, 0.3, 5, ThreadEngine(1))[1].tolist() != (
+        draw_groups(data, 0.3, 6, ThreadEngine(1))[1].tolist()
+    )
+    assert len(draw_groups(data, 1.0, 5, ThreadEngine(1))[1]) == 600
+
+
+def test_rows_are_held_out_by_their_group_where_there_is_one(grouped, whole):
+    data, group = grouped
+    keys = holdout_keys(data)
+    _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(keys, keys[first][inverse])
+    assert len(set(keys.tolist())) == 40
+    np.testing.assert_array_equal(holdout_keys(whole), whole.row_ids())
+    rows, groups = (draw(whole, 0.3, 0, ThreadEngine(1))[1] for draw in (draw_rows, draw_groups))
+    np.testing.assert_array_equal(rows, groups)
+
+
+def test_shares_and_groups_that_leave_nothing_are_refused(whole, tmp_path):
+    for share in (0.0, -0.1, 1.0001, np.nan):
+        for draw in (draw_rows, draw_groups):
+            with pytest.raises(DataError, match=f"a sample of {share} of the rows"):
+                draw(whole, share, 0, ThreadEngine(1))
+    table = pa.table({"x": np.arange(20.0), "label": np.arange(20) % 2, "of": np.ones(20, int)})
+    one = bigmc.ingest(table, tmp_path / "d.bigmc", dense=["x"], label="label", group="of")
+    with pytest.raises(DataError, match="all samples are of one group"):
+        draw_groups(one, 0.5, 0, ThreadEngine(1))

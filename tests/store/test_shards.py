@@ -4,6 +4,7 @@ import os
 
 import anndata
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import zarr
@@ -184,3 +185,21 @@ def test_bytes_read_counts_the_files(tmp_path):
     shard.read(0, int(indptr[-1]), np.empty(X.nnz, np.uint16), np.empty(X.nnz))
     matrix = [f.bytes for f in shard.entry.files if f.path.startswith("x/") and f.path != "x/zarr.json"]
     assert counter.total == sum(matrix)
+
+
+def test_bytes_read_counts_the_columns_that_are_read(tmp_path):
+    X = sp.random_array((900, 40), density=0.3, rng=np.random.default_rng(1)).tocsr()
+    counter = ByteCounter()
+    shard = write_and_open(tmp_path, rows_of(X), 40, 900, counter)
+    with pq.ParquetFile(shard.folder / "rows.parquet") as file:
+        group = file.metadata.row_group(0)
+        columns = [group.column(i) for i in range(group.num_columns)]
+    sizes = {column.path_in_schema: column.total_compressed_size for column in columns}
+    assert sizes.keys() > {"text", "label", "row_id"}
+    for names in (["label"], ["text", "label"], [], None):
+        counter.total = 0
+        table = shard.table(names)
+        assert names is None or table.column_names == names
+        assert counter.total == sum(sizes[name] for name in (sizes if names is None else names))
+    with pytest.raises(DataError, match=r"rows\.parquet has no column absent, other"):
+        shard.table(["other", "label", "absent"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -112,49 +113,115 @@ def test_paths_outside_the_folder_are_refused(place, bad, copy):
         elif place == "shard":
             fields["shards"][0]["name"] = bad
         elif place == "split":
+            fields["splits"] = {str(bad): 300, "train": 300}
             fields["shards"][0]["split"] = bad
         else:
             fields["appends"] = [{"path": bad, "bytes": 3, "sha256": "0" * 64}]
 
     edit_manifest(copy, change)
-    with pytest.raises(StoreError, match="not a manifest of version 2"):
+    reason = (
+        "is not the path of a file" if bad in (7, None, "", "a\nb") else "does not stay inside the folder"
+    )
+    if place in ("shard", "split"):
+        reason = f"({bad!r} cannot be the name of a {place})"
+    with pytest.raises(StoreError, match=re.escape(reason)):
         Dataset.open(copy)
     assert len(verify(copy)) == 1
 
 
 LIES = {
-    "a file twice": lambda f: f["files"].append(f["files"][0]),
-    "a shard twice": lambda f: f["shards"].append(f["shards"][0]),
-    "the manifest itself": lambda f: f["files"][0].update(path="manifest.json"),
-    "a file of a shard": lambda f: f["files"][0].update(path="shards/000000/x/zarr.json"),
-    "no digest": lambda f: f["files"][0].update(sha256="abc"),
-    "a digest of another type": lambda f: f["files"][0].update(sha256=None),
-    "a negative size": lambda f: f["files"][0].update(bytes=-1),
-    "a size that is no integer": lambda f: f["files"][0].update(bytes=1.5),
-    "too many rows": lambda f: f["shards"][0].update(rows=65537),
-    "rows that do not add up": lambda f: f["splits"].update(train=7),
-    "more entries than there can be": lambda f: f["shards"][0].update(nnz=10**12),
-    "negative entries": lambda f: f["shards"][0].update(nnz=-1),
-    "fewer entries of a dense shard": lambda f: f["shards"][1].update(nnz=5),
-    "too many features": lambda f: f.update(n_features=2**31),
-    "features that are no number": lambda f: f.update(n_features=True),
-    "another dtype": lambda f: f["shards"][0].update(dtype="object"),
-    "another kind": lambda f: f["shards"][0].update(kind="csr"),
-    "an unknown type of labels": lambda f: f.update(classes_type="pickle"),
-    "splits that are a list": lambda f: f.update(splits=[]),
-    "features that are a list": lambda f: f.update(features=[]),
-    "a field too many": lambda f: f.update(more=1),
-    "a field too few": lambda f: f.pop("splits"),
-    "shards that are no list": lambda f: f.update(shards=7),
-    "a shard without its table": lambda f: f["shards"][0]["files"].pop(),
-    "deep nesting": lambda f: f.update(provenance=json.loads("[" * 500 + "]" * 500)),
+    "a file twice": (lambda f: f["files"].append(f["files"][0]), "lists a file twice"),
+    "a shard twice": (
+        lambda f: f["shards"].append(f["shards"][0]),
+        "rows of the shards are {'train': 900}, not",
+    ),
+    "two shards in one folder": (
+        lambda f: (f["shards"].append(f["shards"][0]), f["splits"].update(train=900)),
+        "lists a file twice",
+    ),
+    "the manifest itself": (
+        lambda f: f["files"][0].update(path="manifest.json"),
+        "files that are not its own",
+    ),
+    "a file that an append adds": (
+        lambda f: f["files"][0].update(path="appends/000001/manifest.json"),
+        "files that are not its own",
+    ),
+    "a file of a shard": (
+        lambda f: f["files"][0].update(path="shards/000000/x/zarr.json"),
+        "lists a file twice",
+    ),
+    "an append that is not the next one": (
+        lambda f: f.update(
+            appends=[{"path": "appends/000002/manifest.json", "bytes": 3, "sha256": "0" * 64}]
+        ),
+        "'appends/000002/manifest.json' is not the manifest appended as number 1",
+    ),
+    "no digest": (lambda f: f["files"][0].update(sha256="abc"), "'abc' is not a SHA-256"),
+    "no digest of a file of a shard": (
+        lambda f: f["shards"][0]["files"][0].__setitem__(2, "g" * 64),
+        "g' is not a SHA-256",
+    ),
+    "a digest of another type": (lambda f: f["files"][0].update(sha256=None), "'None' is not a SHA-256"),
+    "a negative size": (lambda f: f["files"][0].update(bytes=-1), "the size of a file is -1"),
+    "a size beyond all": (lambda f: f["files"][0].update(bytes=2**63), f"the size of a file is {2**63}"),
+    "a size that is no integer": (lambda f: f["files"][0].update(bytes=1.5), "the size of a file is 1.5"),
+    "too many rows": (
+        lambda f: f["shards"][0].update(rows=65537),
+        "the number of rows of a shard is 65537, not a whole number from 0 to 65536",
+    ),
+    "too many rows in all places": (
+        lambda f: (f["shards"][0].update(rows=65537), f["splits"].update(train=65837)),
+        "the number of rows of a shard is 65537, not a whole number from 0 to 65536",
+    ),
+    "rows that do not add up": (
+        lambda f: f["splits"].update(train=7),
+        "the rows of the shards are {'train': 600}, not {'train': 7}",
+    ),
+    "more entries than there can be": (
+        lambda f: f["shards"][0].update(nnz=210_001),
+        "the number of entries of a shard is 210001, not a whole number from 0 to 210000",
+    ),
+    "negative entries": (
+        lambda f: f["shards"][0].update(nnz=-1),
+        "the number of entries of a shard is -1, not a whole number from 0 to 210000",
+    ),
+    "fewer entries of a dense shard": (
+        lambda f: f["shards"][1].update(nnz=5),
+        "the dense shard 000001 has 5 entries instead of 210000",
+    ),
+    "too many features": (
+        lambda f: f.update(n_features=2**31),
+        "n_features is 2147483648, not a whole number from 0 to 2147483647",
+    ),
+    "features that are no number": (lambda f: f.update(n_features=True), "n_features is True"),
+    "another dtype": (
+        lambda f: f["shards"][0].update(dtype="object"),
+        "shard 000000 of kind sparse and dtype object",
+    ),
+    "another kind": (lambda f: f["shards"][0].update(kind="csr"), "shard 000000 of kind csr"),
+    "an unknown type of labels": (lambda f: f.update(classes_type="pickle"), "labels of type 'pickle'"),
+    "splits that are a list": (lambda f: f.update(splits=[]), "splits is []"),
+    "features that are a list": (lambda f: f.update(features=[]), "features is []"),
+    "a field too many": (lambda f: f.update(more=1), "'more'"),
+    "a field too few": (lambda f: f.pop("splits"), "'splits'"),
+    "shards that are no list": (lambda f: f.update(shards=7), "not iterable"),
+    "a shard without its table": (
+        lambda f: f["shards"][0]["files"].pop(),
+        "the shard 000000 has no rows.parquet",
+    ),
+    "deep nesting": (
+        lambda f: f.update(provenance=json.loads("[" * 500 + "]" * 500)),
+        "not the manifest of a bigmc dataset",
+    ),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_manifest_that_cannot_be_is_refused(lie, copy):
-    edit_manifest(copy, LIES[lie])
-    with pytest.raises(StoreError):
+    change, reason = LIES[lie]
+    edit_manifest(copy, change)
+    with pytest.raises(StoreError, match=re.escape(reason)):
         Dataset.open(copy)
 
 

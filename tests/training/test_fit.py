@@ -147,7 +147,7 @@ def test_the_search_finds_what_trying_everything_finds(fitted):
     found = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
     exhaustive = Search(data, ThreadEngine(1), Limits(1 << 30))
     every = [
-        exhaustive._try(Candidate(weighting, loss, ridge))
+        exhaustive.trial_of(Candidate(weighting, loss, ridge))
         for weighting in ("tfidf", "binary tfidf")
         for loss in ("multitask_squared_hinge", "log_loss")
         for ridge in (0.1, 1.0, 10.0)

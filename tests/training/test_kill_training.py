@@ -15,7 +15,8 @@ from bigmc import api, solvers
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError
 from bigmc.learners import sparse
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
+from bigmc.solvers.sparse import chunk_rounds
+from bigmc.solvers.sparse.chunk_certificate import Certifier
 from bigmc.solvers.sparse.rounds import Rounds
 
 pytestmark = pytest.mark.slow
@@ -23,12 +24,15 @@ pytestmark = pytest.mark.slow
 COMMITS = ("replace", "fsync", "unlink")
 """Calls that change what a rerun finds; pathlib and shutil make them through ``os`` too."""
 
-STEPS = {"in memory": (Rounds, "_evaluate", "_improve"), "in chunks": (ChunkRounds, "_pass", "_round")}
+STEPS = {
+    "in memory": ((Rounds, "certify"), (Rounds, "improve")),
+    "in chunks": ((Certifier, "certify"), (chunk_rounds, "improve")),
+}
 """A full pass over the data, and what is between two of them."""
 
 WATCH = [
     *((os, name) for name in COMMITS),
-    *((learner, name) for learner, *names in STEPS.values() for name in names),
+    *(step for steps in STEPS.values() for step in steps),
 ]
 
 
@@ -47,8 +51,8 @@ def steps(request, monkeypatch):
     """Names of the pass, and of what is between two of them."""
     if request.param == "in chunks":
         solve = solvers.solve
-        monkeypatch.setattr(sparse, "solve", lambda *args, **kw: solve(*args, **kw, chunk_bytes=150_000))
-    return STEPS[request.param][1:]
+        monkeypatch.setattr(sparse, "solve", lambda run, start: solve(run, start, chunk_bytes=150_000))
+    return [name for _, name in STEPS[request.param]]
 
 
 def train(dataset: Path, to: Path) -> dict:
@@ -133,15 +137,15 @@ def test_second_process_refuses(dataset, tmp_path):
     pid = os.fork()
     if pid == 0:
         try:
-            evaluate = Rounds._evaluate
+            certify = Rounds.certify
 
             def wait(self):
                 os.write(started[1], b"1")
                 os.read(stop[0], 1)
-                Rounds._evaluate = evaluate
-                return evaluate(self)
+                Rounds.certify = certify
+                return certify(self)
 
-            Rounds._evaluate = wait
+            Rounds.certify = wait
             train(dataset, to)
         finally:
             os._exit(0)

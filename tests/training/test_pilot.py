@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from bigmc.training import pilot
-from bigmc.training.pilot import Hashing, PilotRows, Point, choose_for_texts, expected_quality
+from bigmc.training.pilot import Hashing, PilotRows, Point, best_choice, choose_for_texts, expected_quality
 
 MEMORY = 1 << 30
 
@@ -35,8 +35,8 @@ def test_a_choice_that_learns_faster_overtakes():
         slow: [Point(2000, 1600, 400, 0.60), Point(8000, 6400, 1600, 0.66)],
         fast: [Point(2000, 1600, 400, 0.45), Point(8000, 6400, 1600, 0.65)],
     }
-    assert pilot._best(points, 6400) == slow
-    assert pilot._best(points, 100_000) == fast
+    assert best_choice(points, 6400) == slow
+    assert best_choice(points, 100_000) == fast
 
 
 @pytest.mark.parametrize("n_rows", [600, 9000])

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from killing import child
 from sklearn.datasets import load_digits
+from sparse_runs import largest_alpha
 
 import bigmc
 from bigmc import SparseClassifier, api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, ModelError
 from bigmc.model import load_model
-from bigmc.solvers import largest_alpha
 from bigmc.store import disk
 from bigmc.training.options import HeldOut
 from bigmc.training.selection import HELD_OUT_SEED

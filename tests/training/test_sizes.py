@@ -7,6 +7,7 @@ import scipy.sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
+from sparse_runs import solve
 
 import bigmc
 from bigmc.budget import MemoryLimitError
@@ -15,7 +16,7 @@ from bigmc.errors import DataError
 from bigmc.model import load_model, verify_model
 from bigmc.model.calibration import Calibration
 from bigmc.model.rounding import LARGEST_MULTIPLE
-from bigmc.solvers import DualDescent, solve
+from bigmc.solvers import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.fit import Fit

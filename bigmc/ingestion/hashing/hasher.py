@@ -35,6 +35,7 @@ from bigmc.ingestion.hashing.unicode import (
 )
 from bigmc.kernels.hashing import folding as folding
 from bigmc.kernels.hashing import murmur as kernel
+from bigmc.kernels.hashing import ngrams as ngrams_kernel
 from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
 from bigmc.kernels.hashing.rows import SORTED
@@ -217,9 +218,9 @@ class TextHasher:
         counted = NGrams(ANALYZERS[self.analyzer], *self.ngrams)
         while place[0] < n_rows:
             row, inside = place[0], place[1] > 0
-            work = HashScratch(scratch.reach, scratch.parts, scratch.counts)
+            work = HashScratch(scratch.reach, scratch.parts, scratch.counts, scratch.grouped)
             listed = HashList(scratch.hashes[: len(scratch.times)], scratch.times, SORTED)
-            n_hashes = kernel.hash_ngrams(
+            n_hashes = ngrams_kernel.hash_ngrams(
                 place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )
             n_done = place[0] - row

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.hashing import murmur as kernel
+from bigmc.kernels.hashing import ngrams
 from bigmc.kernels.hashing import rows as counting
 from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import FoldedText, MarkedText, WordLists
@@ -50,12 +51,13 @@ class Scratch(threading.local):
         self.hashes = np.empty(LISTED + 2 * kernel.TILE, np.uint32)
         self.times = np.empty(LISTED + 2 * kernel.TILE, np.uint16)
         self.counts = np.zeros(1 << 14, np.uint16)
+        self.grouped = np.empty((ngrams.GROUP_SIZES, kernel.TILE + kernel.WIDTH), np.uint32)
         self.once = np.ones(0, np.uint16)
         self.offsets = np.empty(FOLD_ROWS + 1, np.int64)
         # Rows: what sorting needs, and what is done.
         self.keys = np.empty(counting.SORTED, np.uint64)
         self.spare = np.empty(counting.SORTED, np.uint64)
-        self.heads = np.empty(1 << counting.DIGIT, np.int64)
+        self.heads = np.empty((counting.DIGITS, 1 << counting.DIGIT), np.uint32)
         self.ends = np.empty(FOLD_ROWS, np.int64)
         self.indices = np.empty(PIECE_ENTRIES, np.int32)
         self.values = np.empty(PIECE_ENTRIES, np.int32)

@@ -23,7 +23,7 @@ Nulls = Literal["refuse", "empty"]
 SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 
 PIECE_BYTES = 4 << 20  # text looked at in one go
-_LOWERED_BYTES = 1 << 20  # text lower-cased by Python in one go
+LOWERED_BYTES = 1 << 20  # text lower-cased by Python in one go
 PLANE = 1 << 16  # code points folded in one go
 
 
@@ -198,7 +198,7 @@ def lowered(document: NDArray[np.uint8]) -> NDArray[np.uint8]:
     result = bytearray()
     start = 0
     while start < len(document):
-        stop = min(start + _LOWERED_BYTES, len(document))
+        stop = min(start + LOWERED_BYTES, len(document))
         for _ in range(3):  # a character has at most so many bytes after its first one
             if stop < len(document) and document[stop] & 0xC0 == 0x80:
                 stop -= 1

@@ -60,6 +60,22 @@ class Tile(NamedTuple):
     narrow: Any
 
 
+class Group(NamedTuple):
+    """Documents next to each other.
+
+    Attributes
+    ----------
+    first, n_units : int
+        They have the units ``first .. first + n_units``.
+    narrow : bool
+        All of them have one byte per character.
+    """
+
+    first: Int
+    n_units: Int
+    narrow: Any
+
+
 class HashScratch(NamedTuple):
     """What hashing works in.
 
@@ -70,11 +86,14 @@ class HashScratch(NamedTuple):
     parts : uint32 array of shape (7, `bigmc.kernels.hashing.murmur.TILE`)
     counts : uint16 array of shape (2**14,)
         Of pairs of ASCII characters; zeros before and after.
+    grouped : uint32 array of shape (`bigmc.kernels.hashing.ngrams.GROUP_SIZES`, ``TILE + WIDTH``)
+        Hashes of the n-grams of several documents, a row for each n.
     """
 
     reach: Words
     parts: Words
     counts: Shorts
+    grouped: Words
 
 
 class Ranges(NamedTuple):
@@ -188,13 +207,13 @@ class SortScratch(NamedTuple):
     Attributes
     ----------
     keys, spare : uint64 arrays of shape (`bigmc.kernels.hashing.rows.SORTED`,)
-    heads : int64 array of shape (``1 << DIGIT``,)
+    heads : uint32 array of shape (`bigmc.kernels.hashing.rows.DIGITS`, ``1 << DIGIT``)
     ends : int64 array of shape (documents,)
     """
 
     keys: Bits
     spare: Bits
-    heads: Longs
+    heads: Words
     ends: Longs
 
 

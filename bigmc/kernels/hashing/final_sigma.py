@@ -22,12 +22,12 @@ BLOCK = 64
 
 @njit(cache=True, nogil=True)
 def has_sigma(text: Bytes) -> bool:
-    """Whether the bytes CE A3 occur; the loop has no branch, so that it runs on vectors."""
-    trail = text[1:]
-    found = np.uint8(0)
+    """Whether the bytes CE A3 occur; the loop has no branch and no comparison, so that it runs on vectors."""
+    lead, trail = text[:-1], text[1:]
+    least = np.uint8(0xFF)
     for i in range(trail.shape[0]):
-        found |= np.uint8((text[i] == 0xCE) & (trail[i] == 0xA3))
-    return bool(found != 0)
+        least = min(least, (lead[i] ^ np.uint8(0xCE)) | (trail[i] ^ np.uint8(0xA3)))
+    return bool(least == 0)
 
 
 @njit(cache=True, nogil=True, forceinline=True)

@@ -27,8 +27,9 @@ from bigmc.kernels.hashing.arguments import (
 # Most n-grams sorted together.
 SORTED = 1 << 13
 
-# Most bits sorted by in one go.
+# Most bits sorted by in one go, and most times: an index has at most 30 bits.
 DIGIT = 11
+DIGITS = 3
 
 # Of a key: the document, and after a shift by one the document and the index.
 DOCUMENT = np.uint64((1 << 12) - 1)
@@ -51,6 +52,31 @@ def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def _find_places(keys: Bits, n_passes: Int, width: Int, heads: Words) -> None:
+    """Fill a row of ``heads`` for each digit of an index: where keys begin when sorted by it."""
+    digit = np.uint64((1 << width) - 1)
+    one = np.uint32(1)
+    heads[:n_passes, : 1 << width] = 0
+    if n_passes == 2:  # the usual one, in a single run through the keys
+        low, high = heads[0], heads[1]
+        for key in keys:
+            low[(key >> np.uint64(1)) & digit] += one
+            high[(key >> np.uint64(width + 1)) & digit] += one
+    else:
+        for p in range(n_passes):
+            head = heads[p]
+            for key in keys:
+                head[(key >> np.uint64(p * width + 1)) & digit] += one
+    for p in range(n_passes):
+        head = heads[p]
+        total = np.uint32(0)
+        for d in range(1 << width):
+            count = head[d]
+            head[d] = total
+            total += count
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch) -> Bits:
     """Keys ``times << 44 | document << 32 | index << 1 | negative``, sorted by document and index."""
     offsets, hashes, times, hash_bits = documents
@@ -69,22 +95,15 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
             out[i] = np.uint64((np.int64(often[i]) << 44) | document | (index << 1) | negative)
     n_passes = (hash_bits + DIGIT - 1) // DIGIT
     width = (hash_bits + n_passes - 1) // n_passes
-    head = heads[: 1 << width]
+    _find_places(keys[:n], n_passes, width, heads)
     digit = np.uint64((1 << width) - 1)
     for p in range(n_passes):
         shift = np.uint64(p * width + 1)
-        head[:] = 0
-        for key in keys[:n]:
-            head[(key >> shift) & digit] += 1
-        total = np.int64(0)
-        for d in range(head.shape[0]):
-            count = head[d]
-            head[d] = total
-            total += count
+        head = heads[p]
         for key in keys[:n]:
             d = (key >> shift) & digit
             spare[head[d]] = key
-            head[d] += 1
+            head[d] += np.uint32(1)
         keys, spare = spare, keys
     if last - first == 1:
         return keys[:n]

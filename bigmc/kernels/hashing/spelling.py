@@ -12,7 +12,7 @@ WORD, CHAR, CHAR_WB = 0, 1, 2
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, reach: Words) -> Int:
-    """As in `bigmc.kernels.hashing.murmur`: a kernel and what it calls are in one file.
+    """As in `bigmc.kernels.hashing.ngrams`: a kernel and what it calls are in one file.
 
     Length of the piece from each character of a padded text to the next space; the number of words.
     """

@@ -1,8 +1,9 @@
 """Scores of documents straight from the hashes of their n-grams, without rows of counts between.
 
 Rows are sorted by feature, which takes longer than all else; a sum needs no order. The n-grams of a document
-are counted in a table that stays in the nearest cache, and what is needed of its features is asked for before
-it is used: it lies scattered over megabytes.
+are counted in a table that stays in the nearest cache. What is needed of a feature lies scattered over
+megabytes: two cache lines, the second one found by the first. Some documents go through each step together,
+so that the lines of all their features are on their way at the same time.
 """
 
 from __future__ import annotations
@@ -15,78 +16,108 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.hashing.arguments import HashedRows, Int, Ints
 from bigmc.kernels.hashing.rows import feature
-from bigmc.kernels.linear.arguments import EntryWeighting
+from bigmc.kernels.linear.simd import LANES, lanes_add_rounded
 from bigmc.kernels.prefetch import CACHE_LINE, prefetch
 
-LEAST_SLOTS = 64
-"""Slots of the table of a short document; there are always twice as many as n-grams or more."""
+GROUP_NGRAMS = 512
+"""N-grams of documents scored together; a longer document comes alone."""
+
+GROUP_DOCUMENTS = 64
+"""Documents scored together, at most."""
+
+FOUR = 4
+"""Rows that `lanes_add_rounded` adds."""
+
+_LEAST_SLOTS = 64
+_NEAR_SLOTS = 1 << 12  # 16 KB, a part of the nearest cache
 
 _MOST_LINES = 4
 """Cache lines of a feature's weights that are asked for; the processor foresees the next ones."""
 
 
 class RoundedWeights(NamedTuple):
-    """Weights that are multiples of a step of their class.
+    """Weights that are multiples of a step of their class, and the scales of features.
 
     Attributes
     ----------
-    table : int32 array of shape (n_features,)
-        Row of each feature in `multiples`, -1 without weight.
-    multiples : int8 array of shape (n_nonzero, width)
-        Classes padded to `width` with zeros.
+    entries : int32 array of shape (n_features,)
+        Row of each feature in `multiples`; of one without weight the bits of minus its scale, a float32.
+    multiples : int8 array of shape (n_nonzero, row_bytes)
+        Of each class; the last four bytes are the scale of the feature.
+    scales : float32 array of shape (n_nonzero, row_bytes / 4)
+        The same memory.
     step : float32 array of shape (width,)
+        Of each class, and any number for those beyond the last class; whole vectors of `LANES`.
     intercept : float64 array of shape (n_classes,)
     """
 
-    table: Ints
+    entries: Ints
     multiples: NDArray[np.int8]
+    scales: NDArray[np.float32]
     step: NDArray[np.float32]
     intercept: NDArray[np.float64]
 
 
 class CountScratch(NamedTuple):
-    """What counting a document of n n-grams works in.
+    """What scoring documents of n n-grams in all works in.
 
     Attributes
     ----------
-    slots : int32 array of a power of two, `LEAST_SLOTS` or more and at least 2 n
+    slots : int32 array of shape (`slots_for` (n),)
     features, counts : int32 arrays of shape (n,)
-    places : int64 array of shape (n + 1,)
-    values : float64 array of shape (n + 1,)
+    ends : int64 array of shape (`GROUP_DOCUMENTS`,)
+    entries : int32 array of shape (n,)
+    entry_floats : float32 array of shape (n,)
+        The same memory.
+    rows : int64 array of shape (n + `FOUR`,)
+        Offsets in `RoundedWeights.multiples`.
+    values : float64 array of shape (n + `FOUR`,)
     sums : float64 array of shape (width,)
     """
 
     slots: Ints
     features: Ints
     counts: Ints
-    places: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    entries: Ints
+    entry_floats: NDArray[np.float32]
+    rows: NDArray[np.int64]
     values: NDArray[np.float64]
     sums: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
-def _count_features(
-    row: Int, documents: HashedRows, table: Ints, scale: NDArray[np.float32], work: CountScratch
-) -> Int:
-    """List the features of a document with their counts, in the order of their first n-grams; how many."""
+def slots_for(n_ngrams: Int) -> Int:
+    """Return how many slots count a document: two for every n-gram, where few are needed eight.
+
+    A power of two. With more slots fewer are taken already, which a processor cannot guess.
+    """
+    n_slots = np.int64(_LEAST_SLOTS)
+    while n_slots < 2 * n_ngrams or n_slots < min(8 * n_ngrams, _NEAR_SLOTS):
+        n_slots *= 2
+    return n_slots
+
+
+@njit(cache=True, nogil=True)
+def _count_features(row: Int, n: Int, documents: HashedRows, entries: Ints, work: CountScratch) -> Int:
+    """List the features of a document from ``n`` on with their counts, by their first n-grams; the next n.
+
+    The entries of the features are asked for.
+    """
     offsets, hashes, times, hash_bits = documents
     slots, features, counts = work.slots, work.features, work.counts
     mask = (np.int64(1) << hash_bits) - 1
     first, last = offsets[row], offsets[row + 1]
-    n_slots = np.int64(LEAST_SLOTS)
-    while n_slots < 2 * (last - first):
-        n_slots *= 2
+    n_slots = slots_for(last - first)
     slots[:n_slots] = -1
-    n = 0
     for i in range(first, last):
         index, negative = feature(hashes[i], mask)
         count = np.int64(times[i]) * (1 - 2 * negative)
-        prefetch(table, 4 * index)
-        prefetch(scale, 4 * index)
         slot = index & (n_slots - 1)
         while True:
             k = slots[slot]
             if k < 0:
+                prefetch(entries, 4 * index)
                 slots[slot] = n
                 features[n] = index
                 counts[n] = count
@@ -100,36 +131,58 @@ def _count_features(
 
 
 @njit(cache=True, nogil=True)
+def _look_up(n: Int, weights: RoundedWeights, work: CountScratch) -> None:
+    """Fill ``work.entries`` with those of ``n`` features and ask for their rows."""
+    row_bytes = weights.multiples.shape[1]
+    asked = min(row_bytes, _MOST_LINES * CACHE_LINE)
+    for k in range(n):
+        entry: Int = np.int64(weights.entries[np.uint32(work.features[k])])
+        work.entries[k] = entry
+        for offset in range(0, asked, CACHE_LINE):
+            prefetch(weights.multiples, max(entry, 0) * row_bytes + offset)
+
+
+@njit(cache=True, nogil=True)
+def _list_values(
+    begin: Int, end: Int, binary: bool, weights: RoundedWeights, work: CountScratch
+) -> tuple[Int, float]:
+    """List the values of a document's features that have weights; how many, and the squares of all values."""
+    scales = weights.scales
+    row_bytes = weights.multiples.shape[1]
+    last = scales.shape[1] - 1
+    used: Int = 0
+    squares = 0.0
+    for k in range(begin, end):
+        entry: Int = np.int64(work.entries[k])
+        own = scales[max(entry, 0), last]
+        value = np.float64(own if entry >= 0 else -work.entry_floats[k])
+        if not binary:
+            value *= np.float64(work.counts[k])
+        squares += value * value
+        work.rows[used], work.values[used] = entry * row_bytes, value
+        used += entry >= 0
+    return used, squares
+
+
+@njit(cache=True, nogil=True)
 def _add_weights(used: Int, weights: RoundedWeights, work: CountScratch) -> None:
-    """Fill ``work.sums`` with the weights at the first ``used`` places times their values."""
-    _, multiples, step, _ = weights
-    places, values, sums = work.places, work.values, work.sums
+    """Fill ``work.sums`` with the weights of the first ``used`` rows times their values."""
+    rows, values, sums = work.rows, work.values, work.sums
+    rows[used : used + FOUR - 1] = 0
+    values[used : used + FOUR - 1] = 0.0
     sums[:] = 0.0
-    u = 0
-    while u + 4 <= used:  # four at a time: the sums are loaded and stored a quarter as often
-        first, second = multiples[places[u]], multiples[places[u + 1]]
-        third, fourth = multiples[places[u + 2]], multiples[places[u + 3]]
-        a, b, c, d = values[u], values[u + 1], values[u + 2], values[u + 3]
-        for r in range(sums.shape[0]):
-            s = step[r]
+    for first in range(0, used, FOUR):  # the sums are loaded and stored a quarter as often
+        for at in range(0, sums.shape[0], LANES):
             # Products in float32 are the weights of the model to the last bit.
-            total = sums[r] + a * np.float64(np.float32(first[r]) * s)
-            total += b * np.float64(np.float32(second[r]) * s)
-            total += c * np.float64(np.float32(third[r]) * s)
-            sums[r] = total + d * np.float64(np.float32(fourth[r]) * s)
-        u += 4
-    while u < used:
-        own, value = multiples[places[u]], values[u]
-        for r in range(sums.shape[0]):
-            sums[r] += value * np.float64(np.float32(own[r]) * step[r])
-        u += 1
+            lanes_add_rounded(weights.multiples, rows, values, first, weights.step, sums, at)
 
 
 @njit(cache=True, nogil=True)
 def score_hashes(
     documents: HashedRows,
     weights: RoundedWeights,
-    weighting: EntryWeighting,
+    binary: bool,
+    l2: bool,
     work: CountScratch,
     scores: NDArray[np.float64],
 ) -> None:
@@ -137,29 +190,26 @@ def score_hashes(
 
     Equal to `bigmc.kernels.linear.scoring.score_rows` of their rows but for the order of the additions.
     """
-    column_scale, binary, l2 = weighting
-    scaled = column_scale.shape[0] > 0
-    table, multiples, _, intercept = weights
-    width = multiples.shape[1]
-    n_bytes = min(width, _MOST_LINES * CACHE_LINE)
-    places, values, sums = work.places, work.values, work.sums
-    for row in range(scores.shape[0]):
-        used: Int = 0
-        squares = 0.0
-        for k in range(_count_features(row, documents, table, column_scale, work)):
-            index = np.uint32(work.features[k])
-            value = 1.0 if binary else np.float64(work.counts[k])
-            if scaled:
-                value *= column_scale[index]
-            squares += value * value
-            place = np.int64(table[index])
-            places[used], values[used] = place, value
-            for offset in range(0, n_bytes, CACHE_LINE):
-                prefetch(multiples, place * width + offset)
-            used += place >= 0
-        _add_weights(used, weights, work)
-        divide = l2 and squares > 0.0
-        factor = 1.0 / np.float64(np.float32(np.sqrt(squares))) if divide else 1.0
-        answer = scores[row]
-        for r in range(answer.shape[0]):
-            answer[r] = sums[r] * factor + intercept[r]
+    offsets, intercept, ends = documents.offsets, weights.intercept, work.ends
+    row = 0
+    while row < scores.shape[0]:
+        most = min(row + GROUP_DOCUMENTS, scores.shape[0])
+        stop = row + 1
+        while stop < most and offsets[stop + 1] - offsets[row] <= GROUP_NGRAMS:
+            stop += 1
+        n: Int = 0
+        for k in range(row, stop):
+            n = _count_features(k, n, documents, weights.entries, work)
+            ends[k - row] = n
+        _look_up(n, weights, work)
+        begin: Int = 0
+        for k in range(row, stop):
+            used, squares = _list_values(begin, ends[k - row], binary, weights, work)
+            begin = ends[k - row]
+            _add_weights(used, weights, work)
+            divide = l2 and squares > 0.0
+            factor = 1.0 / np.float64(np.float32(np.sqrt(squares))) if divide else 1.0
+            answer = scores[k]
+            for r in range(answer.shape[0]):
+                answer[r] = work.sums[r] * factor + intercept[r]
+        row = stop

@@ -28,6 +28,11 @@ def pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any
     return builder.bitcast(builder.gep(data, [offset]), lanes.as_pointer())
 
 
+def element(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    """Return a pointer to the element of a C-contiguous array at ``offset``."""
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [offset])
+
+
 def load(builder: Any, pointer: Any, array_type: Any) -> Any:
     """Return the vector a pointer points to."""
     return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
@@ -336,3 +341,38 @@ def outer_of(count, square=False):
         return signature, generate
 
     return outer
+
+
+def _type_add_rounded(typing, multiples, rows, values, first, step, sums, at):
+    """``sums[at:] += values[k] * (step[at:] * multiples[rows[k] + at:])`` for the four k from ``first`` on.
+
+    ``multiples`` are int8, of which ``rows`` are offsets in bytes; steps and what they multiply float32, the
+    rest float64. A product and a sum are rounded once where the processor can do so.
+    """
+    signature = types.void(multiples, rows, values, first, step, sums, at)
+
+    def generate(context, builder, signature, arguments):
+        multiples, rows, values, first, step, sums, at = arguments
+        kind, rows_kind, values_kind, _, step_kind, sums_kind, _ = signature.args
+        steps = load(builder, pointer(context, builder, step_kind, step, at), step_kind)
+        to = pointer(context, builder, sums_kind, sums, at)
+        total = load(builder, to, sums_kind)
+        wide, lanes = total.type, [ir.VectorType(ir.IntType(32), LANES), steps.type]
+        multiply_add = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(wide, [wide] * 3), f"llvm.fmuladd.v{LANES}f64"
+        )
+        for k in range(4):
+            place = builder.add(first, ir.Constant(first.type, k))
+            row = builder.load(element(context, builder, rows_kind, rows, place))
+            value = builder.load(element(context, builder, values_kind, values, place))
+            begin = pointer(context, builder, kind, multiples, builder.add(row, at))
+            whole = builder.sext(builder.load(begin, align=1), lanes[0])
+            weights = builder.fmul(builder.sitofp(whole, lanes[1]), steps)
+            total = builder.call(multiply_add, [spread(builder, value), builder.fpext(weights, wide), total])
+        builder.store(total, to, align=8)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+lanes_add_rounded: Any = intrinsic(_type_add_rounded)

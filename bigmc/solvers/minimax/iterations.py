@@ -42,7 +42,7 @@ _JUDGE, _LEAST_FALL = 8, 0.01
 _SEED_GAP = 0.05
 #: Seconds of the interior point method for every entry and smaller number of constraints and components, and
 #: of a first-order step for every value of its rows and class: measured, only their ratio matters.
-_PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
+PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
 #: Linear programs that are usually solved before the bounds meet, in units of the first one.
 _PROGRAMS = 6.0
 #: A linear program of so few seconds is tried without waiting for good working sets.
@@ -371,7 +371,7 @@ class Iterations:
 
     def _program_seconds(self, n_constraints: int, n_components: int, share: float) -> float:
         """Return what a linear program with this share of its entries filled is expected to cost."""
-        return _PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)
+        return PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)
 
     def _steps_seconds(self, tol: float) -> float:
         """Return what the first-order steps are expected to cost until the bounds meet."""

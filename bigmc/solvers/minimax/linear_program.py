@@ -29,10 +29,10 @@ from bigmc.errors import DataError
 #: Bytes of an entry of the program: value and index, HiGHS's copies by row and by column, and the factors.
 ENTRY_BYTES = 60
 #: Entries from which a first solution comes from the interior point method, with crossover to a basis.
-_INTERIOR_ENTRIES = 30_000
+INTERIOR_ENTRIES = 30_000
 #: Simplex iterations for every row and column before a fresh interior point solution is cheaper.
-_WARM_ITERATIONS = 2.0
-_FEW_ITERATIONS = 1000
+WARM_ITERATIONS = 2.0
+FEW_ITERATIONS = 1000
 
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
 
@@ -139,10 +139,10 @@ def solve_master(
         # dual feasible when components were.
         added_components = n_components + 1 > len(basis.rows)
         solver.setOptionValue("simplex_strategy", _DUAL_SIMPLEX if added_components else _PRIMAL_SIMPLEX)
-        most = int(_WARM_ITERATIONS * (n_components + n_constraints)) + _FEW_ITERATIONS
+        most = int(WARM_ITERATIONS * (n_components + n_constraints)) + FEW_ITERATIONS
         solver.setOptionValue("simplex_iteration_limit", most)
         solver.setBasis(_to_highs(basis.extended(n_constraints, n_components + 1)))
-    elif matrix.nnz >= _INTERIOR_ENTRIES:
+    elif matrix.nnz >= INTERIOR_ENTRIES:
         solver.setOptionValue("solver", "ipm")
     if np.isfinite(seconds):
         solver.setOptionValue("time_limit", max(seconds, 0.0))

@@ -1,7 +1,19 @@
 """The sparse linear classifier by block coordinate descent."""
 
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.dual_descent import DualDescent
+from bigmc.solvers.sparse.run import SparseRun, Task
 from bigmc.solvers.sparse.solve import Solution, check_memory, largest_alpha, solve
 from bigmc.solvers.sparse.state import Start
 
-__all__ = ["DualDescent", "Solution", "Start", "check_memory", "largest_alpha", "solve"]
+__all__ = [
+    "Descent",
+    "DualDescent",
+    "Solution",
+    "SparseRun",
+    "Start",
+    "Task",
+    "check_memory",
+    "largest_alpha",
+    "solve",
+]

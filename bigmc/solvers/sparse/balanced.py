@@ -35,7 +35,7 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.sweeps import Sweeper, WorkingColumns
 
 #: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
@@ -182,10 +182,10 @@ def _sweep(
             improve_intercept(problem, level[0], 1, level[1])
         largest = 0.0
         for part, more in zip(parts, terms, strict=True):
-            sweeper = Sweeper(part.problem, task.descent.line_search, task.seed, False, 0, 0)
+            sweeper = Sweeper(part.problem, task.descent.of_columns, 0, 0)
             violations = np.zeros(len(part.rows))
-            moved = (part.columns, part.rows, violations, part.active)
-            largest = max(largest, sweeper.sweep(*moved, sweep, alpha, 0.1 * target, more))
+            working = WorkingColumns(part.columns, part.rows, violations, more)
+            largest = max(largest, sweeper.sweep(working, part.active, sweep, alpha, 0.1 * target))
             wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
             part.active = part.active[wanted[part.active]]
         if largest <= target:

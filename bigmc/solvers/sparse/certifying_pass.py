@@ -30,7 +30,7 @@ from bigmc.store.shard import Shard
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 16
 #: Features whose offsets are looked at together.
-_FEATURES = 1 << 16
+PIECE_FEATURES = 1 << 16
 #: Sums of single precision are taken for larger by this for every shard.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
 
@@ -301,7 +301,7 @@ def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Bl
     """Decode the columns of a shard, as many at a time as the request allows."""
     entries = max(request.block_bytes // (2 + dataset.dtype.itemsize), shard.n_rows)
     rows, values = np.empty(entries, np.uint16), np.ones(entries, dataset.dtype)
-    step = min(_FEATURES, max(1, request.block_columns))
+    step = min(PIECE_FEATURES, max(1, request.block_columns))
     lo = 0
     while lo < shard.n_features:
         offsets = shard.indptr(lo, min(lo + step, shard.n_features))

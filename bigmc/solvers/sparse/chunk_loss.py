@@ -43,7 +43,7 @@ from bigmc.solvers.sparse.rare_features import RareFeatures
 from bigmc.solvers.sparse.sample import slope_and_bend
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.sweeps import Course, Sweeper, WorkingColumns
 
 #: Sweeps over a chunk in a round; more were measured to gain little.
 _SWEEPS = 3
@@ -196,14 +196,14 @@ def improve(
     of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
     problem.rebuild_scores(weights.coef(task.width), level - shift, chunk.held)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
-    sweepers = [Sweeper(p.problem, task.descent.line_search, task.seed, False, 0, 0) for p in parts]
+    sweepers = [Sweeper(p.problem, task.descent.of_columns, 0, 0) for p in parts]
     for sweep in range(n_iter, n_iter + _SWEEPS):
         if task.fit_intercept:
             improve_intercept(problem, level, 1, of_level)
         for b in sweepers[0].shuffled(range(len(parts)), sweep) if parts else []:
             part, violations = parts[b], np.zeros(len(parts[b].rows))
-            moved = (part.columns, part.rows, violations, part.active)
-            sweepers[b].sweep(*moved, sweep, task.alpha, negligible, terms[b])
+            working = WorkingColumns(part.columns, part.rows, violations, terms[b])
+            sweepers[b].sweep(working, part.active, sweep, task.alpha, negligible)
             wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
             part.active = part.active[wanted[part.active]]
     if task.fit_intercept:
@@ -241,10 +241,9 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.descent.line_search, task.seed, task.fit_intercept, visits, newton_bytes)
-    changes, n_sweeps = sweeper.sweep_until(
-        chunk.held, coef, weights.intercept, task.alpha, target, _MOST_SWEEPS, n_iter
-    )
+    sweeper = Sweeper(problem, task.descent, visits, newton_bytes)
+    course = Course(task.alpha, target, _MOST_SWEEPS, n_iter)
+    changes, n_sweeps = sweeper.sweep_until(chunk.held, coef, weights.intercept, course)
     weights.rows = [moved for _, moved in changes]
     return n_sweeps
 

@@ -15,7 +15,6 @@ Passes over all entries, which give the certificate and name new candidates, com
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Further, Measured, extended
 from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
@@ -67,7 +67,7 @@ class ChunkRounds:
         state: State,
         max_passes: float,
         checkpoint: Checkpoint | None,
-        run: dict[str, Any],
+        run: Fingerprint,
         progress: ProgressCallback,
     ) -> Certificate:
         """Go on from `state` until the gap or the number of passes is reached."""
@@ -151,7 +151,7 @@ class ChunkRounds:
     def _passes(self) -> float:
         return self.state.nnz_read / max(self._task.dataset.nnz, 1)
 
-    def _save(self, checkpoint: Checkpoint | None, run: dict[str, Any]) -> None:
+    def _save(self, checkpoint: Checkpoint | None, run: Fingerprint) -> None:
         if checkpoint is not None:
             self.state.save(checkpoint, run)
 

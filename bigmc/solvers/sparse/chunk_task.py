@@ -14,9 +14,10 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunk import Chunk, Samples
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem, check_labels
-from bigmc.solvers.sparse.run import Descent, Task
+from bigmc.solvers.sparse.run import Task
 from bigmc.solvers.sparse.spill import Spill
 
 

@@ -17,7 +17,7 @@ from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.dual_descent import DualDescent
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
 from bigmc.solvers.sparse.rounds import Rounds
-from bigmc.solvers.sparse.run import Run, Task, Trained
+from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
@@ -32,12 +32,12 @@ _MANY_FEATURES = 1000
 _DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
 
 
-def train_in_memory(run: Run, plan: SolverPlan, start: Start | None, saved: Packed | None) -> Trained:
+def train_in_memory(run: SparseRun, plan: SolverPlan, start: Start | None, saved: Packed | None) -> Trained:
     """Train on all samples.
 
     Parameters
     ----------
-    run : Run
+    run : SparseRun
     plan : SolverPlan
     start : Start or None
         Weights to start from.
@@ -59,7 +59,7 @@ def train_in_memory(run: Run, plan: SolverPlan, start: Start | None, saved: Pack
     return Trained(rounds.state, outcome.certificate, problem.column_scale)
 
 
-def start_on_sample(run: Run, sample: Task, memory: int, tol: float) -> State:
+def start_on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> State:
     """Return the weights of a sample in memory as the start for all samples.
 
     Raises
@@ -88,7 +88,7 @@ def start_on_sample(run: Run, sample: Task, memory: int, tol: float) -> State:
     return state
 
 
-def _rough_start(run: Run, plan: SolverPlan) -> State | None:
+def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return rough weights of a sample beside all samples, if there is room for it and it is worth it."""
     task, tol = run.task, run.limits.tol
     sampled = plan_start(plan.memory.free, task.size(tol)) if task.dataset.nnz >= _MANY_ENTRIES else None
@@ -103,7 +103,7 @@ def _rough_start(run: Run, plan: SolverPlan) -> State | None:
     return None
 
 
-def _takes_duals(run: Run) -> bool:
+def _takes_duals(run: SparseRun) -> bool:
     """Return whether dual coordinates find the start: a ridge alone, and many features."""
     task = run.task
     n_used = int(np.count_nonzero(task.dataset.column_nnz()))
@@ -117,7 +117,7 @@ def _takes_duals(run: Run) -> bool:
     )
 
 
-def _start_by_duals(run: Run) -> State:
+def _start_by_duals(run: SparseRun) -> State:
     """Return the weights that dual coordinates find, nearly at the tolerance."""
     task, context = run.task, run.context
     duals = DualDescent(

@@ -14,7 +14,7 @@ from bigmc.solvers.sparse.scratch_arrays import Stored
 from bigmc.solvers.sparse.shard_blocks import Block
 
 #: Entries put together at once, unless one column has more, and features whose offsets a block has at most.
-_ENTRIES, _FEATURES = 1 << 18, 1 << 16
+PIECE_ENTRIES, PIECE_FEATURES = 1 << 18, 1 << 16
 
 #: Decodes a stored array into the front of another, and returns that.
 Read = Callable[[Stored, NDArray[Any]], NDArray[Any]]
@@ -83,8 +83,8 @@ def stored_blocks(
     first = 0
     while first < len(features):
         lo = int(features[first])
-        last = int(np.searchsorted(before, before[first] + _ENTRIES, side="right")) - 1
-        last = max(first + 1, min(last, int(np.searchsorted(features, lo + _FEATURES))))
+        last = int(np.searchsorted(before, before[first] + PIECE_ENTRIES, side="right")) - 1
+        last = max(first + 1, min(last, int(np.searchsorted(features, lo + PIECE_FEATURES))))
         hi = int(features[last - 1]) + 1
         offsets = np.zeros(hi - lo + 1, np.int64)
         offsets[features[first:last] - lo + 1] = counted[first:last]

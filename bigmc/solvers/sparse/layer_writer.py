@@ -16,7 +16,7 @@ from bigmc.solvers.sparse.scratch_arrays import Stored
 from bigmc.solvers.sparse.shard_blocks import Block
 
 #: Entries of a shard that are compressed together, about: what a worker holds until then.
-_ENTRIES = 1 << 16
+PIECE_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class LayerWriter:
 
     def of_shard(self, s: int, n_rows: int) -> ShardColumns:
         """Return what writes the columns of one shard."""
-        groups = (self._shares * n_rows / _ENTRIES).astype(np.int64)
+        groups = (self._shares * n_rows / PIECE_ENTRIES).astype(np.int64)
         return ShardColumns(self, s, groups, *self._parts_of(s))
 
     def put(self, array: NDArray[Any]) -> Stored:

@@ -16,7 +16,7 @@ from bigmc.store.memory_shard import MAX_ROWS
 #: Below this tolerance float32 scores are too coarse for the certificate.
 SINGLE_PRECISION_TOL = 1e-5
 #: Score matrices up to this many bytes are float64 whatever the tolerance: it costs nothing.
-_SMALL_SCORES = 4 << 20
+SMALL_SCORES = 4 << 20
 #: Share of the memory limit for a sample that is trained on.
 _SAMPLE_MEMORY = 0.75
 #: Shares that are tried: the first, and each in units of the one before.
@@ -119,7 +119,7 @@ def plan_memory(limit: int, size: Size) -> SolverPlan:
         If the data do not fit, with every item.
     """
     n_samples, n_features, width = size.n_samples, size.n_features, size.width
-    double = size.tol < SINGLE_PRECISION_TOL or n_samples * width * 8 <= _SMALL_SCORES
+    double = size.tol < SINGLE_PRECISION_TOL or n_samples * width * 8 <= SMALL_SCORES
     dtype = np.dtype(np.float64 if double else np.float32)
     coef_row = width * 8 + 16
     # Weights of the non-zero features, old and new side by side: all features if that is cheap, else

@@ -22,7 +22,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.in_memory import start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_sample
-from bigmc.solvers.sparse.run import Run, Task, Trained
+from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
 
@@ -33,12 +33,12 @@ _ROWS_PER_FEATURE = 15
 _SAMPLE_TOL = 1e-2
 
 
-def chunk_plan(run: Run, chunk_bytes: int | None) -> ChunkPlan:
+def chunk_plan(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan:
     """Return how to go through chunks of the samples.
 
     Parameters
     ----------
-    run : Run
+    run : SparseRun
     chunk_bytes : int or None
         Most bytes of a chunk; by default what the limit allows.
 
@@ -52,12 +52,14 @@ def chunk_plan(run: Run, chunk_bytes: int | None) -> ChunkPlan:
     return plan if chunk_bytes is None else replace(plan, chunk_bytes=chunk_bytes)
 
 
-def train_out_of_core(run: Run, chunks: ChunkPlan, start: Start | None, saved: Packed | None) -> Trained:
+def train_out_of_core(
+    run: SparseRun, chunks: ChunkPlan, start: Start | None, saved: Packed | None
+) -> Trained:
     """Train on samples that do not fit into memory together.
 
     Parameters
     ----------
-    run : Run
+    run : SparseRun
     chunks : ChunkPlan
     start : Start or None
         Weights to start from.
@@ -79,19 +81,19 @@ def train_out_of_core(run: Run, chunks: ChunkPlan, start: Start | None, saved: P
     return _by_chunks(run, chunks, state)
 
 
-def largest_norm(run: Run, chunks: ChunkPlan) -> float:
+def largest_norm(run: SparseRun, chunks: ChunkPlan) -> float:
     """Return the largest dual norm of a gradient where all weights are zero and the intercept is the best."""
     return ChunkRounds(_chunk_task(run), chunks).largest_norm()
 
 
-def _plan_sample(run: Run) -> SamplePlan | None:
+def _plan_sample(run: SparseRun) -> SamplePlan | None:
     """Return how to hold a sample in memory, if that is possible."""
     n_used = int(np.count_nonzero(run.task.dataset.column_nnz()))
     n_workers = run.context.engine.n_threads
     return plan_sample(run.limits.memory, n_workers, n_used, run.shard_rows, run.task.size(run.limits.tol))
 
 
-def _start(run: Run, start: Start | None, plan: SamplePlan | None, sample: Task | None) -> State | None:
+def _start(run: SparseRun, start: Start | None, plan: SamplePlan | None, sample: Task | None) -> State | None:
     """Return the given weights, or those of a sample; None where there is neither."""
     if start is not None:
         return State.at(start, run.task.width, run.task.alpha)
@@ -101,7 +103,7 @@ def _start(run: Run, start: Start | None, plan: SamplePlan | None, sample: Task 
     return None
 
 
-def _corrects(run: Run, chunks: ChunkPlan, sample: Task, state: State) -> bool:
+def _corrects(run: SparseRun, chunks: ChunkPlan, sample: Task, state: State) -> bool:
     """Whether the loss of a sample is worth correcting, and the features with weights do not all fit."""
     features = state.coef.features
     n_chunks = chunks.n_chunks(int(run.task.dataset.column_nnz()[features].sum()), len(features))
@@ -109,7 +111,7 @@ def _corrects(run: Run, chunks: ChunkPlan, sample: Task, state: State) -> bool:
     return run.correctable and enough and n_chunks > 1
 
 
-def _chunk_task(run: Run) -> ChunkTask:
+def _chunk_task(run: SparseRun) -> ChunkTask:
     task, context = run.task, run.context
     return ChunkTask(
         dataset=task.dataset,
@@ -124,7 +126,7 @@ def _chunk_task(run: Run) -> ChunkTask:
     )
 
 
-def _by_chunks(run: Run, plan: ChunkPlan, state: State | None) -> Trained:
+def _by_chunks(run: SparseRun, plan: ChunkPlan, state: State | None) -> Trained:
     """Train on chunks of the samples in turn, by threads of this process."""
     task, context = run.task, run.context
     rounds = ChunkRounds(_chunk_task(run), plan)
@@ -134,12 +136,12 @@ def _by_chunks(run: Run, plan: ChunkPlan, state: State | None) -> Trained:
         state.chunked, state.damping = True, 0.0
         state.bytes_read = state.nnz_read * (2 + task.dataset.dtype.itemsize)
     certificate = rounds.run(
-        state, run.limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
+        state, run.limits.max_passes, context.checkpoint, run.fingerprint, context.progress
     )
     return Trained(rounds.state, certificate, task.dataset.column_scale())
 
 
-def _correct(run: Run, plan: SamplePlan, sample: Task, state: State) -> Trained:
+def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Trained:
     """Train on a sample, corrected by passes over all samples."""
     task, limits, context = run.task, run.limits, run.context
     problem = run.scores(sample, run.score_dtype)
@@ -157,7 +159,5 @@ def _correct(run: Run, plan: SamplePlan, sample: Task, state: State) -> Trained:
         block_bytes=plan.block_bytes,
         block_columns=plan.block_columns,
     )
-    certificate = rounds.run(
-        state, limits.max_passes, context.checkpoint, dict(run.fingerprint), context.progress
-    )
+    certificate = rounds.run(state, limits.max_passes, context.checkpoint, run.fingerprint, context.progress)
     return Trained(rounds.state, certificate, task.dataset.column_scale())

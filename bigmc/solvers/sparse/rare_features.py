@@ -21,7 +21,7 @@ from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.sweeps import Corrections, Course, Sweeper
 
 #: Features that violate the conditions of optimality by this share of alpha are worth a step.
 _WORTH = 5e-3
@@ -30,7 +30,7 @@ _ENTRY_BYTES, _ROW_BYTES = 40, 40
 #: Sweeps end at this violation in units of alpha, or after so many.
 _TARGET, _MOST_SWEEPS = 1e-3, 100
 #: Rows of a piece of columns.
-_PIECE_ROWS = 1 << 16
+PIECE_ROWS = 1 << 16
 
 
 def rare_features(
@@ -142,12 +142,11 @@ class RareFeatures:
         share = problem.weight_sum / task.weight_sum
         alpha, ridge = task.alpha / share, task.objective.ridge / share
         terms = [Terms.ridge(ridge, len(self.features), task.width)]
-        sweeper = Sweeper(problem, task.descent.line_search, task.seed, False, 1 << 62, 0)
+        sweeper = Sweeper(problem, task.descent.of_columns, 1 << 62, 0)
         target = _TARGET * alpha
         unused = np.zeros(task.n_classes)
-        changes, _ = sweeper.sweep_until(
-            [columns], coef, unused, alpha, target, _MOST_SWEEPS, n_iter, terms=terms
-        )
+        course = Course(alpha, target, _MOST_SWEEPS, n_iter)
+        changes, _ = sweeper.sweep_until([columns], coef, unused, course, Corrections(terms))
         return coef.updated(changes)
 
     def _problem(self) -> Problem | None:
@@ -181,8 +180,8 @@ class RareFeatures:
         firsts = np.cumsum([0, *(len(c.labels) for c in found)])
         rows = np.concatenate([c.rows + first for c, first in zip(found, firsts, strict=False)])
         columns = np.concatenate([c.columns for c in found])
-        base = np.append(np.arange(0, n_samples, _PIECE_ROWS), n_samples)
-        cell = (rows // _PIECE_ROWS) * n_columns + columns
+        base = np.append(np.arange(0, n_samples, PIECE_ROWS), n_samples)
+        cell = (rows // PIECE_ROWS) * n_columns + columns
         order = np.lexsort((rows, cell))
         ends = np.cumsum(np.bincount(cell, minlength=(len(base) - 1) * n_columns))
         ends = ends.reshape(len(base) - 1, n_columns)
@@ -192,7 +191,7 @@ class RareFeatures:
             self.features,
             np.arange(n_columns),
             np.column_stack([starts, ends]),
-            (rows % _PIECE_ROWS)[order].astype(np.uint16),
+            (rows % PIECE_ROWS)[order].astype(np.uint16),
             np.concatenate([c.values for c in found])[order],
             base,
             len(rows),

@@ -34,7 +34,7 @@ from bigmc.solvers.sparse.memory_plan import SolverPlan
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import NEAR, Screening
 from bigmc.solvers.sparse.state import State
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.sweeps import Course, Sweeper
 
 #: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, which mostly makes
 #: the next pass the last, but between these fractions of what the last pass found: the working set may miss
@@ -286,12 +286,7 @@ class Rounds:
             held,
             state.coef,
             state.intercept,
-            alpha,
-            target,
-            _INNER_SWEEPS,
-            state.n_iter,
-            most_steps=most_steps,
-            damping=state.damping,
+            Course(alpha, target, _INNER_SWEEPS, state.n_iter, most_steps, state.damping),
             watch=watch if self._progress is not silent and state.history else None,
         )
         state.n_iter += n_sweeps

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.objectives import Objective
+from bigmc.errors import BigmcError, DataError
+from bigmc.objectives import PENALTIES, Objective
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.chunk_parts import count_frequent
+from bigmc.solvers.sparse.descent import STEPS, Descent
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-
-STEPS = ("line_search", "constant")
 
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
 _VISITS_PER_PASS = 5
@@ -78,37 +78,61 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Descent:
-    """How steps are taken.
+class SparseRun:
+    """What `bigmc.solvers.sparse.solve.solve` is asked for.
 
     Attributes
     ----------
-    step : str
-        One of `STEPS`.
-    fit_intercept : bool
-    seed : int
-        Of the order of blocks and columns.
+    task : Task
+        Labelled samples of at least two classes; with a ridge `Task.alpha` may be 0.
+    limits : Limits
+        Of the relative gap between objective and lower bound, passes, and memory.
+    descent : Descent
+    context : RunContext
+
+    Raises
+    ------
+    BigmcError
+        If a number or a name cannot be used.
     """
-
-    step: str
-    fit_intercept: bool
-    seed: int
-
-    @property
-    def line_search(self) -> bool:
-        """Steps go to the minimum of a local model and are checked by a line search."""
-        return self.step == STEPS[0]
-
-
-@dataclass(frozen=True)
-class Run:
-    """What `bigmc.solvers.sparse.solve.solve` was asked for."""
 
     task: Task
     limits: Limits
     descent: Descent
     context: RunContext
-    fingerprint: Fingerprint
+
+    def __post_init__(self) -> None:
+        task, step = self.task, self.descent.step
+        if task.dataset.n_classes < 2:
+            raise DataError("there is only one class", "train on labels of at least two classes")
+        if not (np.isfinite(task.alpha) and task.alpha >= 0 and task.alpha + task.objective.ridge > 0):
+            raise BigmcError(f"alpha is {task.alpha}", "give a positive number, or 0 with a ridge")
+        if not self.limits.tol > 0:
+            raise BigmcError(f"tol is {self.limits.tol}", "give a positive number")
+        if step not in STEPS:
+            raise BigmcError(f"no step is called {step!r}", f"use one of {', '.join(STEPS)}")
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a checkpoint of the run belongs to."""
+        task, descent = self.task, self.descent
+        minimised, dataset = task.objective, task.dataset
+        return {
+            "alpha": task.alpha,
+            "loss": minimised.loss.name,
+            "penalty": minimised.penalty.name,
+            "l1_ratio": None if minimised.penalty in PENALTIES.values() else minimised.penalty.l1_ratio,
+            "ridge": minimised.ridge,
+            "fit_intercept": descent.fit_intercept,
+            "seed": descent.seed,
+            "step": descent.step,
+            "memory_limit": self.limits.memory,
+            "n_samples": dataset.n_samples,
+            "n_features": dataset.n_features,
+            "n_classes": dataset.n_classes,
+            "nnz": dataset.nnz,
+            "weight_sum": task.weight_sum,
+        }
 
     @property
     def correctable(self) -> bool:
@@ -133,10 +157,8 @@ class Run:
 
     def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
         """Return what sweeps over samples with so many entries."""
-        descent, most_visits = self.descent, max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
-        return Sweeper(
-            problem, descent.line_search, descent.seed, descent.fit_intercept, most_visits, newton_bytes
-        )
+        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
+        return Sweeper(problem, self.descent, most_visits, newton_bytes)
 
     def draw(self, share: float) -> Task | None:
         """Return the task of a share of the samples, in memory; None if all of them have no weight."""

@@ -29,7 +29,7 @@ from bigmc.store.sample import hashed_shares
 from bigmc.store.shard import Shard
 
 #: Entries decoded at once, and features whose offsets are looked at together.
-_ENTRIES, _FEATURES = 1 << 18, 1 << 16
+PIECE_ENTRIES, PIECE_FEATURES = 1 << 18, 1 << 16
 #: A chunk takes samples of at most about so many shards: each has its own offsets.
 _PIECES = 16
 #: Pieces of a part of a shard at least, unless a shard is one: beside its scores are those of a piece.
@@ -244,7 +244,7 @@ class Spill:
 
     def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
         """Decode ranges of columns: those between the first and last of some `features`, or all."""
-        rows, values = np.empty(_ENTRIES, np.uint16), np.ones(_ENTRIES, self._dataset.dtype)
+        rows, values = np.empty(PIECE_ENTRIES, np.uint16), np.ones(PIECE_ENTRIES, self._dataset.dtype)
         lo = 0
         while lo < shard.n_features:
             if features is not None:
@@ -252,8 +252,8 @@ class Spill:
                 if after == len(features):
                     return
                 lo = int(features[after])
-            offsets = shard.indptr(lo, min(lo + _FEATURES, shard.n_features))
-            end = lo + max(1, int(np.searchsorted(offsets, offsets[0] + _ENTRIES, side="right")) - 1)
+            offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, shard.n_features))
+            end = lo + max(1, int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1)
             hi = end if features is None else int(features[np.searchsorted(features, end) - 1]) + 1
             offsets = offsets[: hi - lo + 1]
             start, stop = int(offsets[0]), int(offsets[-1])

@@ -45,7 +45,7 @@ from bigmc.solvers.sparse.passes import FullPass, Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sample import SampleLoss, slope_and_bend
 from bigmc.solvers.sparse.state import Evaluated, State
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.sweeps import Corrections, Course, Sweeper
 from bigmc.store.dataset import Dataset
 
 #: The descent leaves features alone whose gradient is below this share of alpha and that have no weights.
@@ -350,17 +350,9 @@ class CorrectedRounds:
                 at, held, gradient[chosen], at.curvature[chosen].astype(np.float64), state.damping
             )
             with suppress(DataError):  # the corrected loss of a small sample may have no minimum
-                changes, n_sweeps = sweeper.sweep_until(
-                    held=held,
-                    coef=at.coef,
-                    intercept=intercept,
-                    alpha=alpha,
-                    target=target,
-                    most=_MOST_SWEEPS,
-                    n_iter=state.n_iter,
-                    terms=terms,
-                    intercept_terms=level,
-                )
+                course = Course(alpha, target, _MOST_SWEEPS, state.n_iter)
+                own = Corrections(terms, level)
+                changes, n_sweeps = sweeper.sweep_until(held, at.coef, intercept, course, own)
                 if sweeper.fit_intercept:
                     improve_intercept(problem, intercept, _INTERCEPT_STEPS, level)
                 coef = at.coef.updated(changes)

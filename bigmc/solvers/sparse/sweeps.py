@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import Extra, Step
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
@@ -43,6 +45,68 @@ _SWEEPS_FIRST = 100
 _LAST_SWEEPS, _LAST_VISITS = 10, 2
 
 
+class WorkingColumns(NamedTuple):
+    """Columns in memory, and what sweeps over them change.
+
+    Attributes
+    ----------
+    columns : Columns
+    rows : float64 array of shape (n_columns, width)
+        Weights of the columns; changed in place.
+    violations : float64 array of shape (n_columns,)
+        Violation of each column before its last step; changed in place.
+    terms : Terms
+        Of the columns.
+    """
+
+    columns: Columns
+    rows: NDArray[np.float64]
+    violations: NDArray[np.float64]
+    terms: Terms
+
+
+class Corrections(NamedTuple):
+    """Terms of the objective beside its loss and penalty, instead of the ridge.
+
+    Attributes
+    ----------
+    columns : sequence of Terms
+        Of every group of columns held.
+    intercept : Terms or None
+        Of the intercept, as one feature.
+    """
+
+    columns: Sequence[Terms]
+    intercept: Terms | None = None
+
+
+class Course(NamedTuple):
+    """What sweeps aim at, and how they begin and end.
+
+    Attributes
+    ----------
+    alpha : float
+        Weight of the penalty.
+    target : float
+        Largest violation of the conditions of optimality that may be left.
+    most_sweeps : int
+    first_sweep : int
+        Number of the first sweep, for its shuffle.
+    most_steps : int or None
+        Newton steps at most; the sweep after the last one is followed by some over columns that still
+        violate.
+    damping : float
+        Of the first Newton step.
+    """
+
+    alpha: float
+    target: float
+    most_sweeps: int
+    first_sweep: int
+    most_steps: int | None = None
+    damping: float = 0.0
+
+
 class Sweeper:
     """Sweeps over the columns of a problem.
 
@@ -50,12 +114,9 @@ class Sweeper:
     ----------
     problem : Problem
         Its scores move along.
-    line_search : bool
-        See `bigmc.kernels.linear.squared_hinge.sweep`.
-    seed : int
-        Every shuffle is drawn from ``SeedSequence([seed, sweep, block])``.
-    fit_intercept : bool
-        Take a Newton step of the intercept before every sweep.
+    descent : Descent
+        With an intercept there is a Newton step of it before every sweep. Every shuffle is drawn from
+        ``SeedSequence([seed, sweep, block])``.
     most_visits : int
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int
@@ -70,17 +131,15 @@ class Sweeper:
     def __init__(
         self,
         problem: Problem,
-        line_search: bool,
-        seed: int,
-        fit_intercept: bool,
+        descent: Descent,
         most_visits: int,
         newton_bytes: int,
     ) -> None:
-        self._newton_bytes = newton_bytes if line_search and problem.objective.newton else 0
+        self._newton_bytes = newton_bytes if descent.line_search and problem.objective.newton else 0
         self._problem = problem
-        self._line_search = line_search
-        self._seed = seed
-        self.fit_intercept = fit_intercept
+        self._line_search = descent.line_search
+        self._seed = descent.seed
+        self.fit_intercept = descent.fit_intercept
         self._most_visits = most_visits
         self.damping = 0.0
 
@@ -91,42 +150,32 @@ class Sweeper:
 
     def sweep(
         self,
-        columns: Columns,
-        rows: NDArray[np.float64],
-        violations: NDArray[np.float64],
+        working: WorkingColumns,
         chosen: NDArray[np.int64],
         sweep: int,
         alpha: float,
         negligible: float = 0.0,
-        terms: Terms | None = None,
     ) -> float:
         """Take a step for each of the chosen columns.
 
         Parameters
         ----------
-        columns : Columns
-        rows : float64 array of shape (n_columns, width)
-            Weights of the columns; changed in place.
-        violations : float64 array of shape (n_columns,)
-            Violation of each chosen column before its step; filled.
+        working : WorkingColumns
         chosen : int64 array
-            Positions in `columns`.
+            Positions of columns.
         sweep : int
             Number of the sweep, for its shuffle.
         alpha : float
             Weight of the penalty.
         negligible : float, optional
             Columns with at most this violation are left as they are.
-        terms : Terms, optional
-            Of the columns; by default the ridge of the objective.
 
         Returns
         -------
         float
             Largest violation of the chosen columns before their steps.
         """
-        problem = self._problem
-        terms = terms or Terms.ridge(problem.objective.ridge, len(columns.features), problem.width)
+        problem, (columns, rows, violations, terms) = self._problem, working
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
         ordered = columns.in_order(generator.permutation(chosen), problem.scale_of(columns.features))
         step = Step(problem.n_classes, problem.two_over_n, float(alpha), self._line_search, float(negligible))
@@ -142,17 +191,11 @@ class Sweeper:
         held: list[Columns],
         coef: Coefficients,
         intercept: NDArray[np.float64],
-        alpha: float,
-        target: float,
-        most: int,
-        n_iter: int,
-        terms: Sequence[Terms] | None = None,
-        intercept_terms: Terms | None = None,
-        most_steps: int | None = None,
-        damping: float = 0.0,
+        course: Course,
+        corrections: Corrections | None = None,
         watch: Callable[[int, float, int], None] | None = None,
     ) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.float64]]], int]:
-        """Sweep over columns in memory until none violates optimality by more than `target`.
+        """Sweep over columns in memory until none violates optimality by more than the target.
 
         A sweep over all columns is followed by sweeps over those that have weights or violated at their
         last visit; when these are done, all are looked at again. Between two sweeps there is a Newton step
@@ -165,21 +208,9 @@ class Sweeper:
             Where to start.
         intercept : float64 array of shape (n_classes,)
             Changed in place.
-        alpha : float
-        target : float
-        most : int
-            Sweeps at most.
-        n_iter : int
-            Number of the first sweep, for its shuffle.
-        terms : sequence of Terms, optional
-            Of the columns held; by default the ridge of the objective.
-        intercept_terms : Terms, optional
-            Of the intercept, as one feature; by default nothing.
-        most_steps : int, optional
-            Newton steps at most; the sweep after the last one is followed by some over columns that still
-            violate.
-        damping : float, optional
-            Of the first Newton step; that of the next one after the last is left in the attribute.
+        course : Course
+        corrections : Corrections, optional
+            By default the ridge of the objective.
         watch : callable, optional
             Called after every Newton step with the number of sweeps, the objective (of which the scores are
             as they have moved along) and the number of features with weights.
@@ -190,69 +221,67 @@ class Sweeper:
             New weights of all the columns.
         n_sweeps : int
         """
-        rows = [coef.take(columns.features) for columns in held]
         ridge, width = self._problem.objective.ridge, self._problem.width
-        terms = terms or [Terms.ridge(ridge, len(r), width) for r in rows]
-        violations = [np.zeros(len(r)) for r in rows]
-        everything = [np.arange(len(r)) for r in rows]
+        if corrections is None:
+            corrections = Corrections([Terms.ridge(ridge, len(columns.features), width) for columns in held])
+        working = [
+            WorkingColumns(columns, coef.take(columns.features), np.zeros(len(columns.features)), terms)
+            for columns, terms in zip(held, corrections.columns, strict=True)
+        ]
+        everything = [np.arange(len(w.rows)) for w in working]
         active = everything
+        alpha, target = course.alpha, course.target
         negligible = min(_NEGLIGIBLE * target, _NEGLIGIBLE_OF_ALPHA * alpha)
         if target < _FINEST_OF_ALPHA * alpha:
             negligible = 0.0
         visits = n_sweeps = n_steps = 0
-        self.damping = damping
+        self.damping = course.damping
 
         def sweep(chosen: list[NDArray[np.int64]]) -> float:
             nonlocal n_sweeps
-            largest = 0.0
-            for b in self.shuffled(range(len(held)), n_iter + n_sweeps):
-                visited = self.sweep(
-                    held[b], rows[b], violations[b], chosen[b], n_iter + n_sweeps, alpha, negligible, terms[b]
-                )
-                largest = max(largest, visited)
+            largest, number = 0.0, course.first_sweep + n_sweeps
+            for b in self.shuffled(range(len(held)), number):
+                largest = max(largest, self.sweep(working[b], chosen[b], number, alpha, negligible))
             n_sweeps += 1
             return largest
 
-        while n_sweeps < most and visits <= self._most_visits:
+        while n_sweeps < course.most_sweeps and visits <= self._most_visits:
             visits += sum(columns.nnz for columns in held)
             if self.fit_intercept:
-                improve_intercept(self._problem, intercept, 1, intercept_terms)
+                improve_intercept(self._problem, intercept, 1, corrections.intercept)
             largest = sweep(active)
             if largest <= target:
                 if active is everything:
                     break
                 active = everything
                 continue
-            if n_steps == most_steps:
-                worst = [c[v[c] > target] for c, v in zip(active, violations, strict=True)]
-                nnz = sum(columns.nnz_of(w) for columns, w in zip(held, worst, strict=True))
+            if n_steps == course.most_steps:
+                worst = [c[w.violations[c] > target] for c, w in zip(active, working, strict=True)]
+                nnz = sum(columns.nnz_of(c) for columns, c in zip(held, worst, strict=True))
                 entries = _LAST_VISITS * sum(columns.nnz for columns in held)
                 for _ in range(min(_LAST_SWEEPS, entries // max(nnz, 1))):
                     if sweep(worst) <= target:
                         break
                 break
-            steps = n_sweeps, n_iter + n_sweeps
-            if self._newton_step(held, rows, terms, intercept, intercept_terms, alpha, *steps):
+            if self._newton_step(working, intercept, corrections.intercept, course, n_sweeps):
                 n_steps += 1
                 if watch:
-                    n_nonzero = sum(int(np.count_nonzero(r.any(axis=1))) for r in rows)
-                    watch(n_sweeps, self._problem.value(rows), n_nonzero)
-            active = [np.flatnonzero(r.any(axis=1) | (v > 0)) for r, v in zip(rows, violations, strict=True)]
-        return [(columns.features, r) for columns, r in zip(held, rows, strict=True)], n_sweeps
+                    n_nonzero = sum(int(np.count_nonzero(w.rows.any(axis=1))) for w in working)
+                    watch(n_sweeps, self._problem.value([w.rows for w in working]), n_nonzero)
+            active = [np.flatnonzero(w.rows.any(axis=1) | (w.violations > 0)) for w in working]
+        return [(w.columns.features, w.rows) for w in working], n_sweeps
 
     def _newton_step(
         self,
-        held: list[Columns],
-        rows: list[NDArray[np.float64]],
-        terms: Sequence[Terms],
+        working: list[WorkingColumns],
         intercept: NDArray[np.float64],
         intercept_terms: Terms | None,
-        alpha: float,
+        course: Course,
         n_sweeps: int,
-        n_iter: int,
     ) -> bool:
         """Take a Newton step over the columns with weights, if there is room for it and it is worth it."""
         problem = self._problem
+        held, rows = [w.columns for w in working], [w.rows for w in working]
         chosen = [np.flatnonzero(r.any(axis=1)) for r in rows]
         n_columns = sum(len(c) for c in chosen)
         nnz = sum(columns.nnz_of(c) for columns, c in zip(held, chosen, strict=True))
@@ -260,7 +289,7 @@ class Sweeper:
         if (
             n_columns == 0
             or needed > self._newton_bytes
-            or (nnz < _NEWTON_ENTRIES and n_iter < _SWEEPS_FIRST)
+            or (nnz < _NEWTON_ENTRIES and course.first_sweep + n_sweeps < _SWEEPS_FIRST)
         ):
             return False
         products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
@@ -269,10 +298,10 @@ class Sweeper:
             together.append(np.pad(intercept, (0, problem.width - len(intercept)))[None])
         moved = np.concatenate(together)
         support = Support(problem, held, chosen, self.fit_intercept)
-        picked = [t.take(c) for t, c in zip(terms, chosen, strict=True)]
+        picked = [w.terms.take(c) for w, c in zip(working, chosen, strict=True)]
         if self.fit_intercept and intercept_terms:
             picked.append(intercept_terms)
-        part = support.newton_step(moved, alpha, Terms.joined(picked), products, self.damping)
+        part = support.newton_step(moved, course.alpha, Terms.joined(picked), products, self.damping)
         if part == 1.0:
             self.damping = self.damping / _DAMPING_FACTOR if self.damping > _LEAST_DAMPING else 0.0
         elif part < _SHORT_STEP:

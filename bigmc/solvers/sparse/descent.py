@@ -1,0 +1,35 @@
+"""How steps are taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+STEPS = ("line_search", "constant")
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How steps are taken.
+
+    Attributes
+    ----------
+    step : str
+        One of `STEPS`.
+    fit_intercept : bool
+    seed : int
+        Of the order of blocks and columns.
+    """
+
+    step: str
+    fit_intercept: bool
+    seed: int
+
+    @property
+    def line_search(self) -> bool:
+        """Steps go to the minimum of a local model and are checked by a line search."""
+        return self.step == STEPS[0]
+
+    @property
+    def of_columns(self) -> Descent:
+        """The same without steps of an intercept."""
+        return replace(self, fit_intercept=False)
