@@ -9,24 +9,37 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import LOSSES, objective
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.chunk_plan import plan_chunks
+from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 from bigmc.solvers.sparse.memory_plan import Size
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.row_scales import exact_rows
+from bigmc.solvers.sparse.spill import Spill
 from bigmc.store.dataset import Dataset
 
 
 def problem(loss, n=400, m=24, weighted=True):
+    return problem_of(loss, *samples(loss, n, m, weighted))
+
+
+def samples(loss, n, m, weighted):
+    """Sparse rows with labels or sets of labels, and their weights."""
     generator = np.random.default_rng(3)
     X = scipy.sparse.random(n, 5, 0.5, format="csr", rng=generator)
     sets = loss == "multilabel_ranking"
     y = (generator.random((n, m)) < 0.1).astype(int) if sets else generator.integers(0, m, n)
     weights = generator.integers(0, 4, n).astype(float) if weighted else None
-    dataset = Dataset.from_arrays(X, y, shard_rows=100)
-    both = objective(loss, "l1/l2", sets=sets)
+    return Dataset.from_arrays(X, y, shard_rows=100), weights
+
+
+def problem_of(loss, dataset, weights):
+    both = objective(loss, "l1/l2", sets=dataset.has_sets)
     made = Problem(dataset, both, 1e-3, weights, np.dtype(np.float64), ThreadEngine(2))
-    made.scores[:] = generator.normal(0, 1, made.scores.shape)
-    made.scores[:, m:] = both.loss.pad_score
+    made.scores[:] = np.random.default_rng(4).normal(0, 1, made.scores.shape)
+    made.scores[:, dataset.n_classes :] = both.loss.pad_score
     return made
 
 
@@ -124,3 +137,29 @@ def test_chunks_of_large_shards_of_many_classes_need_little_memory(limit, n_feat
     scores = 4 * size.width * 65_536 // plan.shard_parts
     gradients = 8 * size.width * plan.most_gradients(0)
     assert scores + plan.held_shard_bytes + gradients + 20 * n_features < limit * 10**6
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_constant_scores_stand_for_all_samples_and_read_single_labels_once(loss, weighted):
+    dataset, weights = samples(loss, 1500, 24, weighted)
+    if weighted:
+        weights[dataset.label_sets()[:, 0] == 7] = 0.0  # a class whose samples do not count
+    of_all = problem_of(loss, dataset, weights)
+    descent, precise = Descent("line_search", True, 0), np.dtype(np.float64)
+    task = ChunkTask(dataset, weights, of_all.objective, 1e-3, 1e-3, descent, precise, ThreadEngine(1), None)
+    spill = Spill(dataset, weights, 3, 0, None, exact_rows(dataset))
+    try:
+        before = spill.n_bytes
+        scores = ConstantScores(task, spill, np.zeros(24))
+        once = spill.n_bytes - before
+        intercept = np.random.default_rng(2).standard_normal(24)
+        scores.shift(intercept)
+        of_all.rebuild_scores(Coefficients.zeros(of_all.width), intercept, [])
+        np.testing.assert_allclose(scores.margins().stacked, of_all.margins().stacked, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            scores.intercept_product(intercept), of_all.intercept_product(intercept), rtol=1e-9, atol=1e-9
+        )
+        assert dataset.has_sets or spill.n_bytes - before == once > 0
+    finally:
+        spill.close()

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.chunk import Chunk
+from bigmc.solvers.sparse.chunk import Chunk, Samples
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.margins import Margins
-from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.problem import Problem, check_labels
 from bigmc.solvers.sparse.run import Task
 from bigmc.solvers.sparse.spill import Spill
 
@@ -61,7 +61,10 @@ class ChunkTask(Task):
 
     def problem(self, chunk: Chunk, engine: Engine | None = None) -> Problem:
         """Return the problem of some samples."""
-        samples = chunk.samples
+        return self.problem_of(chunk.samples, engine)
+
+    def problem_of(self, samples: Samples, engine: Engine | None = None) -> Problem:
+        """Return the problem of samples that need not be a chunk's."""
         return Problem(
             samples, self.objective, self.alpha, samples.weights, self.dtype, engine or self.engine
         )
@@ -84,6 +87,9 @@ class ChunkTask(Task):
 class ConstantScores:
     """All samples while no feature has weights, for `bigmc.solvers.sparse.intercept.improve_intercept`.
 
+    Samples of one class have the same loss then: one of them, with the weight of all, stands for them. Label
+    sets are gone through chunk by chunk, as there may be as many different ones as samples.
+
     Parameters
     ----------
     task : ChunkTask
@@ -96,6 +102,7 @@ class ConstantScores:
         self.objective, self.dtype, self.width = task.objective, task.dtype, task.width
         self.weight_sum = task.weight_sum
         self._task, self._spill, self._scores = task, spill, intercept.copy()
+        self._classes = None if task.dataset.has_sets else self._one_of_each_class()
 
     @property
     def two_over_n(self) -> float:
@@ -103,7 +110,7 @@ class ConstantScores:
         return 2.0 / self.weight_sum
 
     def margins(self) -> Margins:
-        """Add up the margins of all samples, chunk by chunk."""
+        """Add up the margins of all samples."""
         sums = Margins.empty(self._task.n_classes)
         for problem in self._problems():
             sums += problem.margins().stacked
@@ -116,11 +123,26 @@ class ConstantScores:
             total += problem.intercept_product(direction)
         return total
 
+    def _one_of_each_class(self) -> Problem:
+        """Return a sample of each class that occurs, with the weight of all of them."""
+        totals = np.zeros(self._task.n_classes)
+        for chunk in self._chunks():
+            check_labels(chunk.samples)
+            labels, weights = chunk.samples.label_sets()[:, 0], chunk.samples.weights
+            totals += np.bincount(labels, weights, self._task.n_classes)
+        codes = np.flatnonzero(totals).astype(np.int32)
+        ones = np.ones(len(codes), np.float32)
+        samples = Samples(self._task.dataset, codes[:, None], ones, totals[codes], None)
+        return self._task.problem_of(samples)
+
     def _problems(self) -> Iterator[Problem]:
-        for _, chunk in self._spill.chunks(range(self._spill.n_chunks)):
-            problem = self._task.problem(chunk)
+        one_each = self._classes
+        for problem in [one_each] if one_each else map(self._task.problem, self._chunks()):
             problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
             yield problem
+
+    def _chunks(self) -> Iterator[Chunk]:
+        return (chunk for _, chunk in self._spill.chunks(range(self._spill.n_chunks)))
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""

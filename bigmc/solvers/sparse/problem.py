@@ -49,6 +49,13 @@ class SampleTable(Protocol):
         ...
 
 
+def check_labels(samples: SampleTable) -> None:
+    """Raise a DataError where samples have no label, or one that is no class."""
+    labels = samples.label_sets()
+    if (not samples.has_sets and labels.min() < 0) or labels.max() >= samples.n_classes:
+        raise DataError("some samples have no label", "train on labelled samples only")
+
+
 class Problem:
     """Rows, scores and objective of a run.
 
@@ -92,9 +99,7 @@ class Problem:
         self.n_samples, self.n_classes = dataset.n_samples, dataset.n_classes
         self.labels = dataset.label_sets()
         self.label = self.labels[:, 0]
-        unlabelled = not dataset.has_sets and self.labels.min() < 0
-        if unlabelled or self.labels.max() >= self.n_classes:
-            raise DataError("some samples have no label", "train on labelled samples only")
+        check_labels(dataset)
         self.column_scale = dataset.column_scale()
         self.row_scale = dataset.row_scale(self.column_scale).astype(dtype, copy=False)
         self.weights = np.empty(0)
