@@ -16,6 +16,7 @@ from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 from bigmc.solvers.sparse.memory_plan import Size
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.row_scales import exact_rows
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.store.dataset import Dataset
@@ -35,9 +36,9 @@ def samples(loss, n, m, weighted):
     return Dataset.from_arrays(X, y, shard_rows=100), weights
 
 
-def problem_of(loss, dataset, weights):
+def problem_of(loss, dataset, weights, dtype=np.float64):
     both = objective(loss, "l1/l2", sets=dataset.has_sets)
-    made = Problem(dataset, both, 1e-3, weights, np.dtype(np.float64), ThreadEngine(2))
+    made = Problem(dataset, both, 1e-3, weights, np.dtype(dtype), ThreadEngine(2))
     made.scores[:] = np.random.default_rng(4).normal(0, 1, made.scores.shape)
     made.scores[:, dataset.n_classes :] = both.loss.pad_score
     return made
@@ -163,3 +164,20 @@ def test_constant_scores_stand_for_all_samples_and_read_single_labels_once(loss,
         assert dataset.has_sets or spill.n_bytes - before == once > 0
     finally:
         spill.close()
+
+
+def test_steps_that_rounding_hides_are_not_halved(monkeypatch):
+    loss = "squared_hinge"
+    dataset, weights = samples(loss, 4000, 24, weighted=False)
+    made = problem_of(loss, dataset, weights, np.float32)
+    intercept = np.zeros(24)
+    improve_intercept(made, intercept, 40)
+    evaluations = []
+    margins_of = Problem.margins
+    monkeypatch.setattr(Problem, "margins", lambda self: evaluations.append(1) or margins_of(self))
+    tilt = np.random.default_rng(5).standard_normal(24)
+    tilt = np.pad(tilt - tilt.mean(), (0, made.width - 24))[None]
+    for size in (1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 1e-7):  # what is left to gain goes by their squares
+        before = len(evaluations)
+        improve_intercept(made, intercept, 1, Terms(size * tilt, np.zeros(1)))
+        assert len(evaluations) - before <= 2

@@ -14,7 +14,8 @@ from bigmc.solvers.sparse.proximal_terms import Terms
 _SUFFICIENT_DECREASE = 1e-4
 _HALVINGS = 30
 _RIDGE = 1e-10
-#: Steps that gain less than this share of the objective are judged by the gradient: rounding hides the rest.
+#: Steps that gain less than this share of the objective, or than rounding of the scores may hide, are judged
+#: by the gradient, and shorter ones are not tried. Half the time of a round with the log loss went into that.
 _FLAT = 1e-12
 #: Conjugate gradients end at this residual, relative to the gradient, or after so many products.
 _FORCING, _PRODUCTS = 0.02, 30
@@ -111,9 +112,10 @@ def improve_intercept(
         along = float(slopes @ step)
         part = 1.0
         problem.shift(step)
-        for _ in range(_HALVINGS):
+        flat = -along <= max(_FLAT, noise) * before
+        for _ in range(1 if flat else _HALVINGS):
             after, there = problem.margins(), intercept + part * step
-            if -along > _FLAT * before:
+            if not flat:
                 good = value(after, there) <= before + _SUFFICIENT_DECREASE * part * along
             else:
                 good = np.abs(gradient(after, there)).max() < largest
