@@ -41,6 +41,9 @@ class Loss(ABC):
     newton_keeps_scores : bool
         What the gradient leaves for the Hessian in a Newton step is a number for every score, otherwise one
         word of bits for every sample.
+    keeps_slopes : bool
+        Half the derivatives of a sample say what its Hessian is: sums over columns take them from a matrix
+        that has been computed once, see `bigmc.kernels.linear.log_columns`.
     correctable : bool
         Whether the loss of a sample of the rows can be corrected, see
         `bigmc.solvers.sparse.subsampled_newton`.
@@ -58,6 +61,7 @@ class Loss(ABC):
     kernels: ClassVar[LossKernels]
     set_kernels: ClassVar[LossKernels]
     newton_keeps_scores: ClassVar[bool] = False
+    keeps_slopes: ClassVar[bool] = False
     correctable: ClassVar[bool] = True
     plain_squared_hinge: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
@@ -259,6 +263,7 @@ class LogLoss(BoundedDual):
     name = "log_loss"
     kernels = log.LogLoss()
     newton_keeps_scores = True
+    keeps_slopes = True
     correctable = False
 
     def intercept_slope(self, slopes: Floats) -> Floats:

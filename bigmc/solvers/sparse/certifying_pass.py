@@ -242,6 +242,7 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
     nothing = np.empty((0, problem.n_classes))
     for k, scale in enumerate(request.scales):
         sums.entropies[k] += problem.entropy(nothing, scale)
+    problem.replace_scores()
     if request.shard_parts == 1:
         for block in blocks:
             _add_gradients(block, problem, request, sums)

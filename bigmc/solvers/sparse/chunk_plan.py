@@ -159,6 +159,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     """
     score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
     row = score * size.width + 4 * size.most_labels + 24 + bytes_of_centred(size.n_frequent)
+    in_chunk = row + (score * size.width if size.keeps_shares else 0)
     entry_bytes = 2 + size.itemsize
     small = size.nnz <= 1 << 20
     items = [
@@ -187,7 +188,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
     worker = worker_bytes(cut)
     # a pass holds no chunk, and rounds no shard
-    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * row
+    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * in_chunk
     chunk_bytes = max(samples, _SMALLEST_CHUNK)
     needed = max(
         worker + vectors,
@@ -200,7 +201,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
         chunk_bytes=int(_CHUNK_SHARE * free),
         newton_bytes=int(0.2 * free),
-        fixed_bytes=size.n_samples * row,
+        fixed_bytes=size.n_samples * in_chunk,
         entry_bytes=entry_bytes,
         feature_bytes=8 * _CHUNK_PIECES * cut.parts,
         most_workers=n_workers,

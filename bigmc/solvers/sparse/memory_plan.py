@@ -86,6 +86,8 @@ class Size:
         Entries of the largest shard.
     n_frequent : int
         Features that nearly all samples have, see `bigmc.solvers.sparse.chunk_parts`.
+    keeps_shares : bool
+        A chunk has as many probabilities as scores, see `bigmc.solvers.sparse.chunk_steps`.
     """
 
     n_samples: int
@@ -102,6 +104,7 @@ class Size:
     n_certain: int = 0
     largest_shard: int = 0
     n_frequent: int = 0
+    keeps_shares: bool = False
 
 
 def plan_memory(limit: int, size: Size) -> SolverPlan:
