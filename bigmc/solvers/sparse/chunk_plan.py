@@ -28,6 +28,8 @@ _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 #: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
 #: the candidates.
 _WRITER_BYTES, _KNOWN = 3 << 20, 1.5
+#: Numbers that are kept of a gradient beside it and its curvature: number of the feature, norms, distance.
+_MEASURES = 5
 #: Most bytes of a shard decoded at once.
 _LARGEST_BLOCK = 8 << 20
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
@@ -49,6 +51,8 @@ class ChunkPlan:
         What is left for all of the following.
     width : int
         Padded number of classes.
+    n_kept : int
+        Classes whose gradients say what all are.
     most_candidates : int
         Features whose columns are kept for rounds, at most.
     chunk_bytes, newton_bytes : int
@@ -69,6 +73,7 @@ class ChunkPlan:
 
     free_bytes: int
     width: int
+    n_kept: int
     most_candidates: int
     chunk_bytes: int
     newton_bytes: int
@@ -91,7 +96,7 @@ class ChunkPlan:
         """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns."""
         n_workers = self.n_workers(held)
         free = self.free_bytes - held - n_workers * self.worker_bytes
-        return max(free, 0) // (8 * self.width * (n_workers + 2))
+        return max(free, 0) // (8 * ((self.n_kept + 1) * (n_workers + 1) + _MEASURES))
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
         """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
@@ -188,7 +193,9 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
     worker = worker_bytes(cut)
     # a pass holds no chunk, and rounds no shard
-    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * in_chunk
+    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(
+        size.n_samples, 1
+    ) + _FEWEST_SAMPLES * in_chunk
     chunk_bytes = max(samples, _SMALLEST_CHUNK)
     needed = max(
         worker + vectors,
@@ -198,6 +205,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     plan = ChunkPlan(
         free_bytes=free,
         width=size.width,
+        n_kept=size.n_kept or size.n_classes,
         most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
         chunk_bytes=int(_CHUNK_SHARE * free),
         newton_bytes=int(0.2 * free),
