@@ -194,10 +194,15 @@ class CandidateColumns:
         return bool(others.any())
 
     def known_features(self, state: State) -> NDArray[np.int64]:
-        """Return the features whose gradients the next pass keeps, in increasing order."""
+        """Return the features whose gradients the next pass keeps, in increasing order.
+
+        Those with weights and the layers come first, then those whose bounds were too large in the last pass:
+        their norms were found small, but without their gradients all there is again are the bounds.
+        """
         last = self.column_nnz if state.norms is None else state.norms
         wanted = last.astype(np.float32)  # one number a feature at a time: there are many
         wanted[self.column_nnz == 0] = -1.0
+        wanted[state.doubted] = np.finfo(np.float32).max
         for layer in state.layers if self._keeps_layers(state) else []:
             wanted[layer] = np.inf
         wanted[state.coef.features] = np.inf

@@ -53,12 +53,15 @@ class Measured:
         See `bigmc.solvers.sparse.gradient.GradientPass`.
     norms : float64 array of shape (n_chosen,)
         Dual norms of the gradients that are known.
+    doubted : int64 array
+        Features of these whose bounds are above the penalty.
     """
 
     largest_norm: float
     distance: float
     violation: float
     norms: NDArray[np.float64]
+    doubted: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,7 @@ class Certifier:
             part = Measures(*(array[some] for array in out))
             rows = coef.take(chosen[some])
             task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, part)
+        doubted = chosen[sums.norms[chosen] > task.alpha]
         sums.norms[chosen] = norms
         excess = sums.norms.copy()
         excess[chosen] = 0.0
@@ -252,7 +256,7 @@ class Certifier:
         squares = float(np.einsum("j,j->", excess, excess, dtype=np.float64))
         distance = float(distances.sum()) + conversion**2 * squares
         violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
-        return Measured(largest, distance, violation, norms)
+        return Measured(largest, distance, violation, norms, doubted)
 
     def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
         task = self._task

@@ -254,7 +254,7 @@ class ChunkRounds:
         assert state.anchor is not None
         spill = self._columns.spill
         found = self._certifier.certify(spill, state.anchor, chosen, self._rough, state.scale, further)
-        self._rough, state.scale = False, found.scale
+        self._rough, state.scale, state.doubted = False, found.scale, found.measured.doubted
         self._count_spill()
         return found
 
