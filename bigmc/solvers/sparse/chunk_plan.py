@@ -96,7 +96,7 @@ class ChunkPlan:
         """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns."""
         n_workers = self.n_workers(held)
         free = self.free_bytes - held - n_workers * self.worker_bytes
-        return max(free, 0) // (8 * ((self.n_kept + 1) * (n_workers + 1) + _MEASURES))
+        return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
         """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
@@ -123,7 +123,7 @@ class ChunkPlan:
     def _left_beside(self, n_features: int, n_chunks: int) -> int:
         in_rounds = self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
         in_rounds += self.newton_bytes if n_chunks == 1 else 0
-        in_passes = self.worker_bytes + 3 * 8 * self.width * n_features
+        in_passes = self.worker_bytes + gradient_bytes(self.n_kept, 1) * n_features
         return int(_HELD_SHARE * self.free_bytes) - max(in_rounds, in_passes)
 
     def most_rare(self, n_features: int, held: int) -> int:
@@ -135,6 +135,11 @@ class ChunkPlan:
         """Return the number of chunks for candidates of so many entries."""
         room = self.chunk_bytes - self.feature_bytes * n_features
         return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(room, 1)))
+
+
+def gradient_bytes(n_kept: int, n_workers: int) -> int:
+    """Return the bytes of a gradient that a pass keeps: sums, those of every worker, and measures."""
+    return 8 * ((n_kept + 1) * (n_workers + 1) + _MEASURES)
 
 
 class Cut(NamedTuple):
@@ -187,7 +192,8 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         more += cut.held_bytes + (1 << 18 if small else 2 << 20)
         return 2 * block_bytes + scores + more + 4 * size.n_features
 
-    vectors = wanted * 8 * size.width * 3
+    n_kept = size.n_kept or size.n_classes
+    vectors = wanted * gradient_bytes(n_kept, 1)
     shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else (1.0 - vectors / max(free, 1),)
     most = [int(share * free) for share in shares]
     cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
@@ -205,7 +211,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     plan = ChunkPlan(
         free_bytes=free,
         width=size.width,
-        n_kept=size.n_kept or size.n_classes,
+        n_kept=n_kept,
         most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
         chunk_bytes=int(_CHUNK_SHARE * free),
         newton_bytes=int(0.2 * free),
