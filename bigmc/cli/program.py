@@ -81,7 +81,7 @@ def _main(
 def main() -> NoReturn:
     """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), or one of docs/cli.md."""
     leave_out_pandas()
-    # Importing makes many objects and hardly any garbage: searches for cycles took a fifth of a short command.
+    # Imports make many objects and hardly any garbage: searches for cycles took a fifth of a short command.
     gc.set_threshold(*_GC_THRESHOLDS)
     # All memory goes with the process: a search for cycles while Python ends took a tenth of a short command.
     atexit.register(gc.freeze)
