@@ -286,7 +286,8 @@ class PartWriter:
     def _commit(self, receipt: Receipt) -> None:
         if self._names is not None:
             with replacing(self._aside / NAMES) as file:
-                pq.write_table(self._names.table(), file, compression="zstd")
+                table = self._names.unsorted_table()  # read once and deleted: packed quickly
+                pq.write_table(table, file, compression="lz4", use_dictionary=False)
         if self._rejects:
             with replacing(self._aside / REJECTS) as file:
                 pq.write_table(rejects_table(self._rejects), file, compression="zstd")

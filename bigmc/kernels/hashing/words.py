@@ -7,12 +7,10 @@ depends on where a word ends, which a processor cannot guess.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
+from bigmc.kernels.byte_masks import bit_count, trailing_zeros
 from bigmc.kernels.hashing.arguments import Bits, Bytes, Int, Longs, MarkedText, WordLists, Words
 
 DONE, BROKEN, CHANGED = 0, 1, 2
@@ -31,28 +29,6 @@ _GATHER = np.uint64(0x0102040810204080)
 _ONE = np.uint64(1)
 _LOW6 = np.uint64(63)
 _HIGH = np.uint64(0x8080808080808080)
-
-
-def _type_trailing_zeros(typing: Any, x: Any) -> Any:
-    """Count the zero bits below the lowest bit of a uint64 that is not 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
-
-    return types.int64(types.uint64), generate
-
-
-def _type_bit_count(typing: Any, x: Any) -> Any:
-    """Count the bits of a uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
-
-
-_trailing_zeros: Any = intrinsic(_type_trailing_zeros)
-_bit_count: Any = intrinsic(_type_bit_count)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -95,11 +71,11 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
         leads = np.uint64(0)
         for j in range(8):
             eight = longs[8 * w + j]
-            n_trails += _bit_count(eight & ~(eight << _ONE) & _HIGH)
+            n_trails += bit_count(eight & ~(eight << _ONE) & _HIGH)
             lead = (eight & (eight << _ONE) & _HIGH) >> np.uint64(7)
             leads |= ((lead * _GATHER) >> np.uint64(56)) << np.uint64(8 * j)
         while leads != np.uint64(0):
-            i = 64 * w + _trailing_zeros(leads)
+            i = 64 * w + trailing_zeros(leads)
             leads &= leads - _ONE
             b = np.int64(folded[i])
             c1 = np.int64(folded[i + 1])
@@ -220,11 +196,11 @@ def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
         rank[w] = n_starts
         bits[w] = start
         while start != np.uint64(0):
-            starts[n_starts] = 64 * w + _trailing_zeros(start)
+            starts[n_starts] = 64 * w + trailing_zeros(start)
             start &= start - _ONE
             n_starts += 1
         while end != np.uint64(0):
-            sizes[n_ends] = 64 * w + _trailing_zeros(end)
+            sizes[n_ends] = 64 * w + trailing_zeros(end)
             end &= end - _ONE
             n_ends += 1
     # Of a single character all bytes are the first character's.
@@ -241,7 +217,7 @@ def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
     for k in range(n_rows + 1):
         p = np.uint64(begins[k])
         at = np.int64(p >> np.uint64(6))
-        units[k] = kept[np.int64(rank[at]) + _bit_count(bits[at] & ((_ONE << (p & _LOW6)) - _ONE))]
+        units[k] = kept[np.int64(rank[at]) + bit_count(bits[at] & ((_ONE << (p & _LOW6)) - _ONE))]
 
 
 @njit(cache=True, nogil=True)
