@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
 from bigmc.ingestion.part_writer import ShardWriter
-from bigmc.ingestion.pipeline import in_order
+from bigmc.ingestion.pipeline import ALONE, Crew, in_order
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.recipe import Recipe
@@ -176,29 +175,24 @@ class PartWriter:
         )
         return read(self._part, request, sources=self._sources, base=self._base)
 
-    def run(self) -> Iterator[tuple[int, int]]:
-        """Write the part, yielding the rows and source bytes done after each batch."""
+    def run(self, crew: Crew = ALONE) -> Iterator[tuple[int, int]]:
+        """Write the part with the help of a crew, yielding rows and source bytes done after each batch."""
         disk.make_folder(self._aside)
-        with ExitStack() as stack:
-            n_threads = self._shares.n_threads
-            pool = stack.enter_context(ThreadPoolExecutor(n_threads)) if n_threads > 1 else None
-            yield from self._write(pool)
-
-    def _write(self, pool: ThreadPoolExecutor | None) -> Iterator[tuple[int, int]]:
-        writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, pool)
+        writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, crew)
         rows_in = 0
         names: Future[None] | None = None  # counted in the order of the batches, one after another
-        for ready in in_order(self._transformed, self._batches(), pool, self._shares.n_threads):
+        for ready in in_order(self._transformed, self._batches(), crew):
             batch = ready.batch
             n_rows = batch.n_rows + len(ready.rejects)
             rows_in += n_rows
             self._rejects += ready.rejects
             if names is not None:
                 names.result()
-            if pool is None:
+            helpers = crew.helpers
+            if helpers is None:
                 self._count_names(ready)
             elif self._names is not None:
-                names = pool.submit(self._count_names, ready)
+                names = helpers.submit(self._count_names, ready)
             for split, some, table in self._by_split(batch, ready.samples):
                 if writer.add(split, some, table):
                     trim()
