@@ -101,8 +101,8 @@ class PassSums:
     margins : float64 array
         See `Margins.empty`.
     entropies : float64 array of shape (n_scales,)
-    gradient : float64 array of shape (n_chosen, width)
-        Of the mean loss.
+    gradient : float64 array of shape (n_chosen, n_kept)
+        Of the mean loss, by the last classes; see `bigmc.objectives.losses.Loss.unpacked`.
     curvature : float64 array of shape (n_chosen,)
         Largest of the diagonal of its Hessian, over the classes, added up over blocks.
     norms : float32 array of shape (n_features,)
@@ -125,7 +125,7 @@ class PassSums:
         return cls(
             Margins.empty(n_classes),
             np.zeros(len(request.scales)),
-            np.zeros((chosen, request.width)),
+            np.zeros((chosen, request.objective.loss.n_kept(n_classes))),
             np.zeros(chosen),
             np.zeros(n_features, np.float32),
         )
@@ -242,6 +242,7 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
     nothing = np.empty((0, problem.n_classes))
     for k, scale in enumerate(request.scales):
         sums.entropies[k] += problem.entropy(nothing, scale)
+    problem.replace_scores()
     if request.shard_parts == 1:
         for block in blocks:
             _add_gradients(block, problem, request, sums)
@@ -279,7 +280,8 @@ def _add_gradients(block: Block, problem: Problem, request: PassRequest, sums: P
     first, last = np.searchsorted(request.features, [lo, hi])
     at = places[request.features[first:last] - lo]
     to, at = first + np.flatnonzero(at >= 0), at[at >= 0]
-    sums.gradient[to] += gradient[at] * (factor * scale[at])[:, None]
+    kept = slice(problem.n_classes - sums.gradient.shape[1], problem.n_classes)
+    sums.gradient[to] += gradient[at, kept] * (factor * scale[at])[:, None]
     sums.curvature[to] += curvature[at] * (factor * scale[at] ** 2)
 
 
