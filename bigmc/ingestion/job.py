@@ -30,7 +30,7 @@ from bigmc.ingestion.memory import (
     refuse_large_chunks,
     smallest_limit,
 )
-from bigmc.ingestion.part import NAMES, REJECTS
+from bigmc.ingestion.part_receipt import NAMES, REJECTS
 from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
