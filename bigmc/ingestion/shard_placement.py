@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.pipeline import in_order
+from bigmc.ingestion.pipeline import Crew, in_order
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import file_entry
@@ -72,11 +70,9 @@ class Placing:
             progress(Progress("merge", 0, total, "rows"))
         done = 0
         entries: list[ShardEntry] = []
-        with ExitStack() as stack:
-            n_threads = self.n_threads
-            pool = stack.enter_context(ThreadPoolExecutor(n_threads)) if n_threads > 1 else None
+        with Crew(self.n_threads) as crew:
             wanted = enumerate([shards[i] for i in group] for group in groups)
-            for entry in in_order(self._place_group, wanted, pool, n_threads):
+            for entry in in_order(self._place_group, wanted, crew):
                 if len(groups[len(entries)]) > 1:
                     done += entry.rows
                     progress(Progress("merge", done, total, "rows"))

@@ -46,10 +46,10 @@ def _type_equal_bytes(typing: Any, data: Any, at: Any, byte: Any) -> Any:
 
 
 def _type_trailing_zeros(typing: Any, x: Any) -> Any:
-    """Count the zero bits below the lowest bit of a uint64 that is not 0."""
+    """Count the zero bits below the lowest bit of a uint64; 64 if there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+        return builder.cttz(arguments[0], context.get_constant(types.boolean, False))
 
     return types.int64(types.uint64), generate
 
