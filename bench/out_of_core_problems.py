@@ -250,7 +250,7 @@ PROBLEMS = {
         {
             "categorical": [f"c{j}" for j in range(N_CATEGORICALS)] + [f"p{j}" for j in range(N_CROSSED)],
             "label": "label", "hash_bits": 20,
-        }, (3e-5, 1e-4, 3e-4), ("log_loss", "squared_hinge"),
+        }, (3e-6, 1e-5, 1e-4), ("log_loss", "squared_hinge"),
     ),
     "f": Problem(
         "words, char_wb 1-3, 2^18, 18 languages",

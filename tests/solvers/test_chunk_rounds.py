@@ -116,6 +116,20 @@ def test_constant_steps_and_an_intercept():
     assert certificate.upper <= best.upper * (1 + 1e-2)
 
 
+@pytest.mark.parametrize(("n_classes", "step"), [(20, "line_search"), (5, "constant")])
+def test_log_loss_of_many_classes_and_of_constant_steps(n_classes, step):
+    _, dataset = made(n_classes=n_classes)
+    weights = np.random.default_rng(4).integers(1, 4, dataset.n_samples).astype(float)
+    options = {"loss": "log_loss", "alpha": 5e-3, "fit_intercept": True}
+    best = solve(dataset, tol=1e-6, sample_weight=weights, memory_limit=1 << 30, **options).certificate
+    plan = replace(PLAN, n_kept=n_classes - 1, width=24, free_bytes=200_000, fixed_bytes=300_000)
+    state, certificate = run(dataset, plan, weights=weights, step=step, tol=2e-3, **options)
+    assert state.n_chunks > 3
+    assert certificate.gap <= 2e-3
+    assert best.lower * (1 - 1e-9) <= certificate.upper <= best.upper * (1 + 2e-3)
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("loss", ["multitask_squared_hinge", "log_loss"])
 @pytest.mark.parametrize("chunk_bytes", [40_000, 1 << 30])
 def test_a_ridge_alone_gives_every_feature_weights(loss, chunk_bytes):

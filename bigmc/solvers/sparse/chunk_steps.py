@@ -38,8 +38,9 @@ class ChunkSteps(ABC):
 
     @classmethod
     def of(cls, task: ChunkTask, problem: Problem) -> ChunkSteps:
-        """Return steps on a model where that is much cheaper than the loss."""
-        return ModelSteps(task, problem) if task.objective.loss.keeps_slopes else LossSteps(task, problem)
+        """Return steps on a model where that is cheaper than the loss, unless they are to be constant."""
+        model = task.objective.loss.keeps_slopes and task.descent.line_search
+        return ModelSteps(task, problem) if model else LossSteps(task, problem)
 
     @abstractmethod
     def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
