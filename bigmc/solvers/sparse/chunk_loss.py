@@ -205,7 +205,7 @@ def improve(
         problem.rebuild_scores(weights.coef(task.width), intercept, chunk.held)
 
     for sweep in range(n_iter, n_iter + _SWEEPS):
-        steps.begin_sweep(sweep == n_iter, set_scores)
+        steps.begin_sweep(set_scores)
         if of_level:
             steps.move_level(level, of_level)
         for b in shuffled(range(len(parts)), (task.seed, sweep)) if parts else []:

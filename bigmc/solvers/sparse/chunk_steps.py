@@ -43,7 +43,7 @@ class ChunkSteps(ABC):
         return ModelSteps(task, problem) if model else LossSteps(task, problem)
 
     @abstractmethod
-    def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
+    def begin_sweep(self, set_scores: Callable[[], None]) -> None:
         """Get ready for a sweep; `set_scores` sets the scores to those of the weights."""
 
     @abstractmethod
@@ -61,10 +61,15 @@ class ChunkSteps(ABC):
 class LossSteps(ChunkSteps):
     """On the loss itself: scores move along."""
 
-    def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
+    def __init__(self, task: ChunkTask, problem: Problem) -> None:
+        super().__init__(task, problem)
+        self._begun = False
+
+    def begin_sweep(self, set_scores: Callable[[], None]) -> None:
         """Set the scores before the first sweep."""
-        if first:
+        if not self._begun:
             set_scores()
+        self._begun = True
 
     def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
         """Take a Newton step of the level."""
@@ -86,7 +91,7 @@ class ModelSteps(ChunkSteps):
         super().__init__(task, problem)
         self._shares = np.empty_like(problem.scores)
 
-    def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
+    def begin_sweep(self, set_scores: Callable[[], None]) -> None:
         """Set the scores, and put the slopes in their place."""
         set_scores()
         self._problem.replace_scores(self._shares)
