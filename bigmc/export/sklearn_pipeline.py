@@ -99,10 +99,17 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
 def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
     """Return the step that weights values, if they do not count as they are."""
     from sklearn.feature_extraction.text import TfidfTransformer
-    from sklearn.preprocessing import Normalizer
+    from sklearn.preprocessing import Normalizer, StandardScaler
 
     if model.weighting.binary:
         raise ModelError("binary weighting follows the hashing, which scikit-learn does the other way", _CURE)
+    if model.weighting.scaled:
+        scaler = StandardScaler(with_mean=False)
+        scaler.n_features_in_ = model.n_features
+        scaler.mean_ = None
+        scaler.scale_ = 1.0 / np.asarray(model.column_scale, np.float64)
+        scaler.var_ = np.square(scaler.scale_)
+        return [("weighting", scaler)]
     if model.column_scale is not None:
         step = TfidfTransformer(norm="l2" if model.weighting.l2 else None)
         step.n_features_in_ = model.n_features

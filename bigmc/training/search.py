@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +26,21 @@ from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
+from bigmc.store.weighting import Weighting
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth, weighted
+from bigmc.training.trials import (
+    TABLE_WEIGHTINGS,
+    WEIGHTINGS,
+    Candidate,
+    Course,
+    Size,
+    Trial,
+    Truth,
+    weighted,
+)
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -87,8 +97,23 @@ class Limits(NamedTuple):
 
 
 def first_candidate(dataset: Dataset) -> Candidate:
-    """Return what is tried first: a ridge alone, on texts by tf-idf."""
-    return Candidate("tfidf" if _is_of_texts(dataset) else None)
+    """Return what is tried first: a ridge alone, on texts by tf-idf, on tables in units of deviation."""
+    choices = weightings_of(dataset)
+    return Candidate(next(iter(choices), None))
+
+
+def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
+    """Return the weightings to try, the first one first; none where that of the dataset stays."""
+    if _is_of_texts(dataset):
+        return WEIGHTINGS
+    return TABLE_WEIGHTINGS if is_table(dataset) and dataset.weighting == Weighting() else {}
+
+
+def is_table(dataset: Dataset) -> bool:
+    """Return whether the features are columns of numbers, which boosting is for."""
+    features = dataset.features
+    own = features.get("dense") or features.get("one_hot") or features.get("n_own")
+    return not features.get("hasher") and bool(own)
 
 
 def _is_of_texts(dataset: Dataset) -> bool:
@@ -121,8 +146,8 @@ class Search:
         thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
         self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
-        self._texts = _is_of_texts(dataset)
-        base = dataset.with_weighting(WEIGHTINGS["tfidf"]) if self._texts else dataset
+        self._weightings, self._stored = weightings_of(dataset), dataset.weighting
+        base = dataset.with_weighting(next(iter(self._weightings.values()), dataset.weighting))
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
@@ -152,7 +177,7 @@ class Search:
     @property
     def first(self) -> Candidate:
         """What is tried first."""
-        return first_candidate(self._sample)
+        return Candidate(next(iter(self._weightings), None))
 
     def run(self, rival: float | None = None) -> Course:
         """Try candidates until none is better, or time is over.
@@ -197,9 +222,7 @@ class Search:
         return Duals(self._ridges.duals(candidate), self._positions)
 
     def _weighting(self, best: Trial) -> Trial:
-        if not self._texts:
-            return best
-        for name in list(WEIGHTINGS)[1:]:
+        for name in list(self._weightings)[1:]:
             best = self._better(best, self.trial_of(replace(best.candidate, weighting=name), best))
         return best
 
@@ -306,7 +329,8 @@ class Search:
 
     def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
-        return self._judged(options, candidate, self._sample, self._valid, time.monotonic())
+        samples, valid = (rows.with_weighting(self._stored) for rows in (self._sample, self._valid))
+        return self._judged(options, candidate, samples, valid, time.monotonic())
 
     def _judged(
         self,

@@ -27,6 +27,11 @@ WEIGHTINGS: dict[str, Weighting] = {
 }
 """Weightings of hashed text that are tried, the first one first."""
 
+TABLE_WEIGHTINGS: dict[str, Weighting] = {"scaled": Weighting(scaled=True), "counts": Weighting()}
+"""Weightings of columns of numbers that are tried: in units of their deviation, and as they are."""
+
+_KNOWN = WEIGHTINGS | TABLE_WEIGHTINGS
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -35,7 +40,7 @@ class Candidate:
     Attributes
     ----------
     weighting : str or None
-        One of `WEIGHTINGS`; None for that of the dataset.
+        One of `WEIGHTINGS` or `TABLE_WEIGHTINGS`; None for that of the dataset.
     loss : str
     ridge : float
         Times the number of rows; as 1 / C of scikit-learn.
@@ -70,7 +75,7 @@ class Candidate:
 
 def weighted(samples: Dataset, candidate: Candidate) -> Dataset:
     """Return samples as a candidate weights them."""
-    return samples if candidate.weighting is None else samples.with_weighting(WEIGHTINGS[candidate.weighting])
+    return samples if candidate.weighting is None else samples.with_weighting(_KNOWN[candidate.weighting])
 
 
 @dataclass(frozen=True)
