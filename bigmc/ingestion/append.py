@@ -128,7 +128,9 @@ class Append:
             )
         recipe = replace(
             job.recipe,
-            features=replace(job.recipe.features, map=stored.map),
+            features=replace(
+                job.recipe.features, map=stored.map, one_hot=stored.one_hot, filling=stored.filling
+            ),
             first_row=sum(manifest.rows_in for manifest in manifests),
         )
         zero_based = None if stored.first_index is None else stored.first_index == 0
@@ -206,7 +208,8 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             standardize=mapping is not None,
             fourier=mapping["fourier"] if mapping else 0,
             gamma=mapping["gamma"] if mapping else None,
-            missing="keep" if stored.missing else "refuse",
+            one_hot=tuple(levels.column for levels in stored.one_hot),
+            missing="fill" if stored.filling else "keep" if stored.missing else "refuse",
             weighting=Weighting.from_dict(manifest.weighting).name,
             split={name: recipe["splits"][name] for name in recipe["order_of_splits"]},
             group=recipe["group"],

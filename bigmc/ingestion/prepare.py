@@ -24,6 +24,8 @@ from bigmc.ingestion.sample_weights import check_weight_type
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
+from bigmc.ingestion.table_columns import Levels, MeanOfColumns
+from bigmc.ingestion.table_scan import with_table_columns
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
@@ -81,7 +83,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     hints = ReadHints(
         types={name: pa.string() for name in features.text},
         n_features=options.n_features,
-        missing=features.missing,
+        missing=features.takes_missing,
         columns=recipe.columns or None,
         record_limit=record_limit(limit, features.n_features),
     )
@@ -89,12 +91,20 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         found = schema(sources, recipe.columns, hints)
         features.check_types(found)
         check_weight_type(found, options.weight)
+        recipe = replace(recipe, features=with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of sources that are matrices; refuse options about columns, which they lack."""
-    given = (options.text, options.categorical, options.numeric, options.dense, options.keep)
+    given = (
+        options.text,
+        options.categorical,
+        options.one_hot,
+        options.numeric,
+        options.dense,
+        options.keep,
+    )
     named = [*(name for names in given for name in names)]
     named += filter(None, [options.label_separator, options.group, options.weight])
     if named or isinstance(options.label, str):
@@ -114,13 +124,14 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
     given = (options.text, options.categorical, options.numeric, options.dense)
     text, categorical, numeric, dense = (tuple(names) for names in given)
-    _refuse_repeated((*text, *categorical, *numeric, *dense))
+    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
-    features = FeatureSpec(text, categorical, numeric, dense, hasher)
+    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
+    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot)
     _check_columns(features, options, source)
     if options.label_separator == "":
         raise DataError("the separator of labels is empty", "give the text between two labels")
@@ -135,9 +146,13 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
 
 def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features with missing values kept, where that is asked for."""
-    if options.missing != "keep":
+    if options.missing == "refuse":
         return features
     _check_missing(features, source, options)
+    if options.missing == "fill":
+        return replace(
+            features, filling=MeanOfColumns(len(features.dense)).filling()
+        )  # means are found later
     return replace(features, missing=True)
 
 
@@ -198,7 +213,7 @@ def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source
     if not features.columns:
         raise DataError(
             f"{source.path}: no column is named to learn from",
-            "name some with --text, --categorical or --dense",
+            "name some with --text, --categorical, --one-hot or --dense",
         )
     if not isinstance(options.label, str):
         raise DataError(f"{source.path}: no label column is named", "name it with --label")
@@ -231,6 +246,10 @@ def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions
             f"{source.path}: only dense columns can have missing values",
             "name them with --dense, or pass arrays",
         )
+    if options.missing == "fill":
+        if source.format in MATRICES:
+            raise DataError(f"{source.path}: only named columns can be filled", "fill the array before")
+        return
     if options.standardize or options.fourier:
         raise DataError(
             "missing values can be neither standardised nor turned into Fourier features",
