@@ -113,6 +113,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
     if categories and few and not hashes:
         found["one_hot"] = (*columns_of(found.get("one_hot")), *categories)
         del found["categorical"]
+    if dense and (hashes or found.get("categorical")):
+        found.setdefault("standardize", True)
     if "missing" not in found and any(known[name].n_missing for name in dense):
         found["missing"] = "fill"
     return found

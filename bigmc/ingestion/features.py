@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +91,12 @@ class FeatureSpec:
     @property
     def takes_missing(self) -> bool:
         """Whether dense values may be missing."""
-        return self.missing or self.filling is not None
+        return self.missing or (self.filling is not None and self.filling.fills)
+
+    @property
+    def missing_as(self) -> Literal["refuse", "keep", "fill"]:
+        """What an ingest is asked for to treat missing values so."""
+        return "keep" if self.missing else "fill" if self.takes_missing else "refuse"
 
     @property
     def n_features(self) -> int:
@@ -124,6 +129,13 @@ class FeatureSpec:
         named = self.only_dense and not (self.map and self.map.fourier)
         return data | ({"columns": list(self.own_names)} if named else {})
 
+    def with_found(self, stored: FeatureSpec) -> FeatureSpec:
+        """Return these features with what was found out for those of a dataset with the same columns."""
+        columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
+        same = columns == others and self.dense == stored.dense and self.missing_as == stored.missing_as
+        found = stored if same else self
+        return replace(self, map=stored.map, one_hot=found.one_hot, filling=found.filling)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
         """Return the specification that :meth:`to_dict` wrote."""
@@ -142,7 +154,7 @@ class FeatureSpec:
             map=map,
             missing=missing,
             one_hot=one_hot,
-            filling=Filling(tuple(filling["values"]), tuple(filling["flagged"])) if filling else None,
+            filling=Filling.from_dict(filling) if filling else None,
         )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:

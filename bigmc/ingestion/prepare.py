@@ -145,15 +145,22 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
 
 
 def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
-    """Return the features with missing values kept, where that is asked for."""
-    if options.missing == "refuse":
+    """Return the features with missing values kept or filled, and numbers beside hashed ones standardised."""
+    standardize = _standardizes_beside_hashed(features, options)
+    if options.missing != "refuse":
+        _check_missing(features, source, options)
+    if options.missing == "keep":
+        return replace(features, missing=True)
+    if options.missing == "refuse" and not standardize:
         return features
-    _check_missing(features, source, options)
-    if options.missing == "fill":
-        return replace(
-            features, filling=MeanOfColumns(len(features.dense)).filling()
-        )  # means are found later
-    return replace(features, missing=True)
+    nothing_yet = MeanOfColumns(len(features.dense))
+    fills = options.missing == "fill"
+    return replace(features, filling=nothing_yet.filling(fills=fills, standardize=standardize))
+
+
+def _standardizes_beside_hashed(features: FeatureSpec, options: IngestOptions) -> bool:
+    hashed = features.hasher is not None and bool(features.dense)
+    return hashed and options.standardize and not options.fourier
 
 
 def _has_dense(features: FeatureSpec, sources: Sequence[Source]) -> bool:
@@ -165,12 +172,12 @@ def _mapping(
     options: IngestOptions, features: FeatureSpec, sources: Sequence[Source]
 ) -> dict[str, Any] | None:
     """Return what dense features become, None if they stay as they are."""
-    if not (options.standardize or options.fourier):
+    if not (options.standardize or options.fourier) or _standardizes_beside_hashed(features, options):
         return None
     if not _has_dense(features, sources):
         raise DataError(
             f"{sources[0].path}: only dense features can be standardised or turned into Fourier features",
-            "name columns with --dense and hash none, or leave out --standardize and --fourier",
+            "name columns with --dense, hash none for --fourier, or leave out --standardize and --fourier",
         )
     return {"fourier": options.fourier, "gamma": options.gamma}
 
@@ -265,7 +272,9 @@ def _default_weighting(features: FeatureSpec) -> str:
     """Return the weighting of features for which none was asked: that of text is tf-idf."""
     if features.hasher is None or features.missing:
         return "counts"
-    return "tfidf" if features.text and not (features.numeric or features.dense) else "l2"
+    standard = features.filling is not None and features.filling.deviations
+    numbers = features.numeric or (features.dense and not standard)
+    return "tfidf" if features.text and not numbers else "l2"
 
 
 def _weighting(asked: str | None, features: FeatureSpec, sources: Sequence[Source]) -> Weighting:

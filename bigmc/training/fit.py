@@ -124,7 +124,8 @@ class Fit:
             winner, rivals = self._choose(course, rival)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
-            if self._test is not None and self._splits.refit:
+            cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
+            if self._test is not None and self._splits.refit and not cross_validated:
                 winner = self._recalibrated(winner)
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
@@ -168,7 +169,8 @@ class Fit:
         """Return the better strength of boosting, and what it reaches where linear models are judged too."""
         trials = {C: self._boosted_trial(search, C, TRIAL_ROUNDS) for C in BOOSTING_C}
         C = max(BOOSTING_C, key=lambda C: trials[C].quality)
-        if self._test is not None and self._splits.refit:  # where it is calibrated with all its rounds
+        calibrated_later = self._test is not None and self._splits.refit and not search.cross_validates
+        if calibrated_later:  # with all its rounds
             return _Boosted(C, trials[C])
         return _Boosted(C, self._boosted_trial(search, C, BoostOptions().n_rounds))
 

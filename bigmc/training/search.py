@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.weighting import Weighting
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.folds import FEW_ROWS, Fold, cross_validated
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
@@ -88,12 +89,15 @@ class Limits(NamedTuple):
         Features that the model may have.
     work : int
         Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
+    few_rows : int
+        Up to so many rows are cross-validated.
     """
 
     memory: int
     seconds: float = math.inf
     max_features: int | None = None
     work: int = SAMPLE_WORK
+    few_rows: int = FEW_ROWS
 
 
 def first_candidate(dataset: Dataset) -> Candidate:
@@ -117,7 +121,9 @@ def is_table(dataset: Dataset) -> bool:
 
 
 def _is_of_texts(dataset: Dataset) -> bool:
-    return bool(dataset.features.get("text")) and not dataset.features.get("dense")
+    features = dataset.features
+    standard = features.get("filling") and features["filling"]["deviations"]
+    return bool(features.get("text")) and bool(standard or not features.get("dense"))
 
 
 class Search:
@@ -155,12 +161,11 @@ class Search:
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._held_out = min(HELD_OUT, max(rows, 1) / n)
         valid, places = self._draw_valid()
-        self._learns, self._places = np.ones(n), places
-        self._learns[places] = 0.0
-        own = self._sample.sample_weights()
-        self._weights = self._learns if own is None else self._learns * own
+        self._folds = [Fold.of(self._sample, places, engine)]
+        if n <= limits.few_rows and (folds := cross_validated(self._sample, engine, _VALID_SEED)):
+            self._folds, valid = folds, self._sample
         self._truth = Truth.of(valid, thresholds)
-        self._ridges = Ridges(self._sample, self._weights, engine)
+        self._places = np.concatenate([fold.places for fold in self._folds])
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
 
@@ -173,6 +178,11 @@ class Search:
     def n_held_out(self) -> int:
         """Rows of the sample that validate."""
         return len(self._places)
+
+    @property
+    def cross_validates(self) -> bool:
+        """Whether every row is held out in its turn."""
+        return len(self._folds) > 1
 
     @property
     def first(self) -> Candidate:
@@ -209,17 +219,23 @@ class Search:
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
-        start = Duals(self._ridges.duals(candidate))
-        self._ridges.release()
-        rows = HeldOutRows(weighted(self._sample, candidate), self._weights, self._places, self._truth)
+        fold = self._folds[0]
+        start = Duals(fold.ridges.duals(candidate))
+        for each in self._folds:
+            each.ridges.release()
+        truth = self._truth.of_rows(fold.places) if self.cross_validates else self._truth
+        rows = HeldOutRows(weighted(self._sample, candidate), fold.weights, fold.places, truth)
         found = size_curve(rows, candidate, self._limits.max_features, self._engine, start)
+        if self.cross_validates:  # all rows say more about the probabilities than those of one fold
+            calibration = self.trial_of(candidate).calibration
+            found = tuple(replace(size, calibration=calibration) for size in found)
         if file is not None:
             write_work_file(file, [asdict(size) for size in found])
         return found
 
     def duals(self, candidate: Candidate) -> Duals:
         """Return the dual variables of a candidate; their places are among all rows to learn from."""
-        return Duals(self._ridges.duals(candidate), self._positions)
+        return Duals(self._folds[0].ridges.duals(candidate), self._positions)
 
     def _weighting(self, best: Trial) -> Trial:
         for name in list(self._weightings)[1:]:
@@ -273,7 +289,8 @@ class Search:
 
     def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
         """Return the trial of a candidate, which changes one setting of `origin`."""
-        self._ridges.enter(candidate, None if origin is None else origin.candidate)
+        for fold in self._folds:
+            fold.ridges.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:
             if trial.candidate == candidate:
                 return trial
@@ -297,18 +314,31 @@ class Search:
         """Train on the rows of the sample that are not held out, and judge on the others."""
         started = time.monotonic()
         if self._solves_by_duals(candidate):
-            duals = self._ridges.train(candidate)
-            verdict = self._truth.judge(duals.scores(self._places))
-            return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
-        samples, valid = weighted(self._sample, candidate), weighted(self._valid, candidate)
-        options = SparseOptions(**candidate.options(float(self._weights.sum())))
-        return self._judged(options, candidate, samples, valid, started)
+            scores, n_used = self._dual_scores(candidate)
+            return Trial.of(candidate, self._truth.judge(scores), n_used, time.monotonic() - started)
+        weighting = weighted(self._sample, candidate).weighting
+        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
+        return self._judged(options, candidate, weighting, started)
 
     def quality(self, candidate: Candidate) -> float:
         """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
         if self._solves_by_duals(candidate) and not self._sample.has_sets:
-            return self._truth.share_right(self._ridges.train(candidate).scores(self._places))
+            return self._truth.share_right(self._dual_scores(candidate)[0])
         return self.attempt(candidate).quality
+
+    def _dual_scores(self, candidate: Candidate) -> tuple[NDArray[np.float64], int]:
+        """Return the scores of the rows held out, and the number of features with weight."""
+        scores, n_used = [], 0
+        for fold in self._folds:
+            duals = fold.ridges.train(candidate)
+            scores.append(duals.scores(fold.places))
+            n_used = max(n_used, duals.n_used)
+        return self._in_order(scores), n_used
+
+    def _in_order(self, scores: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the scores of all folds in the order of the rows that judge."""
+        together = np.concatenate(scores)
+        return together[np.argsort(self._places)] if self.cross_validates else together
 
     def _solves_by_duals(self, candidate: Candidate) -> bool:
         return candidate.is_ridge_hinge and self._descends_duals()
@@ -329,22 +359,26 @@ class Search:
 
     def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
-        samples, valid = (rows.with_weighting(self._stored) for rows in (self._sample, self._valid))
-        return self._judged(options, candidate, samples, valid, time.monotonic())
+        return self._judged(options, candidate, self._stored, time.monotonic())
 
     def _judged(
         self,
         options: LearnerOptions,
         candidate: Candidate,
-        samples: Dataset,
-        valid: Dataset,
+        weighting: Weighting,
         started: float,
     ) -> Trial:
         resources = Resources(self._engine, self._limits.memory)
-        model = learner_of(options).train(samples, resources, sample_weight=self._learns).model
-        scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
-        verdict = self._truth.judge(scores)
-        return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)
+        samples = self._sample.with_weighting(weighting)
+        valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
+        scores, n_used = [], 0
+        for fold in self._folds:
+            model = learner_of(options).train(samples, resources, sample_weight=fold.learns).model
+            found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
+            scores.append(found[fold.places] if self.cross_validates else found)
+            n_used = max(n_used, len(model.used_features))
+        verdict = self._truth.judge(self._in_order(scores))
+        return Trial.of(candidate, verdict, n_used, time.monotonic() - started)
 
 
 def _within(most: float, value: float) -> float:

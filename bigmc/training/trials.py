@@ -245,6 +245,11 @@ class Truth(NamedTuple):
             marks[lo + rows, codes] = True
         return cls(None, marks, thresholds)
 
+    def of_rows(self, places: NDArray[np.int64]) -> Truth:
+        """Return the labels of some of these rows."""
+        codes = None if self.codes is None else self.codes[places]
+        return Truth(codes, None if self.is_label is None else self.is_label[places], self.thresholds)
+
     def share_right(self, scores: NDArray[np.float64]) -> float:
         """Return the share of rows whose best score is that of their one label."""
         return float(np.mean(np.argmax(scores, axis=1) == self.codes))
