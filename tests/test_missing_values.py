@@ -110,7 +110,7 @@ def test_infinite_values_stay_bad(problem, tmp_path, bad):
 
 def test_what_is_no_number_stays_bad(tmp_path):
     (tmp_path / "t.csv").write_text("x,label\n1,a\n,b\n?,a\n")
-    with pytest.raises(DataError, match=r"t\.csv:4: column 'x' is not a number"):
+    with pytest.raises(DataError, match=r"t\.csv:4: column 'x' is missing"):
         bigmc.ingest(tmp_path / "t.csv", tmp_path / "d", dense="x", label="label", missing="keep", **ALL)
 
 
@@ -134,7 +134,7 @@ def test_other_learners_refuse_them_and_name_the_column(problem, table, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"missing": "drop"}, "missing is 'drop'; choose refuse or keep"),
+        ({"missing": "drop"}, "missing is 'drop'; choose refuse, keep or fill"),
         ({"missing": "keep", "standardize": True}, "neither standardised nor"),
         ({"missing": "keep", "weighting": "l2"}, "l2 weighting of rows with missing values"),
     ],

@@ -15,7 +15,7 @@ from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.classes import ClassLabels, StoredLabels
-from bigmc.store.deviations import inverse_deviations
+from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
 from bigmc.store.label_sets import is_sets
@@ -300,7 +300,8 @@ class Dataset:
         if self._column_scale is not None:
             return self._column_scale
         if self.weighting.scaled:
-            return inverse_deviations(self)
+            blocks = (self.class_statistics(lo, hi) for lo, hi in self.plan(BLOCK_BYTES))
+            return inverse_deviations(self.n_samples, blocks)
         scale = np.log((1 + self.n_samples) / (1 + self.column_nnz())) + 1
         return np.asarray(scale, np.float32)
 

@@ -99,7 +99,7 @@ def test_features_are_named(fitted, tmp_path):
         "delay is missing",
         *(f"colour={value}" for value in features["one_hot"][0]["values"]),
     ]
-    assert sorted(features["one_hot"][0]["values"]) == ["blue", "green", "red"]
+    assert sorted(features["one_hot"][0]["values"]) == ["", "blue", "green", "red"]
 
 
 def test_rows_appended_later_become_the_same_columns(tmp_path):
