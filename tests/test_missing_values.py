@@ -110,7 +110,7 @@ def test_infinite_values_stay_bad(problem, tmp_path, bad):
 
 def test_what_is_no_number_stays_bad(tmp_path):
     (tmp_path / "t.csv").write_text("x,label\n1,a\n,b\n?,a\n")
-    with pytest.raises(DataError, match=r"t\.csv:4: column 'x' is missing"):
+    with pytest.raises(DataError, match=r"t\.csv:4: column 'x' is not a number"):
         bigmc.ingest(tmp_path / "t.csv", tmp_path / "d", dense="x", label="label", missing="keep", **ALL)
 
 

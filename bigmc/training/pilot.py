@@ -233,7 +233,7 @@ class _Trials:
         # The rows as they were hashed are gone when the search begins, which draws a copy of them.
         search = Search(self._hashed(choice, chosen), ThreadEngine(), self._limits)
         quality = search.quality(Candidate(None))
-        return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)
+        return Point(n_tried, search.n_learned, search.n_held_out, quality)
 
     def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:
         """Return the chosen rows, hashed."""

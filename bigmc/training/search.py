@@ -180,6 +180,11 @@ class Search:
         return len(self._places)
 
     @property
+    def n_learned(self) -> int:
+        """Rows of the sample that a model of a trial learns from."""
+        return self.n_rows - len(self._folds[0].places)
+
+    @property
     def cross_validates(self) -> bool:
         """Whether every row is held out in its turn."""
         return len(self._folds) > 1
