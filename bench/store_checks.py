@@ -26,7 +26,7 @@ import numpy as np
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
-from bigmc.ingestion import part, shard_placement
+from bigmc.ingestion import part_receipt, shard_placement
 from bigmc.store import disk_shard, snapshot
 from bigmc.store.dataset import Dataset
 from bigmc.store.zarr_chunks import ArrayReader
@@ -35,7 +35,7 @@ OPENING = [(owner, name) for owner in (disk_shard, snapshot) for name in ("check
 READING = [*OPENING, (ArrayReader, "_compare")]
 WRITING = [
     (module, name)
-    for module in (part, shard_placement)
+    for module in (part_receipt, shard_placement)
     for name in ("read_work_file", "read_work_table", "write_work_file")
     if hasattr(module, name)
 ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.inference.samples import feature_spec_of, rows_of
-from bigmc.ingestion.part import set_aside
+from bigmc.ingestion.bad_rows import set_aside
 from bigmc.ingestion.rejects import Reject
 from bigmc.ingestion.sources import EVERYTHING, Part, ReadRequest, Source, read
 from bigmc.model import Model

@@ -12,8 +12,8 @@ import pyarrow as pa
 import scipy.sparse
 
 from bigmc.errors import DataError
+from bigmc.ingestion.bad_rows import set_aside
 from bigmc.ingestion.features import FeatureSpec, Samples
-from bigmc.ingestion.part import set_aside
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.model import Model, ModelOutline
 from bigmc.store.csr import Rows

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
@@ -299,7 +299,7 @@ def add_rows(pieces: list[Rows], n_features: int) -> Rows:
     indices = np.concatenate([p.indices for p in pieces])
     data = np.concatenate([p.data for p in pieces])
     wide = data.astype(np.int32) if data.dtype.kind == "i" else data.astype(np.float64)
-    matrix = sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
+    matrix = scipy.sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
     matrix.sum_duplicates()
     return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
 

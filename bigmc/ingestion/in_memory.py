@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
+import scipy
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Source
@@ -35,9 +35,9 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
         if labels is not None:
             raise DataError(f"{name}: labels passed beside a table", "name the column of the labels")
         return Source(name, "table", item)
-    if sp.issparse(item):
+    if scipy.sparse.issparse(item):
         # Rows of the other sparse layouts cannot be sliced; a CSR matrix is not copied.
-        item, kind = sp.csr_array(item), "sparse"
+        item, kind = scipy.sparse.csr_array(item), "sparse"
     elif isinstance(item, np.ma.MaskedArray):
         raise DataError(f"{name}: a masked array", "fill or drop the masked values")
     elif isinstance(item, np.ndarray):
@@ -101,7 +101,7 @@ def _checked(array: Any, name: str, labels: Any) -> Any:
 
 def _label_sets(labels: Any) -> Any:
     """Return labels that are sets as lists: from an indicator array or matrix, or a list of Python sets."""
-    if sp.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
+    if scipy.sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
         return column_of_indicator(labels)
     if isinstance(labels, list | tuple) and labels and all(isinstance(s, set | frozenset) for s in labels):
         try:

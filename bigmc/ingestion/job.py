@@ -30,7 +30,8 @@ from bigmc.ingestion.memory import (
     refuse_large_chunks,
     smallest_limit,
 )
-from bigmc.ingestion.part import NAMES, REJECTS
+from bigmc.ingestion.part_receipt import NAMES, REJECTS
+from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
 from bigmc.ingestion.readers.parquet import longest_text
@@ -268,12 +269,13 @@ class Job:
         self, missing: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter
     ) -> None:
         n_workers, shares = self._divide(engine, parts)
-        if engine.shares_memory and missing:
-            shares = replace(shares, n_threads=max(1, n_workers // len(missing)))
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine.at_most(n_workers)
-        with mapping_room(self.recipe.features, shares, self.sources[0]) as room:
-            task = PartTask.of(self.sources, self.recipe, room, self._parts_folder)
+        with (
+            mapping_room(self.recipe.features, shares, self.sources[0]) as room,
+            Crew(n_workers, len(missing)) if engine.shares_memory else ALONE as crew,
+        ):
+            task = PartTask.of(self.sources, self.recipe, room, self._parts_folder, crew)
             for part, done in workers.map(write_part, missing, task, meter):
                 meter.finish(part, *done)
 

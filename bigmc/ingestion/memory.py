@@ -173,8 +173,6 @@ class Shares:
         How long a text may be.
     label_bytes : int
         Bytes of distinct labels of a part.
-    n_threads : int
-        Threads that work on one part, each with this share; one where there are parts enough.
     """
 
     batch_bytes: int
@@ -183,7 +181,6 @@ class Shares:
     reader_bytes: int
     record_limit: RecordLimit
     label_bytes: int
-    n_threads: int = 1
 
 
 def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:

@@ -2,101 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from bigmc.ingestion.features import Bad, Numbers, Samples
+from bigmc.ingestion.bad_rows import set_aside
+from bigmc.ingestion.features import Numbers, Samples
 from bigmc.ingestion.hashing.categories import Categories, plain_text
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
+from bigmc.ingestion.part_receipt import NAMES, REJECTS, PartReceipt
 from bigmc.ingestion.part_writer import ShardWriter
-from bigmc.ingestion.pipeline import in_order
-from bigmc.ingestion.readers import TEXT_FORMATS
+from bigmc.ingestion.pipeline import ALONE, Crew, in_order
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.rejects import RAW_LIMIT, Reject, rejects_table, settle
+from bigmc.ingestion.rejects import Reject, rejects_table
 from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, group_hashes, row_fractions
-from bigmc.options.raw import OnBadRow
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replacing
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
-from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT, FileEntry, ShardEntry
-from bigmc.store.work_file import read_work_file, read_work_table, write_work_file
-
-RECEIPT, NAMES, REJECTS = "receipt.json", "names.parquet", "rejects.parquet"
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What a finished part holds; plain data, stored beside it.
-
-    Attributes
-    ----------
-    part : int
-        Number of the part.
-    rows_in, rows_quarantined : int
-        Rows read, and rows set aside.
-    labels : list
-        Labels by their code within the part.
-    shards : tuple of ShardEntry
-        Shards in the order written.
-    sets : bool or None
-        Whether labels are sets; None without rows.
-    tables : tuple of FileEntry
-        Names and rejects, where there are any.
-    """
-
-    part: int
-    rows_in: int
-    rows_quarantined: int
-    labels: list[object] = field(default_factory=list)
-    shards: tuple[ShardEntry, ...] = ()
-    sets: bool | None = None
-    tables: tuple[FileEntry, ...] = ()
-
-    def write(self, folder: Path) -> None:
-        """Put the receipt into the part's folder."""
-        listed = {
-            "shards": [entry.to_dict() for entry in self.shards],
-            "tables": [vars(file) for file in self.tables],
-        }
-        write_work_file(folder / RECEIPT, vars(self) | listed)
-
-    @classmethod
-    def read(cls, folder: Path) -> Receipt:
-        """Return the receipt of the part in ``folder``."""
-        data = read_work_file(folder / RECEIPT)
-        listed = {
-            "shards": tuple(ShardEntry.from_dict(entry) for entry in data["shards"]),
-            "tables": tuple(FileEntry(**file) for file in data["tables"]),
-        }
-        return cls(**data | listed)
-
-    def read_tables(self, parts: Path, name: str) -> Iterator[pa.Table]:
-        """Yield the part's table of this name, if it has one, given the folder of all parts."""
-        for file in self.tables:
-            if file.path == name:
-                yield read_work_table(parts / f"{self.part:06d}" / name, file)
+from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
 
 
 class _Ready(NamedTuple):
-    """A batch without bad rows, these, its features, and its columns of categories."""
+    """What became of a batch: its good rows, the bad ones, features and categorical columns of the good."""
 
     batch: Batch
     rejects: list[Reject]
@@ -176,29 +117,24 @@ class PartWriter:
         )
         return read(self._part, request, sources=self._sources, base=self._base)
 
-    def run(self) -> Iterator[tuple[int, int]]:
-        """Write the part, yielding the rows and source bytes done after each batch."""
+    def run(self, crew: Crew = ALONE) -> Iterator[tuple[int, int]]:
+        """Write the part with the help of a crew, yielding rows and source bytes done after each batch."""
         disk.make_folder(self._aside)
-        with ExitStack() as stack:
-            n_threads = self._shares.n_threads
-            pool = stack.enter_context(ThreadPoolExecutor(n_threads)) if n_threads > 1 else None
-            yield from self._write(pool)
-
-    def _write(self, pool: ThreadPoolExecutor | None) -> Iterator[tuple[int, int]]:
-        writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, pool)
+        writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, crew)
         rows_in = 0
         names: Future[None] | None = None  # counted in the order of the batches, one after another
-        for ready in in_order(self._transformed, self._batches(), pool, self._shares.n_threads):
+        for ready in in_order(self._transformed, self._batches(), crew):
             batch = ready.batch
             n_rows = batch.n_rows + len(ready.rejects)
             rows_in += n_rows
             self._rejects += ready.rejects
             if names is not None:
                 names.result()
-            if pool is None:
+            helpers = crew.helpers
+            if helpers is None:
                 self._count_names(ready)
             elif self._names is not None:
-                names = pool.submit(self._count_names, ready)
+                names = helpers.submit(self._count_names, ready)
             for split, some, table in self._by_split(batch, ready.samples):
                 if writer.add(split, some, table):
                     trim()
@@ -206,7 +142,7 @@ class PartWriter:
         if names is not None:
             names.result()
         self._commit(
-            Receipt(
+            PartReceipt(
                 self._part.index,
                 rows_in,
                 len(self._rejects),
@@ -222,7 +158,7 @@ class PartWriter:
         numbers = Numbers(batch.table)
         good, rejects = self._set_bad_aside(batch, numbers)
         if good.table is None:
-            return _Ready(good, [*batch.rejects, *rejects], features.mapped(matrix_of(good)), [])
+            return _Ready(good, [*batch.rejects, *rejects], features.mapped(_matrix_of(good)), [])
         self._categories = categories = features.categories(good.table, self._categories)
         numbers = numbers if good.table is batch.table else Numbers(good.table)
         samples = features.transform(good.table, categories, numbers)
@@ -283,10 +219,11 @@ class PartWriter:
             columns |= {name: batch.table.column(name).filter(mask) for name in recipe.keep}
             yield split, keep_matrix(samples, chosen), pa.table(columns)
 
-    def _commit(self, receipt: Receipt) -> None:
+    def _commit(self, receipt: PartReceipt) -> None:
         if self._names is not None:
             with replacing(self._aside / NAMES) as file:
-                pq.write_table(self._names.table(), file, compression="zstd")
+                table = self._names.unsorted_table()  # read once and deleted: packed quickly
+                pq.write_table(table, file, compression="lz4", use_dictionary=False)
         if self._rejects:
             with replacing(self._aside / REJECTS) as file:
                 pq.write_table(rejects_table(self._rejects), file, compression="zstd")
@@ -302,55 +239,8 @@ class PartWriter:
         disk.sync(self._folder.parent)
 
 
-def matrix_of(batch: Batch) -> Samples:
+def _matrix_of(batch: Batch) -> Samples:
     """Return the matrix of a batch without a table."""
     if batch.matrix is None:
         raise ValueError("a batch has a table or a matrix")
     return batch.matrix
-
-
-def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:
-    """Return the batch without its bad rows, and these with their reasons.
-
-    Raises
-    ------
-    DataError
-        At the first bad row, when it shall stop the run.
-    """
-    if not bad:
-        return batch, []
-    good = np.ones(batch.n_rows, dtype=bool)
-    good[list(bad)] = False
-    rejects = [_reject(batch, part, position, reason) for position, reason in bad.items()]
-    return select(batch, good), settle(rejects, on_bad_row)
-
-
-def _reject(batch: Batch, part: Part, position: int, reason: str) -> Reject:
-    shown = None
-    if batch.table is not None:
-        shown = json.dumps(batch.table.slice(position, 1).to_pylist()[0], default=str)[:RAW_LIMIT]
-    return Reject(
-        batch.path,
-        int(batch.line[position]),
-        int(batch.row[position]),
-        reason,
-        shown,
-        "line" if part.format in TEXT_FORMATS else "row",
-    )
-
-
-def select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
-    """Return the marked rows of a batch; its rejects and bytes stay with the original."""
-    if rows.all():
-        return batch
-    mask = pa.array(rows)
-    return Batch(
-        table=None if batch.table is None else batch.table.filter(mask),
-        matrix=None if batch.matrix is None else keep_matrix(batch.matrix, rows),
-        labels=None if batch.labels is None else batch.labels.filter(mask),
-        row=batch.row[rows],
-        line=batch.line[rows],
-        path=batch.path,
-        n_bytes=0,
-        rejects=[],
-    )

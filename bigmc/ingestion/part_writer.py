@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.ingestion.features import Samples
+from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.store.csr import Rows
 from bigmc.store.dtypes import smallest_exact_dtype
 from bigmc.store.layout import ShardEntry
@@ -41,14 +41,12 @@ class ShardWriter:
         Names of the splits.
     buffer_bytes : int
         Bytes of samples to collect over all splits before the fullest one is written.
-    pool : Executor, optional
+    crew : Crew, optional
         Compresses several chunks at once.
     """
 
-    def __init__(
-        self, folder: Path, splits: Iterable[str], buffer_bytes: int, pool: Executor | None = None
-    ) -> None:
-        self._folder, self._pool = folder, pool
+    def __init__(self, folder: Path, splits: Iterable[str], buffer_bytes: int, crew: Crew = ALONE) -> None:
+        self._folder, self._crew = folder, crew
         self._buffers = {name: _Buffer() for name in splits}
         self._buffer_bytes = buffer_bytes
         self._entries: list[ShardEntry] = []
@@ -89,7 +87,7 @@ class ShardWriter:
         table = pa.concat_tables(buffer.tables, promote_options="permissive")
         folder = self._folder / f"{len(self._entries):03d}"
         samples, packing = _together(buffer.samples), Packing.QUICK  # labels get their final codes later
-        entry = write_shard(folder, samples, table, split=split, pool=self._pool, packing=packing)
+        entry = write_shard(folder, samples, table, split=split, pool=self._crew.helpers, packing=packing)
         self._entries.append(entry)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
+import scipy
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
@@ -205,7 +205,7 @@ def identify(source: Source) -> Mapping[str, Any]:
         for batch in data.to_batches():
             digest.update(batch.serialize())
     else:
-        arrays = (data.indptr, data.indices, data.data) if sparse.issparse(data) else (data,)
+        arrays = (data.indptr, data.indices, data.data) if scipy.sparse.issparse(data) else (data,)
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
     if source.labels is not None:

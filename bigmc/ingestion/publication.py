@@ -14,7 +14,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.labels import LabelTypes, agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.memory import FIXED_COST, trim
-from bigmc.ingestion.part import NAMES, REJECTS, Receipt
+from bigmc.ingestion.part_receipt import NAMES, REJECTS, PartReceipt
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import REJECT_SCHEMA
@@ -74,7 +74,7 @@ class Publication:
         parts = self.parts
         trim()
         # Without their labels, which are read again where they are needed: every part may have all of them.
-        receipts = [replace(Receipt.read(self._folder_of(part)), labels=[]) for part in parts]
+        receipts = [replace(PartReceipt.read(self._folder_of(part)), labels=[]) for part in parts]
         classes = self._classes(receipts)
         trim()
         entries = self._place_shards(receipts, classes, n_features, progress)
@@ -108,7 +108,7 @@ class Publication:
     def _folder_of(self, part: Part) -> Path:
         return self.folder / f"{part.index:06d}"
 
-    def _classes(self, receipts: Sequence[Receipt]) -> list[object]:
+    def _classes(self, receipts: Sequence[PartReceipt]) -> list[object]:
         guessed = self.parts[0].format in TEXT_FORMATS - {"jsonl"}
         types = LabelTypes.GUESSED if guessed else LabelTypes.GIVEN
         labels = (self._labels(part) for part in self.parts)
@@ -122,7 +122,7 @@ class Publication:
 
     def _place_shards(
         self,
-        receipts: Sequence[Receipt],
+        receipts: Sequence[PartReceipt],
         classes: list[object],
         n_features: int,
         progress: ProgressCallback,
@@ -143,13 +143,13 @@ class Publication:
         return placing.place(shards, progress)
 
     def _labels(self, part: Part) -> list[object]:
-        return Receipt.read(self._folder_of(part)).labels
+        return PartReceipt.read(self._folder_of(part)).labels
 
-    def _tables(self, receipts: Sequence[Receipt], name: str) -> Iterator[pa.Table]:
+    def _tables(self, receipts: Sequence[PartReceipt], name: str) -> Iterator[pa.Table]:
         for receipt in receipts:
             yield from receipt.read_tables(self.folder, name)
 
-    def _write_names(self, receipts: Sequence[Receipt]) -> list[str]:
+    def _write_names(self, receipts: Sequence[PartReceipt]) -> list[str]:
         if not any(file.path == NAMES for receipt in receipts for file in receipt.tables):
             return []
         limit = min(NAMES_BYTES, self.limit // 16)
@@ -161,7 +161,7 @@ class Publication:
         trim()
         return [NAMES]
 
-    def _write_rejects(self, receipts: Sequence[Receipt]) -> list[str]:
+    def _write_rejects(self, receipts: Sequence[PartReceipt]) -> list[str]:
         if not any(file.path == REJECTS for receipt in receipts for file in receipt.tables):
             return []
         with (

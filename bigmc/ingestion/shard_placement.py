@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.pipeline import in_order
+from bigmc.ingestion.pipeline import Crew, in_order
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import file_entry
@@ -22,7 +20,7 @@ from bigmc.store.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
 from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.work_file import damaged_work, read_work_file, read_work_table, write_work_file
-from bigmc.store.write import Packing, write_rows_table
+from bigmc.store.write import write_rows_table
 from bigmc.store.zarr_chunks import ByteCounter
 
 FINAL = {b"bigmc": b"final label codes"}
@@ -72,11 +70,9 @@ class Placing:
             progress(Progress("merge", 0, total, "rows"))
         done = 0
         entries: list[ShardEntry] = []
-        with ExitStack() as stack:
-            n_threads = self.n_threads
-            pool = stack.enter_context(ThreadPoolExecutor(n_threads)) if n_threads > 1 else None
+        with Crew(self.n_threads) as crew:
             wanted = enumerate([shards[i] for i in group] for group in groups)
-            for entry in in_order(self._place_group, wanted, pool, n_threads):
+            for entry in in_order(self._place_group, wanted, crew):
                 if len(groups[len(entries)]) > 1:
                     done += entry.rows
                     progress(Progress("merge", done, total, "rows"))
@@ -107,10 +103,7 @@ class Placing:
         receipt = self.work / f"merged-{target.name}.json"
         if not receipt.exists():
             counter = ByteCounter()
-            sources = []
-            for shard in shards:
-                _recode_labels(shard, Packing.QUICK)
-                sources.append(SparseShard(shard.folder, _with_table(shard), self.n_features, counter))
+            sources = [_Relabelled(shard, self.n_features, counter) for shard in shards]
             entry = merge_shards(target, sources, memory=self.memory // self.n_threads)
             write_work_file(receipt, entry.to_dict())
         for shard in shards:
@@ -121,7 +114,7 @@ class Placing:
 def _move(shard: PartShard, target: Path) -> ShardEntry:
     """Move a shard to its final place, unless it is there."""
     if not target.exists():
-        _recode_labels(shard, Packing.TIGHT)
+        _recode_labels(shard)
         disk.rename(shard.folder, target)
     return replace(_with_table(replace(shard, folder=target)), name=target.name)
 
@@ -145,14 +138,19 @@ def _with_table(shard: PartShard) -> ShardEntry:
     return replace(shard.entry, files=(*files, table))
 
 
-def _recode_labels(shard: PartShard, packing: Packing) -> None:
+def _recode_labels(shard: PartShard) -> None:
     """Replace the label codes of a part in a shard's table by those of the dataset, once."""
+    if not _is_final(shard.folder / ROWS_TABLE):
+        write_rows_table(shard.folder, shard.entry, _final_table(shard))
+
+
+def _final_table(shard: PartShard) -> pa.Table:
+    """Return a shard's table with the label codes of the dataset in the place of those of the part."""
     path = shard.folder / ROWS_TABLE
     if _is_final(path):
-        return
+        return pq.read_table(path)
     written = next(file for file in shard.entry.files if file.path == ROWS_TABLE)
     table = read_work_table(path, written)
-    metadata = table.schema.metadata or {}
     column = table.column("label")
     if is_sets(column.type):
         rows, codes = pairs_of(column)
@@ -160,5 +158,26 @@ def _recode_labels(shard: PartShard, packing: Packing) -> None:
     else:
         labels = pa.array(shard.codes[column.to_numpy()])
     table = table.set_column(table.schema.get_field_index("label"), "label", labels)
-    table = table.replace_schema_metadata({**metadata, **FINAL})
-    write_rows_table(shard.folder, shard.entry, table, packing)
+    return table.replace_schema_metadata(_final_metadata(table.schema))
+
+
+def _final_metadata(schema: pa.Schema) -> dict[bytes, bytes]:
+    return {**(schema.metadata or {}), **FINAL}
+
+
+class _Relabelled(SparseShard):
+    """A shard of a part, to be merged, whose table has the label codes of the dataset."""
+
+    def __init__(self, shard: PartShard, n_features: int, counter: ByteCounter) -> None:
+        super().__init__(shard.folder, _with_table(shard), n_features, counter)
+        self._shard = shard
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of `table`."""
+        schema = _schema(self.folder / ROWS_TABLE)
+        return schema.with_metadata(_final_metadata(schema))
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return rows.parquet with its labels as codes of the dataset, or the named columns of it."""
+        table = _final_table(self._shard)
+        return table if columns is None else table.select(list(columns))

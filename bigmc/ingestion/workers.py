@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.ingestion.memory import Shares, prompt_release
 from bigmc.ingestion.part import PartWriter
+from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources import Part, Source
@@ -37,6 +38,8 @@ class PartTask:
         Where finished parts are, absolute.
     base : str
         Folder that relative paths of sources start from, absolute.
+    crew : Crew
+        Threads of this process that have no part of their own.
     """
 
     sources: Sequence[Source]
@@ -44,11 +47,14 @@ class PartTask:
     shares: Shares
     folder: Path
     base: str
+    crew: Crew = ALONE
 
     @classmethod
-    def of(cls, sources: Sequence[Source], recipe: Recipe, shares: Shares, folder: Path) -> PartTask:
+    def of(
+        cls, sources: Sequence[Source], recipe: Recipe, shares: Shares, folder: Path, crew: Crew = ALONE
+    ) -> PartTask:
         """Return the task as seen from this process."""
-        return cls(sources, recipe, shares, Path(os.path.abspath(folder)), os.getcwd())
+        return cls(sources, recipe, shares, Path(os.path.abspath(folder)), os.getcwd(), crew)
 
     def target(self, part: Part) -> Path:
         """Return the folder that a finished part has."""
@@ -62,8 +68,9 @@ class PartTask:
 def write_part(part: Part, task: PartTask, meter: Meter) -> tuple[int, int]:
     """Write a part, unless it is there; return its rows and source bytes."""
     if not task.target(part).exists():  # on a cluster a worker that was given up may have finished it
-        for n_rows, n_bytes in task.writer(part).run():
+        for n_rows, n_bytes in task.writer(part).run(task.crew):
             meter.add(part, n_rows, n_bytes)
+    task.crew.end_part()
     return part.n_rows, part.n_bytes
 
 

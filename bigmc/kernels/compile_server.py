@@ -46,7 +46,11 @@ class _ChildCache(FunctionCache):
         # that counts references to arrays.
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors(), _environments_without_modules():
-            return self._load_overload(sig, target_context)
+            try:
+                return self._load_overload(sig, target_context)
+            except (AttributeError, ImportError):  # an older version left it, whose types are gone
+                self.flush()
+                return None
 
 
 @contextmanager

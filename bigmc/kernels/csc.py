@@ -280,3 +280,51 @@ def select_rows(
             at += i >= 0
         counts[j] = at - before
     return at
+
+
+@njit(cache=True, nogil=True)
+def deal_rows(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    places: tuple[NDArray[np.int16], NDArray[np.uint16]],
+    counts: NDArray[np.int32],
+    out: tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]],
+) -> None:
+    """Copy the entries of columns part by part of the rows, and column by column in each.
+
+    Parameters
+    ----------
+    indptr : int64 array of shape (n_columns + 1,)
+    indices, data : array
+        Entries of the columns.
+    places : tuple
+        Part of each row, and its number in it: arrays of shape (n_rows,).
+    counts : int32 array of shape (n_parts, n_columns)
+        Filled: entries of each column in each part.
+    out : tuple
+        Filled: where the entries of each part end, shape (n_parts,); indices and data, which take as many
+        entries as there are.
+    """
+    parts, numbers = places
+    ends, indices_out, data_out = out
+    counts[:] = 0
+    ends[:] = 0
+    for j in range(indptr.shape[0] - 1):
+        for k in range(indptr[j], indptr[j + 1]):
+            part = parts[indices[k]]
+            counts[part, j] += 1
+            ends[part] += 1
+    start = 0
+    for part in range(ends.shape[0]):
+        size = ends[part]
+        ends[part] = start
+        start += size
+    for j in range(indptr.shape[0] - 1):
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            part = parts[i]
+            at = ends[part]
+            indices_out[at] = numbers[i]
+            data_out[at] = data[k]
+            ends[part] = at + 1

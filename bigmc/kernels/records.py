@@ -1,8 +1,8 @@
 """Where the records of a text file begin and end: the byte scans under the text readers.
 
 A record of a delimited file (CSV, TSV) ends at a line break outside quotes; a record of the other
-text formats is a line. The scan looks at eight bytes at a time and stops only at a quote or a line
-break, which keeps it well above the speed of a disk.
+text formats is a line. The scan looks at 64 bytes at a time and stops only at a quote or, outside quotes,
+at a line break, which keeps it well above the speed of a disk.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.byte_masks import BLOCK, bit_count, equal_bytes, trailing_zeros
+
 # What `split_records` remembers between two calls on the same buffer.
-WORD: Final = 0  # eight-byte word to go on with
+NEXT: Final = 0  # where the next block begins
 START: Final = 1  # where the open record began
 LINE: Final = 2  # line breaks so far
 QUOTED: Final = 3  # 1 inside a quoted field
@@ -25,11 +27,10 @@ STATE_SIZE: Final = 7
 
 NO_QUOTE: Final = -1
 
-_ONES: Final = np.uint64(0x0101010101010101)
-_HIGH: Final = np.uint64(0x8080808080808080)
-_PLACE: Final = np.uint64(0x0001020304050607)
-_NEWLINES: Final = np.uint64(0x0A0A0A0A0A0A0A0A)
-_RETURNS: Final = np.uint64(0x0D0D0D0D0D0D0D0D)
+_ALL: Final = ~np.uint64(0)
+_ONE: Final = np.uint64(1)
+_FEED: Final = np.uint8(10)
+_RETURN: Final = np.uint8(13)
 
 
 class Buffer(NamedTuple):
@@ -37,15 +38,12 @@ class Buffer(NamedTuple):
 
     Attributes
     ----------
-    words : uint64 array
-        Eight bytes at a time, padded to whole words.
     data : uint8 array
-        The same memory as bytes.
+        At least `BLOCK` bytes more than ``size``.
     size : int
         Number of bytes that count.
     """
 
-    words: NDArray[np.uint64]
     data: NDArray[np.uint8]
     size: int
 
@@ -58,7 +56,7 @@ class Records(NamedTuple):
     lines: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@njit(cache=True, nogil=True)
 def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.int64], out: Records) -> int:
     r"""Find the complete, non-empty records of a buffer that begins at a record.
 
@@ -75,62 +73,63 @@ def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.
         Zeros (and ``CLOSED = -2``) at first; updated, so that a call can go on where the last one
         ran out of room.
     out : Records
-        Filled.
+        Filled; with room for at least `BLOCK` records.
 
     Returns
     -------
     n_records : int
-        Number of records found. ``state[WORD]`` is past the last word when the buffer is finished.
+        Number of records found. ``state[NEXT]`` is past the last block when the buffer is finished.
     """
-    words, data, size = buffer
+    data, size = buffer
     starts, ends, lines = out
     quoting = quote != NO_QUOTE
-    quotes = np.uint64(quote if quoting else 10) * _ONES
-    breaks = _RETURNS if quoting else _NEWLINES
     start = state[START]
     line = state[LINE]
     quoted = state[QUOTED] == 1
     closed = state[CLOSED]
     record_line = state[RECORD_LINE]
-    n_words = (size + 7) // 8
     n = 0
-    word = state[WORD]
-    while word < n_words:
-        if n + 8 > starts.shape[0]:
-            break
-        x = words[word]
-        a = x ^ _NEWLINES
-        b = x ^ breaks
-        c = x ^ quotes
-        # Marks every byte sought; a byte right above one may be marked too, and is passed over below.
-        hits = (((a - _ONES) & ~a) | ((b - _ONES) & ~b) | ((c - _ONES) & ~c)) & _HIGH
-        while hits != 0:
-            low = hits & (~hits + np.uint64(1))
-            hits ^= low
-            at = word * 8 + np.int64(((low >> np.uint64(7)) * _PLACE) >> np.uint64(56))
-            if at >= size:
+    base = state[NEXT]
+    after_return = np.uint64(state[RETURN] if base == 0 else np.int64(quoting and data[base - 1] == _RETURN))
+    while base < size and n + BLOCK <= starts.shape[0]:
+        within = _ALL if size - base >= BLOCK else (_ONE << np.uint64(size - base)) - _ONE
+        breaks = equal_bytes(data, base, _FEED) & within
+        quotes = np.uint64(0)
+        counted = breaks
+        if quoting:
+            quotes = equal_bytes(data, base, np.uint8(quote)) & within
+            returns = equal_bytes(data, base, _RETURN) & within
+            # Of a return and the feed behind it only the first counts.
+            counted = returns | (breaks & ~((returns << _ONE) | after_return))
+            after_return = returns >> np.uint64(BLOCK - 1)
+            breaks |= returns
+        left = _ALL
+        while True:
+            hits = (quotes if quoted else breaks | quotes) & left
+            if hits == np.uint64(0):
                 break
-            byte = np.int64(data[at])
-            if byte == 10 or (quoting and byte == 13):
-                follows = quoting and byte == 10 and (data[at - 1] == 13 if at > 0 else state[RETURN] == 1)
-                if not follows:
-                    line += 1
-                if not quoted:
-                    if at > start:
-                        starts[n] = start
-                        ends[n] = at
-                        lines[n] = record_line
-                        n += 1
-                    start = at + 1
-                    record_line = line
-            elif quoting and byte == quote:
-                if quoted:
-                    quoted = False
-                    closed = at
-                elif at == start or closed == at - 1 or np.int64(data[at - 1]) == delimiter:
-                    quoted = True
-        word += 1
-    state[WORD] = word
+            low = np.uint64(trailing_zeros(hits))
+            at = base + np.int64(low)
+            bit = _ONE << low
+            left = ~(bit | (bit - _ONE))
+            if quoted:
+                closed = at
+                again = quotes & (bit << _ONE)
+                left &= ~again  # the second of two quotes, which are one inside the field
+                quoted = again != np.uint64(0)
+            elif bit & quotes != np.uint64(0):
+                quoted = at == start or closed == at - 1 or np.int64(data[at - 1]) == delimiter
+            else:
+                if at > start:
+                    starts[n] = start
+                    ends[n] = at
+                    lines[n] = record_line
+                    n += 1
+                start = at + 1
+                record_line = line + bit_count(counted & ~left)
+        line += bit_count(counted)
+        base += BLOCK
+    state[NEXT] = base
     state[START] = start
     state[LINE] = line
     state[QUOTED] = 1 if quoted else 0

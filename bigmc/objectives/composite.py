@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.kernels.linear import composite, loss_columns, optimality, squared_hinge
+from bigmc.kernels.linear import composite, log_columns, loss_columns, optimality, squared_hinge
 from bigmc.kernels.linear.arguments import (
     Columns,
     Entries,
@@ -98,6 +98,17 @@ class Objective:
     def _pair(self) -> Pair:
         return Pair(self.loss.kernels, self.penalty.kernel)
 
+    def replace_scores(
+        self, scores: NDArray[np.floating], labels: NDArray[np.int32], shares: NDArray[np.floating] | None
+    ) -> None:
+        """Put slopes in the place of scores, if the loss keeps them; and fill the shares, if given.
+
+        See `bigmc.kernels.linear.log_columns.replace_scores`.
+        """
+        if self.loss.keeps_slopes:
+            none = np.empty((0, scores.shape[1]), scores.dtype)
+            log_columns.replace_scores(scores, labels, none if shares is None else shares)
+
     def add_gradients(
         self,
         places: NDArray[np.int64],
@@ -107,8 +118,14 @@ class Objective:
         sums: GradientSums,
         curvature: Curvature = Curvature.MEAN,
     ) -> None:
-        """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`."""
+        """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`.
+
+        Samples of a loss that keeps slopes have these instead of scores, see `replace_scores`.
+        """
         largest = curvature is Curvature.LARGEST
+        if self.loss.keeps_slopes:
+            log_columns.add_gradients(places, entries, samples, n_classes, sums, largest)
+            return
         loss_columns.add_gradients(self.loss.kernels, places, entries, samples, n_classes, sums, largest)
 
     def measure_gradients(

@@ -41,6 +41,12 @@ class Loss(ABC):
     newton_keeps_scores : bool
         What the gradient leaves for the Hessian in a Newton step is a number for every score, otherwise one
         word of bits for every sample.
+    balanced_slopes : bool
+        The derivatives of a sample's loss add up to zero over the classes, and so do those by the weights of
+        a feature.
+    keeps_slopes : bool
+        Half the derivatives of a sample say what its Hessian is: sums over columns take them from a matrix
+        that has been computed once, see `bigmc.kernels.linear.log_columns`.
     correctable : bool
         Whether the loss of a sample of the rows can be corrected, see
         `bigmc.solvers.sparse.subsampled_newton`.
@@ -58,6 +64,8 @@ class Loss(ABC):
     kernels: ClassVar[LossKernels]
     set_kernels: ClassVar[LossKernels]
     newton_keeps_scores: ClassVar[bool] = False
+    balanced_slopes: ClassVar[bool] = True
+    keeps_slopes: ClassVar[bool] = False
     correctable: ClassVar[bool] = True
     plain_squared_hinge: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
@@ -76,6 +84,19 @@ class Loss(ABC):
     ) -> None:
         """Add to vectors by class; see `bigmc.kernels.linear.losses.totals.class_totals`."""
         class_totals(self.kernels, scores, labels, weights, totals)
+
+    def n_kept(self, n_classes: int) -> int:
+        """Return how many classes' derivatives say what those of all are."""
+        return n_classes - 1 if self.balanced_slopes else n_classes
+
+    def unpacked(self, kept: Floats, n_classes: int, width: int) -> Floats:
+        """Return gradients of shape (n_features, width) from those of the last `n_kept` classes."""
+        gradients = np.zeros((len(kept), width))
+        first = n_classes - kept.shape[1]
+        gradients[:, first:n_classes] = kept
+        if first:
+            gradients[:, 0] = -kept.sum(axis=1)
+        return gradients
 
     def dual_values(self, values: Floats) -> Floats:
         """Return the values that the dual is made of."""
@@ -195,6 +216,7 @@ class MultitaskSquaredHinge(_Hinge):
 
     name = "multitask_squared_hinge"
     kernels = multitask.MultitaskSquaredHinge()
+    balanced_slopes = False
     set_kernels = multitask.MultitaskSquaredHingeOfSets()
     takes_sets = True
 
@@ -259,6 +281,7 @@ class LogLoss(BoundedDual):
     name = "log_loss"
     kernels = log.LogLoss()
     newton_keeps_scores = True
+    keeps_slopes = True
     correctable = False
 
     def intercept_slope(self, slopes: Floats) -> Floats:

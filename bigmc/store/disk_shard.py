@@ -88,6 +88,10 @@ class StoredShard(ABC):
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers."""
 
+    def schema(self) -> pa.Schema:
+        """Return the columns of `table`."""
+        return pq.read_schema(self.folder / ROWS_TABLE)
+
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows.parquet, or the named columns of it."""
         self._check()

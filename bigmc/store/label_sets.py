@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
+import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError

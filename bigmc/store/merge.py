@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
@@ -22,7 +21,7 @@ from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, replace_folder
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
-from bigmc.store.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
+from bigmc.store.layout import MATRIX, FileEntry, ShardEntry
 from bigmc.store.memory_shard import MAX_ROWS
 from bigmc.store.write import INDPTR_CHUNK, MAX_ENTRIES, write_matrix_group, write_tables
 from bigmc.store.zarr_chunks import ArrayWriter, Form
@@ -193,7 +192,7 @@ def _column_ranges(
 
 def _merge_tables(folder: Path, sources: Sequence[StoredShard], memory: int) -> FileEntry:
     """Write the rows of all sources; tables with long texts in several row groups."""
-    schema = common_schema([pq.read_schema(source.folder / ROWS_TABLE) for source in sources])
+    schema = common_schema([source.schema() for source in sources])
     if schema is None:
         raise ValueError("columns of the same name differ in type")
 

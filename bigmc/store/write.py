@@ -133,13 +133,13 @@ def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -
 
 
 def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:
-    """Make the group of a sparse shard's three arrays."""
+    """Make the group of a sparse shard's three arrays, in a folder that is synced and renamed later."""
     attributes = {
         "encoding-type": "csc_matrix",
         "encoding-version": "0.1.0",
         "shape": [n_rows, n_features],
     }
-    return write_group(folder / MATRIX, folder, attributes)
+    return write_group(folder / MATRIX, folder, attributes, disk.write_file)
 
 
 def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
@@ -190,9 +190,7 @@ def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
     }
 
 
-def write_rows_table(
-    folder: Path, entry: ShardEntry, table: pa.Table, packing: Packing = Packing.TIGHT
-) -> ShardEntry:
+def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
     """Replace the table of a shard, as when final label codes are known, and return its new entry.
 
     Parameters
@@ -203,12 +201,11 @@ def write_rows_table(
         What `write_shard` returned.
     table : pyarrow.Table
         The shard's whole table with changed columns, such as from ``StoredShard.table``.
-    packing : Packing, optional
     """
     aside = folder.with_name(folder.name + PARTIAL)
     disk.clear(aside)
     disk.make_folder(aside)
-    new = write_tables(aside, table.schema, [table], packing)
+    new = write_tables(aside, table.schema, [table])
     disk.sync_tree(aside)
     disk.rename(aside / ROWS_TABLE, folder / ROWS_TABLE)
     disk.sync(folder)

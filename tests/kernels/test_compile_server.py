@@ -1,4 +1,5 @@
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,15 @@ def called(before: str, cache: Path) -> str:
 )
 def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses: int, tmp_path: Path) -> None:
     assert called(before, tmp_path) == f"[1, 1, 3] {hits} {misses}"
+
+
+def test_an_index_of_an_older_version_whose_types_are_gone_is_made_anew(tmp_path: Path) -> None:
+    called("", tmp_path)
+    (index,) = tmp_path.rglob("csc.undo_delta*.nbi")
+    with index.open("rb") as file:
+        version = pickle.load(file)
+    index.write_bytes(pickle.dumps(version) + b"cbigmc.kernels.csc\n_Gone\n.")
+    assert called("", tmp_path) == "[1, 1, 3] 1 0"
 
 
 SEVERAL = """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigmc.kernels.csc import add_row_squares, count_columns, scan_floats, undo_delta
+from bigmc.kernels.csc import add_row_squares, count_columns, deal_rows, scan_floats, undo_delta
 
 
 def random_rows(dtype=np.int16):
@@ -56,3 +56,27 @@ def test_undo_delta_wraps_around(dtype):
     coded = np.diff(values, prepend=dtype(0))
     undo_delta(coded)
     assert np.array_equal(coded, values)
+
+
+def test_rows_dealt_to_parts_are_those_that_are_selected_for_each():
+    generator = np.random.default_rng(7)
+    dense = sp.random_array((200, 30), density=0.2, format="csc", rng=np.random.default_rng(7))
+    indices, data = dense.indices.astype(np.uint16), generator.integers(-9, 9, dense.nnz).astype(np.int8)
+    parts = generator.integers(0, 5, 200).astype(np.int16)
+    parts[parts == 3] = 4  # a part without rows
+    numbers = np.array([np.count_nonzero(parts[:i] == part) for i, part in enumerate(parts)], np.uint16)
+    counts = np.ones((5, 40), np.int32)
+    ends, rows, values = np.empty(5, np.int64), np.empty_like(indices), np.empty_like(data)
+    deal_rows(
+        dense.indptr.astype(np.int64), indices, data, (parts, numbers), counts[:, 5:35], (ends, rows, values)
+    )
+    start = 0
+    for part, end in enumerate(ends):
+        mine = sp.csc_array((data, dense.indices, dense.indptr), dense.shape)[parts == part]
+        mine.sort_indices()
+        assert np.array_equal(rows[start:end], mine.indices)
+        assert np.array_equal(values[start:end], mine.data)
+        assert np.array_equal(counts[part, 5:35], np.diff(mine.indptr))
+        start = end
+    assert start == dense.nnz
+    assert (counts[:, :5] == 1).all()

@@ -124,7 +124,7 @@ def test_a_pass_writes_the_columns_of_further_candidates(named_by_some_shards):
 
 
 def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
-    dataset = noisy()
+    dataset = noisy(800)
     plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000)
     columns = CandidateColumns(task_of(dataset), plan)
     state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
@@ -136,6 +136,27 @@ def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
         columns.close()
     workers = plan.n_workers(held)
     assert held > 5000
-    assert known < 400
-    # every worker has gradients of its own, and there are the sums and what comes in
-    assert held + workers * plan.worker_bytes + known * 8 * plan.width * (workers + 2) <= plan.free_bytes
+    assert known < dataset.n_features
+    # every worker has gradients and curvatures of its own, and there are the sums and what comes in
+    sums = known * 8 * (plan.n_kept + 1) * (workers + 1)
+    assert held + workers * plan.worker_bytes + sums <= plan.free_bytes
+
+
+def test_features_of_large_bounds_keep_their_gradients_though_these_are_small():
+    dataset = noisy()
+    plan = replace(PLAN, free_bytes=12_000)
+    task = task_of(dataset)
+    columns = CandidateColumns(task, plan)
+    n_features = dataset.n_features
+    most = plan.most_gradients(0)
+    assert 20 < most < n_features / 2
+    doubted = np.sort(np.random.default_rng(3).choice(n_features, 20, replace=False))
+    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True, doubted=doubted)
+    state.norms = np.full(n_features, 0.9 * task.alpha, np.float32)
+    state.norms[doubted] = 0.01 * task.alpha
+    unknown = np.setdiff1d(np.arange(n_features), doubted)[: most - 10]
+    state.norms[unknown] = 2 * task.alpha
+    known = columns.known_features(state)
+    assert len(known) == most
+    assert np.isin(unknown, known).all()  # they may need weights
+    assert np.isin(known, np.concatenate([unknown, doubted])).all()

@@ -27,6 +27,7 @@ from bigmc.store.weighting import Weighting
 PLAN = ChunkPlan(
     free_bytes=20_000,
     width=8,
+    n_kept=4,
     most_candidates=60,
     chunk_bytes=40_000,
     newton_bytes=1 << 20,
@@ -145,10 +146,11 @@ def test_weights_of_samples_and_of_values(weighting):
 def test_features_whose_gradients_are_not_kept_have_bounds():
     _, dataset = made()
     best = solve(dataset, alpha=0.12, tol=1e-6, memory_limit=1 << 30).certificate
-    state, certificate = run(dataset, replace(PLAN, free_bytes=15_600, most_candidates=45), alpha=0.12)
+    plan = replace(PLAN, free_bytes=11_200, most_candidates=45)
+    state, certificate = run(dataset, plan, alpha=0.12)
     assert certificate.lower <= best.upper
     assert certificate.upper <= best.upper * (1 + 1e-3)
-    assert PLAN.most_gradients(0) == 62
+    assert plan.most_gradients(0) == 45
     assert sum(map(len, state.layers)) <= 45
 
 

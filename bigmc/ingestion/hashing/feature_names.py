@@ -135,18 +135,14 @@ class NameCounter:
             Columns ``bucket`` (int32), ``name`` (string: words joined by a space, or characters), ``sign``
             (int8) and ``count`` (int64, at most `max_error` too low).
         """
+        return _sorted(self.unsorted_table())
+
+    def unsorted_table(self) -> pa.Table:
+        """Names seen, as `table` has them but in no order: `merge_names` sorts them anyway."""
         slots = np.flatnonzero(self._seen)
         buckets, signs = features_of(self._keys[slots], self.hasher.hash_bits)
-        table = pa.table(
-            [
-                pa.array(buckets),
-                self._spelled(slots),
-                pa.array(signs),
-                pa.array(self._seen[slots]),
-            ],
-            schema=SCHEMA,
-        )
-        return _sorted(table)
+        columns = [buckets, self._spelled(slots), signs, self._seen[slots]]
+        return pa.table([pa.array(column) for column in columns], schema=SCHEMA)
 
     def _spelled(self, slots: NDArray[np.intp]) -> pa.Array:
         """Return the names in some slots; those that were cut end in an ellipsis."""

@@ -79,8 +79,7 @@ class Scratch(threading.local):
     @property
     def marked(self) -> MarkedText:
         """Marked documents, as kernels take them."""
-        longs = self.lowered.view(np.uint64), self.marks.view(np.uint64)
-        return MarkedText(self.lowered, self.marks, *longs, self.begins)
+        return MarkedText(self.lowered, self.marks, self.lowered.view(np.uint64), self.begins)
 
     @property
     def words(self) -> WordLists:

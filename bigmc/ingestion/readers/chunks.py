@@ -17,6 +17,7 @@ from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, 
 from bigmc.ingestion.readers.streams import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.ingestion.rejects import Reject, shown
 from bigmc.kernels import records as kernels
+from bigmc.kernels.byte_masks import BLOCK
 
 SCAN_BYTES = 4 << 20
 
@@ -116,13 +117,13 @@ class _RecordFinder:
 
     def find(self, buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
         """Find the complete records in the first ``size`` bytes; return their number."""
-        given = kernels.Buffer(buffer.view(np.uint64), buffer, size)
+        given = kernels.Buffer(buffer, size)
         quote, delimiter = self._layout.quote, self._layout.delimiter
         n = 0
         while True:
             out = kernels.Records(*(array[n:] for array in self.arrays))
             n += kernels.split_records(given, quote, delimiter, state, out)
-            if state[kernels.WORD] * 8 >= size:
+            if state[kernels.NEXT] >= size:
                 return n
             self._grow()
 
@@ -191,13 +192,13 @@ def _chunks(
 ) -> Iterator[Chunk]:
     offset, stop, line = span
     chunk_bytes, most_bytes = sizes
-    buffer = np.zeros(max(chunk_bytes, 64) // 8 * 8, dtype=np.uint8)
+    buffer = _buffer(max(chunk_bytes, 2 * BLOCK) // 8 * 8)
     finder = _RecordFinder(layout)
     held = 0  # bytes of an unfinished record at the beginning of the buffer
     after_return = 0
     skipping = False  # the beginning of a record that is too long is gone
     while True:
-        space = len(buffer) - held
+        space = len(buffer) - BLOCK - held
         if stop is not None:
             space = min(space, stop - offset - held)
         size = held + fill(stream, memoryview(buffer.data)[held : held + space])
@@ -217,7 +218,7 @@ def _chunks(
             n = finder.append(n, used, size, int(state[kernels.RECORD_LINE]))
             used = size
         if used <= 0 and not at_end:
-            if len(buffer) > most_bytes and beyond is LongRecords.SKIP:
+            if len(buffer) - BLOCK > most_bytes and beyond is LongRecords.SKIP:
                 skipping, held = True, _forget(buffer, size, state)
                 offset += size - held
             else:
@@ -244,34 +245,40 @@ def _chunks(
 
 def _forget(buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
     """Move the end of an open record to the front of the buffer; return how many bytes stay."""
-    # The last word stays: whether a quote opens a field depends on the byte before it.
-    shift = size - 8
-    buffer[:8] = buffer[shift:size].copy()
-    state[kernels.WORD] = 1
+    # Some stay that were looked at: whether a quote opens a field depends on the byte before it.
+    shift = size - BLOCK
+    buffer[:BLOCK] = buffer[shift:size].copy()
+    state[kernels.NEXT] = BLOCK
     state[kernels.START] -= shift
     state[kernels.CLOSED] -= shift
-    return 8
+    return BLOCK
+
+
+def _buffer(n_bytes: int) -> NDArray[np.uint8]:
+    """Return a buffer for so many bytes, with the `BLOCK` behind them that the scan may read."""
+    return np.zeros(n_bytes + BLOCK, dtype=np.uint8)
 
 
 def _grown(buffer: NDArray[np.uint8], size: int, most_bytes: int) -> NDArray[np.uint8]:
     """Return a longer buffer with the same beginning."""
-    if len(buffer) > most_bytes:
+    n_bytes = len(buffer) - BLOCK
+    if n_bytes > most_bytes:
         raise RecordTooLong
-    grown = np.zeros(min(2 * len(buffer), most_bytes // 8 * 8 + 16), dtype=np.uint8)
+    grown = _buffer(min(2 * n_bytes, most_bytes // 8 * 8 + 16))
     grown[:size] = buffer[:size]
     return grown
 
 
 def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int]:
     """Return line and bytes of the longest record of a file, without holding it in memory."""
-    buffer = np.zeros(1 << 20, dtype=np.uint8)
+    buffer = _buffer(1 << 20)
     finder, state = _RecordFinder(layout), _fresh_state()
     longest = (span.first_line, 0)
     held = 0
     with open_text(file) as stream:
         skip(stream, file, span.start)
         while True:
-            size = held + fill(stream, memoryview(buffer.data)[held:])
+            size = held + fill(stream, memoryview(buffer.data)[held:-BLOCK])
             n = finder.find(buffer, size, state)
             starts, ends, lines = (array[:n] for array in finder.arrays)
             if n:
@@ -281,7 +288,7 @@ def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int
                     (span.first_line + int(lines[at]), int(ends[at] - starts[at])),
                     key=lambda x: x[1],
                 )
-            if size < len(buffer):
+            if size < len(buffer) - BLOCK:
                 open_record = (
                     span.first_line + int(state[kernels.RECORD_LINE]),
                     size - int(state[kernels.START]),

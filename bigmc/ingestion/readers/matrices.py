@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
@@ -77,9 +77,9 @@ def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | 
 
 def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
     """Return a slice as `Rows`, duplicates summed as SciPy does, or as a dense array."""
-    if not sp.issparse(matrix):
+    if not scipy.sparse.issparse(matrix):
         return stored_dtype(np.ascontiguousarray(matrix), path)
-    compressed = sp.csr_array(matrix)
+    compressed = scipy.sparse.csr_array(matrix)
     if not compressed.has_canonical_format:
         if compressed is matrix or np.shares_memory(compressed.data, matrix.data):
             compressed = compressed.copy()
@@ -111,7 +111,7 @@ class MatrixFormat:
                     f"{source.path} has {array.shape[1]} features, {sources[0].path} has {width}",
                     "all arrays must have the same features",
                 )
-            if sp.issparse(array):
+            if scipy.sparse.issparse(array):
                 n_bytes = array.data.nbytes + array.indices.nbytes
             else:
                 n_bytes = n_rows * width * array.dtype.itemsize

@@ -127,8 +127,8 @@ class MarkedText(NamedTuple):
     Attributes
     ----------
     text, marks : uint8 arrays
-    text_words, mark_words : uint64 arrays
-        The same memory, eight bytes in one.
+    text_words : uint64 array
+        The memory of the text, eight bytes in one.
     begins : int64 array of shape (at least n_rows + 1,)
         Document ``k`` is ``begins[k] .. begins[k + 1]``.
     """
@@ -136,7 +136,6 @@ class MarkedText(NamedTuple):
     text: Bytes
     marks: Bytes
     text_words: Bits
-    mark_words: Bits
     begins: Longs
 
 

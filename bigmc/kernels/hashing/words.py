@@ -7,12 +7,10 @@ depends on where a word ends, which a processor cannot guess.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
+from bigmc.kernels.byte_masks import bit_count, equal_bytes, trailing_zeros
 from bigmc.kernels.hashing.arguments import Bits, Bytes, Int, Longs, MarkedText, WordLists, Words
 
 DONE, BROKEN, CHANGED = 0, 1, 2
@@ -26,33 +24,15 @@ SMALL_I = 0x69
 # Spare bytes behind marked documents.
 MARGIN = 256
 
+# Places of words written in one go, some of them in vain.
+_AT_ONCE = 8
+
 # Times eight bytes of 0 or 1: the highest byte has them as bits.
 _GATHER = np.uint64(0x0102040810204080)
 _ONE = np.uint64(1)
+_MARKED = np.uint8(1)
 _LOW6 = np.uint64(63)
 _HIGH = np.uint64(0x8080808080808080)
-
-
-def _type_trailing_zeros(typing: Any, x: Any) -> Any:
-    """Count the zero bits below the lowest bit of a uint64 that is not 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
-
-    return types.int64(types.uint64), generate
-
-
-def _type_bit_count(typing: Any, x: Any) -> Any:
-    """Count the bits of a uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
-
-
-_trailing_zeros: Any = intrinsic(_type_trailing_zeros)
-_bit_count: Any = intrinsic(_type_bit_count)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -95,11 +75,11 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
         leads = np.uint64(0)
         for j in range(8):
             eight = longs[8 * w + j]
-            n_trails += _bit_count(eight & ~(eight << _ONE) & _HIGH)
+            n_trails += bit_count(eight & ~(eight << _ONE) & _HIGH)
             lead = (eight & (eight << _ONE) & _HIGH) >> np.uint64(7)
             leads |= ((lead * _GATHER) >> np.uint64(56)) << np.uint64(8 * j)
         while leads != np.uint64(0):
-            i = 64 * w + _trailing_zeros(leads)
+            i = 64 * w + trailing_zeros(leads)
             leads &= leads - _ONE
             b = np.int64(folded[i])
             c1 = np.int64(folded[i + 1])
@@ -159,7 +139,7 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
     fit with `MARGIN` bytes to spare; returns their number and a status: `DONE`; `CHANGED` if a letter of the
     next document has a lower case of more or fewer bytes; or `BROKEN` if one of those that fit is not UTF-8.
     """
-    folded, marks, longs, _, begins = out
+    folded, marks, longs, begins = out
     origin = offsets[first]
     n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
     most = folded.shape[0] - MARGIN
@@ -195,53 +175,81 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
     return n, CHANGED if changed else DONE
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _list_bits(bits: np.uint64, origin: Int, n: np.uint64, out: Words) -> np.uint64:
+    """Write ``origin`` plus the place of each bit behind the ``n`` numbers in ``out``; their number then.
+
+    Eight are written at a time, whether there are as many or not: a branch for each bit could not be guessed.
+    """
+    stop = n + np.uint64(bit_count(bits))
+    while n < stop:
+        for k in range(_AT_ONCE):
+            out[n + np.uint64(k)] = origin + trailing_zeros(bits)
+            bits &= bits - _ONE
+        n += np.uint64(_AT_ONCE)
+    return stop
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _drop_single_characters(folded: Bytes, starts: Words, sizes: Words, kept: Words, n_words: Int) -> None:
+    """Remove words of one character; ``kept[k]`` is how many of the words before ``k`` stay."""
+    n: Int = 0
+    for k in range(n_words):
+        # Of a single character all bytes are the first character's.
+        size = np.int64(sizes[k])
+        lead = folded[np.int64(starts[k])]
+        kept[k] = n
+        starts[n] = starts[k]
+        sizes[n] = size
+        n += size > 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+    kept[n_words] = n
+
+
 @njit(cache=True, nogil=True)
 def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
     """List the words of two characters or more of marked documents."""
-    folded, _, _, marks, begins = documents
+    folded, marks, _, begins = documents
     starts, sizes, units, bits, rank, kept = found
-    n_words = (begins[n_rows] >> 6) + 1
-    bits[:n_words] = np.uint64(0)
+    n_bytes = begins[n_rows]
+    n_blocks = (n_bytes >> 6) + 1
+    bits[: n_blocks + 1] = np.uint64(0)
     for k in range(n_rows + 1):
         # Words end where documents do.
         p = np.uint64(begins[k])
         bits[p >> np.uint64(6)] |= _ONE << (p & _LOW6)
-    n_starts: Int = 0
-    n_ends: Int = 0
-    carry = np.uint64(0)
-    for w in range(n_words):
-        mark = np.uint64(0)
-        for j in range(8):
-            mark |= ((marks[8 * w + j] * _GATHER) >> np.uint64(56)) << np.uint64(8 * j)
-        before = (mark << _ONE) | carry
-        carry = mark >> _LOW6
-        start = mark & (~before | bits[w])
-        end = before & (~mark | bits[w])
+    n_starts = n_ends = np.uint64(0)
+    before = np.uint64(0)  # the highest bit is whether the byte before a block belongs to a word
+    single = np.uint64(0)  # words of one byte
+    mark = equal_bytes(marks, 0, _MARKED)
+    for w in range(n_blocks):
+        after = equal_bytes(marks, 64 * (w + 1), _MARKED)
+        bounds = bits[w]
+        previous = (mark << _ONE) | (before >> _LOW6)
+        following = ((mark & ~bounds) >> _ONE) | ((after & ~bits[w + 1]) << _LOW6)
+        start = mark & (~previous | bounds)
+        end = previous & (~mark | bounds) & ~(single >> _LOW6)
+        single = start & ~following
+        start &= following
+        end &= ~(single << _ONE)
         rank[w] = n_starts
         bits[w] = start
-        while start != np.uint64(0):
-            starts[n_starts] = 64 * w + _trailing_zeros(start)
-            start &= start - _ONE
-            n_starts += 1
-        while end != np.uint64(0):
-            sizes[n_ends] = 64 * w + _trailing_zeros(end)
-            end &= end - _ONE
-            n_ends += 1
-    # Of a single character all bytes are the first character's.
-    n: Int = 0
-    for k in range(n_starts):
-        begin = np.int64(starts[k])
-        size = np.int64(sizes[k]) - begin
-        lead = folded[begin]
-        kept[k] = n
-        starts[n] = begin
-        sizes[n] = size
-        n += size > 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
-    kept[n_starts] = n
+        n_starts = _list_bits(start, 64 * w, n_starts, starts)
+        n_ends = _list_bits(end, 64 * w, n_ends, sizes)
+        before, mark = mark, after
+    n_words = np.int64(n_starts)
+    for k in range(n_words):
+        sizes[k] -= starts[k]
+    others = np.uint8(0)
+    for byte in folded[:n_bytes]:
+        others |= byte
+    in_ascii = others < np.uint8(0x80)
+    if not in_ascii:
+        _drop_single_characters(folded, starts, sizes, kept, n_words)
     for k in range(n_rows + 1):
         p = np.uint64(begins[k])
         at = np.int64(p >> np.uint64(6))
-        units[k] = kept[np.int64(rank[at]) + _bit_count(bits[at] & ((_ONE << (p & _LOW6)) - _ONE))]
+        n = np.int64(rank[at]) + bit_count(bits[at] & ((_ONE << (p & _LOW6)) - _ONE))
+        units[k] = n if in_ascii else np.int64(kept[n])
 
 
 @njit(cache=True, nogil=True)

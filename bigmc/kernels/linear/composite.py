@@ -38,7 +38,7 @@ _MODEL_STEPS = 30
 _MODEL_TOLERANCE = 1e-3
 
 
-class _Model(NamedTuple):
+class Model(NamedTuple):
     """Local model of the objective at a row of weights.
 
     Attributes
@@ -58,7 +58,7 @@ class _Model(NamedTuple):
     ridge: float
 
 
-class _Scratch(NamedTuple):
+class Scratch(NamedTuple):
     """What a step is computed in: float64 arrays of shape (n_classes,); `trial` is as wide as the scores."""
 
     linear: NDArray[np.float64]
@@ -89,7 +89,7 @@ class _Line(NamedTuple):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _minimise_model(penalty, alpha, model, row, scratch, new):
+def minimise_model(penalty, alpha, model, row, scratch, new):
     """Fill `new` with the minimiser u of the local model of the objective at `row`.
 
     The model has the given gradient and Hessian of the losses. A diagonal Hessian, and one of which only
@@ -244,7 +244,7 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
     sums = column.sums
     step = np.empty(n_classes, dtype)
     room = np.empty((4, n_classes), np.float64)
-    scratch = _Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
+    scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
     new = room[3]
     level = np.zeros(width, np.float64)
     size = n_classes if couples_classes(loss) and n_classes <= most_model_classes(loss) else 0
@@ -273,8 +273,8 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
         bound = _scale_model(loss, move, scale, columns.scale[p], column, hessian)
         if not zero:
             violations[p] = violation(penalty, alpha, ridge, row, sums, scratch.ones, scratch.work)
-        model = _Model(sums, column.diagonal, hessian, bound, ridge)
-        _minimise_model(penalty, alpha, model, row, scratch, new)
+        model = Model(sums, column.diagonal, hessian, bound, ridge)
+        minimise_model(penalty, alpha, model, row, scratch, new)
         line = _line_to(penalty, move, model, pull, row, new)
         if not line.decrease < 0.0:
             continue

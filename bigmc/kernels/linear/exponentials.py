@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigmc.kernels.linear.simd import LANES, load, pointer, spread, total
+from bigmc.kernels.linear.simd import LANES, accumulate, load, pointer, spread, total
 
 #: By precision: terms of the series, bits of the first part of ln 2 (few, so that its product with k is
 #: exact), bits of the mantissa, bias of the exponent, and the x between which the power of two is normal.
@@ -156,5 +156,68 @@ def lanes_dot(typing, shares, at, moves, to):
         share = load(builder, pointer(context, builder, kind, shares, at), kind)
         move = load(builder, pointer(context, builder, moves_kind, moves, to), moves_kind)
         return total(builder, builder.fmul(share, move))
+
+    return signature, generate
+
+
+@intrinsic
+def lanes_curve(typing, slopes, at, factors, sums, to):
+    """With ``s = slopes[at:]`` add ``value * s`` and ``square * |s| (1 - 2 |s|)`` to the sums at ``to``.
+
+    For half slopes of the log loss the second term is half the diagonal of its Hessian; `factors` are value
+    and square.
+    """
+    signature = types.void(slopes, at, factors, sums, to)
+
+    def generate(context, builder, signature, arguments):
+        slopes, at, factors, sums, to = arguments
+        kind, _, _, sums_kind, _ = signature.args
+        value, square = cgutils.unpack_tuple(builder, factors, 2)
+        first, second = cgutils.unpack_tuple(builder, to, 2)
+        slope = load(builder, pointer(context, builder, kind, slopes, at), kind)
+        target = pointer(context, builder, sums_kind, sums, first)
+        accumulate(builder, target, sums_kind, builder.fmul(slope, spread(builder, value)))
+        negative = builder.fcmp_ordered("<", slope, _constant(slope.type, 0.0))
+        size = builder.select(negative, builder.fneg(slope), slope)
+        twice = builder.fadd(size, size)
+        bend = builder.fmul(size, builder.fsub(_constant(size.type, 1.0), twice))
+        target = pointer(context, builder, sums_kind, sums, second)
+        accumulate(builder, target, sums_kind, builder.fmul(bend, spread(builder, square)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def lanes_variance(typing, shares, at, square, sums, to):
+    """``sums[to:] += square * p (1 - p)`` with ``p = shares[at:]``."""
+    signature = types.void(shares, at, square, sums, to)
+
+    def generate(context, builder, signature, arguments):
+        shares, at, square, sums, to = arguments
+        kind, _, _, sums_kind, _ = signature.args
+        share = load(builder, pointer(context, builder, kind, shares, at), kind)
+        variance = builder.fmul(share, builder.fsub(_constant(share.type, 1.0), share))
+        target = pointer(context, builder, sums_kind, sums, to)
+        accumulate(builder, target, sums_kind, builder.fmul(variance, spread(builder, square)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def lanes_turn(typing, slopes, shares, at, factor, step, mean, to):
+    """``slopes[at:] += factor * shares[at:] * (step[to:] - mean)``; all have one precision."""
+    signature = types.void(slopes, shares, at, factor, step, mean, to)
+
+    def generate(context, builder, signature, arguments):
+        slopes, shares, at, factor, step, mean, to = arguments
+        kind, shares_kind, _, _, step_kind, _, _ = signature.args
+        share = load(builder, pointer(context, builder, shares_kind, shares, at), shares_kind)
+        move = load(builder, pointer(context, builder, step_kind, step, to), step_kind)
+        move = builder.fmul(builder.fsub(move, spread(builder, mean)), spread(builder, factor))
+        target = pointer(context, builder, kind, slopes, at)
+        accumulate(builder, target, kind, builder.fmul(share, move))
+        return context.get_dummy_value()
 
     return signature, generate

@@ -130,6 +130,7 @@ def _balance(
     own, share = problem.margins(), problem.weight_sum / task.weight_sum
     others = task.weight_sum / 2.0 * anchor.slope - own.intercept_slope
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
+    problem.replace_scores()
     ridge = task.objective.ridge / share
     terms = [
         Terms(
@@ -138,6 +139,8 @@ def _balance(
         )
         for part in parts
     ]
+    if task.objective.loss.keeps_slopes:
+        problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
     centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)
     try:

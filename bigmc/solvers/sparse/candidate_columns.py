@@ -194,10 +194,15 @@ class CandidateColumns:
         return bool(others.any())
 
     def known_features(self, state: State) -> NDArray[np.int64]:
-        """Return the features whose gradients the next pass keeps, in increasing order."""
+        """Return the features whose gradients the next pass keeps, in increasing order.
+
+        Those with weights and the layers come first, then those whose gradients may be too large, then those
+        found small in the last pass though their bounds were not: without gradients there are bounds again.
+        """
         last = self.column_nnz if state.norms is None else state.norms
         wanted = last.astype(np.float32)  # one number a feature at a time: there are many
         wanted[self.column_nnz == 0] = -1.0
+        wanted[state.doubted] = np.maximum(wanted[state.doubted], np.float32(self._task.alpha))
         for layer in state.layers if self._keeps_layers(state) else []:
             wanted[layer] = np.inf
         wanted[state.coef.features] = np.inf

@@ -39,6 +39,8 @@ _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
 _SMALLEST_SCALE = 1e-3
 #: One of so many shards, at least one, says which features are likely to need weights.
 _ONE_OF = 8
+#: Features whose gradients are measured at once.
+_MEASURED = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,15 @@ class Measured:
         See `bigmc.solvers.sparse.gradient.GradientPass`.
     norms : float64 array of shape (n_chosen,)
         Dual norms of the gradients that are known.
+    doubted : int64 array
+        Features of these whose bounds are above the penalty.
     """
 
     largest_norm: float
     distance: float
     violation: float
     norms: NDArray[np.float64]
+    doubted: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -151,8 +156,11 @@ class Certifier:
 
     def estimate(self, spill: Spill, point: Evaluated) -> NDArray[np.float32]:
         """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,)."""
-        request = self._request(np.empty(0, np.int64), ())
-        sums = self._add_up(spill, request, point, None, self._shards[0], [])
+        some, others = self._shards
+        share = len(some) / (len(some) + len(others))
+        every = max(1, min(self._plan.shard_parts, round(share * _ONE_OF)))
+        request = replace(self._request(np.empty(0, np.int64), ()), every=every)
+        sums = self._add_up(spill, request, point, None, some, [])
         spill.n_bytes += sums.n_bytes
         return self._estimates(sums)
 
@@ -166,9 +174,7 @@ class Certifier:
 
     def _estimates(self, sums: PassSums) -> NDArray[np.float32]:
         """Return what the norms that some of the shards add up to come to for all."""
-        dataset = self._task.dataset
-        n_rows = sum(dataset.shards[s].n_rows for s in self._shards[0].tolist())
-        return np.asarray(sums.norms * np.float32(dataset.n_samples / n_rows))
+        return np.asarray(sums.norms * np.float32(self._task.dataset.n_samples / max(sums.n_rows, 1)))
 
     def _request(self, chosen: NDArray[np.int64], scales: tuple[float, ...]) -> PassRequest:
         task, plan = self._task, self._plan
@@ -232,9 +238,14 @@ class Certifier:
     def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
         task = self._task
-        out = Measures(*np.empty((3, len(chosen))))
-        norms, violations, distances = out
-        task.objective.measure_gradients(task.alpha, sums.gradient, coef.take(chosen), task.n_classes, out)
+        norms, violations, distances = out = Measures(*np.empty((3, len(chosen))))
+        for first in range(0, len(chosen), _MEASURED):
+            some = slice(first, first + _MEASURED)
+            gradient = task.objective.loss.unpacked(sums.gradient[some], task.n_classes, task.width)
+            part = Measures(*(array[some] for array in out))
+            rows = coef.take(chosen[some])
+            task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, part)
+        doubted = chosen[sums.norms[chosen] > task.alpha]
         sums.norms[chosen] = norms
         excess = sums.norms.copy()
         excess[chosen] = 0.0
@@ -246,7 +257,7 @@ class Certifier:
         squares = float(np.einsum("j,j->", excess, excess, dtype=np.float64))
         distance = float(distances.sum()) + conversion**2 * squares
         violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
-        return Measured(largest, distance, violation, norms)
+        return Measured(largest, distance, violation, norms, doubted)
 
     def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
         task = self._task
@@ -266,26 +277,29 @@ class Certifier:
             entropy,
         )
 
+    def extended(
+        self,
+        anchor: Evaluated,
+        before: NDArray[np.int64],
+        features: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+        found: PassSums,
+    ) -> Evaluated:
+        """Return the anchor with the gradients of `features` instead of those of the features `before`.
 
-def extended(
-    anchor: Evaluated,
-    before: NDArray[np.int64],
-    features: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-    found: PassSums,
-) -> Evaluated:
-    """Return the anchor with the gradients of `features` instead of those of the features `before`.
-
-    What a pass found for others is that of its dual point, which an intercept makes differ a little; the
-    next round measures it anew.
-    """
-    at = np.searchsorted(chosen, features)
-    gradient, curvature = found.gradient[at], found.curvature[at]
-    order = np.argsort(before)
-    place = np.searchsorted(before, features, sorter=order)
-    same = place < len(before)
-    same[same] = before[order[place[same]]] == features[same]
-    known = order[place[same]]
-    gradient[same], curvature[same] = anchor.gradient[known], anchor.curvature[known]
-    dtype = anchor.gradient.dtype
-    return replace(anchor, gradient=gradient.astype(dtype), curvature=curvature.astype(dtype))
+        What a pass found for others is that of its dual point, which an intercept makes differ a little; the
+        next round measures it anew.
+        """
+        at = np.searchsorted(chosen, features)
+        gradient = self._task.objective.loss.unpacked(
+            found.gradient[at], self._task.n_classes, self._task.width
+        )
+        curvature = found.curvature[at]
+        order = np.argsort(before)
+        place = np.searchsorted(before, features, sorter=order)
+        same = place < len(before)
+        same[same] = before[order[place[same]]] == features[same]
+        known = order[place[same]]
+        gradient[same], curvature[same] = anchor.gradient[known], anchor.curvature[known]
+        dtype = anchor.gradient.dtype
+        return replace(anchor, gradient=gradient.astype(dtype), curvature=curvature.astype(dtype))

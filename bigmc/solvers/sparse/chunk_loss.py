@@ -33,9 +33,9 @@ from bigmc.solvers.sparse.chunk_parts import (
     shift_of,
     whole_gradients,
 )
+from bigmc.solvers.sparse.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
@@ -43,7 +43,7 @@ from bigmc.solvers.sparse.rare_features import RareFeatures
 from bigmc.solvers.sparse.sample import slope_and_bend
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Course, Sweeper, WorkingColumns
+from bigmc.solvers.sparse.sweeps import Course, Sweeper, shuffled
 
 #: Sweeps over a chunk in a round; more were measured to gain little.
 _SWEEPS = 3
@@ -113,12 +113,15 @@ class Evaluation:
         self._curvatures = [np.zeros(len(layer)) for layer in layers]
         self._slope, self._bend = np.zeros(task.n_classes), 0.0
 
-    def add(self, chunk: Chunk) -> Problem:
-        """Add the samples of a chunk, and return their problem, its scores set."""
+    def add(self, chunk: Chunk, rare: RareFeatures | None = None) -> None:
+        """Add the samples of a chunk; on the way those of rare features are collected."""
         task = self._task
         problem = task.problem(chunk)
         problem.rebuild_scores(self._coef, self._intercept, chunk.held)
+        if rare:
+            rare.add(chunk, problem)
         own = problem.margins()
+        problem.replace_scores()
         self._margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
@@ -128,7 +131,6 @@ class Evaluation:
         more = slope_and_bend(problem, own, task.weight_sum)
         self._slope += more[0]
         self._bend += more[1]
-        return problem
 
     def result(self) -> Evaluated:
         """Return what the chunks come to."""
@@ -157,9 +159,7 @@ def evaluate(
     """
     evaluation = Evaluation(task, [layer.features for layer in spill.layers], coef, intercept)
     for _, chunk in spill.chunks(range(spill.n_chunks)):
-        problem = evaluation.add(chunk)
-        if rare:
-            rare.add(chunk, problem)
+        evaluation.add(chunk, rare)
     return evaluation.result()
 
 
@@ -190,24 +190,30 @@ def improve(
     problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
     centred = centred_parts(problem, chunk, weights.rows) if task.fit_intercept else []
     parts = plain_parts(problem, chunk, weights.rows, centred) + centred
-    terms = _corrections(parts, chunk, anchor, damping)
-    level, shift = weights.intercept, shift_of(centred, task.n_classes)
-    level += shift
+    level, n_classes = weights.intercept, task.n_classes
+    level += shift_of(centred, n_classes)
     of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
-    problem.rebuild_scores(weights.coef(task.width), level - shift, chunk.held)
+    problem.replace_scores()
+    terms = _corrections(parts, chunk, anchor, damping)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
-    sweepers = [Sweeper(p.problem, task.descent.of_columns, 0, 0) for p in parts]
+    steps = ChunkSteps.of(task, problem)
+
+    def set_scores() -> None:
+        for part in centred:
+            weights.rows[part.layer][part.places] = part.rows
+        intercept = level - shift_of(centred, n_classes)
+        problem.rebuild_scores(weights.coef(task.width), intercept, chunk.held)
+
     for sweep in range(n_iter, n_iter + _SWEEPS):
-        if task.fit_intercept:
-            improve_intercept(problem, level, 1, of_level)
-        for b in sweepers[0].shuffled(range(len(parts)), sweep) if parts else []:
-            part, violations = parts[b], np.zeros(len(parts[b].rows))
-            working = WorkingColumns(part.columns, part.rows, violations, terms[b])
-            sweepers[b].sweep(working, part.active, sweep, task.alpha, negligible)
-            wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
-            part.active = part.active[wanted[part.active]]
-    if task.fit_intercept:
-        improve_intercept(problem, level, 1, of_level)
+        steps.begin_sweep(sweep == n_iter, set_scores)
+        if of_level:
+            steps.move_level(level, of_level)
+        for b in shuffled(range(len(parts)), (task.seed, sweep)) if parts else []:
+            violations = steps.move_columns(parts[b], terms[b], sweep, negligible)
+            wanted: NDArray[np.bool_] = parts[b].rows.any(axis=1) | (violations > 0)
+            parts[b].active = parts[b].active[wanted[parts[b].active]]
+    if of_level:
+        steps.move_level(level, of_level)
     for part in centred:
         weights.rows[part.layer][part.places] = part.rows
     level -= shift_of(centred, task.n_classes)

@@ -28,6 +28,8 @@ _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 #: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
 #: the candidates.
 _WRITER_BYTES, _KNOWN = 3 << 20, 1.5
+#: Numbers that are kept of a gradient beside it and its curvature: number of the feature, norms, distance.
+_MEASURES = 5
 #: Most bytes of a shard decoded at once.
 _LARGEST_BLOCK = 8 << 20
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
@@ -49,6 +51,8 @@ class ChunkPlan:
         What is left for all of the following.
     width : int
         Padded number of classes.
+    n_kept : int
+        Classes whose gradients say what all are.
     most_candidates : int
         Features whose columns are kept for rounds, at most.
     chunk_bytes, newton_bytes : int
@@ -69,6 +73,7 @@ class ChunkPlan:
 
     free_bytes: int
     width: int
+    n_kept: int
     most_candidates: int
     chunk_bytes: int
     newton_bytes: int
@@ -91,7 +96,7 @@ class ChunkPlan:
         """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns."""
         n_workers = self.n_workers(held)
         free = self.free_bytes - held - n_workers * self.worker_bytes
-        return max(free, 0) // (8 * self.width * (n_workers + 2))
+        return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
         """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
@@ -118,7 +123,7 @@ class ChunkPlan:
     def _left_beside(self, n_features: int, n_chunks: int) -> int:
         in_rounds = self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
         in_rounds += self.newton_bytes if n_chunks == 1 else 0
-        in_passes = self.worker_bytes + 3 * 8 * self.width * n_features
+        in_passes = self.worker_bytes + gradient_bytes(self.n_kept, 1) * n_features
         return int(_HELD_SHARE * self.free_bytes) - max(in_rounds, in_passes)
 
     def most_rare(self, n_features: int, held: int) -> int:
@@ -130,6 +135,11 @@ class ChunkPlan:
         """Return the number of chunks for candidates of so many entries."""
         room = self.chunk_bytes - self.feature_bytes * n_features
         return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(room, 1)))
+
+
+def gradient_bytes(n_kept: int, n_workers: int) -> int:
+    """Return the bytes of a gradient that a pass keeps: sums, those of every worker, and measures."""
+    return 8 * ((n_kept + 1) * (n_workers + 1) + _MEASURES)
 
 
 class Cut(NamedTuple):
@@ -159,6 +169,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     """
     score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
     row = score * size.width + 4 * size.most_labels + 24 + bytes_of_centred(size.n_frequent)
+    in_chunk = row + (score * size.width if size.keeps_shares else 0)
     entry_bytes = 2 + size.itemsize
     small = size.nnz <= 1 << 20
     items = [
@@ -181,13 +192,16 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         more += cut.held_bytes + (1 << 18 if small else 2 << 20)
         return 2 * block_bytes + scores + more + 4 * size.n_features
 
-    vectors = wanted * 8 * size.width * 3
+    n_kept = size.n_kept or size.n_classes
+    vectors = wanted * gradient_bytes(n_kept, 1)
     shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else (1.0 - vectors / max(free, 1),)
     most = [int(share * free) for share in shares]
     cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
     worker = worker_bytes(cut)
     # a pass holds no chunk, and rounds no shard
-    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1) + _FEWEST_SAMPLES * row
+    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(
+        size.n_samples, 1
+    ) + _FEWEST_SAMPLES * in_chunk
     chunk_bytes = max(samples, _SMALLEST_CHUNK)
     needed = max(
         worker + vectors,
@@ -197,10 +211,11 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     plan = ChunkPlan(
         free_bytes=free,
         width=size.width,
+        n_kept=n_kept,
         most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
         chunk_bytes=int(_CHUNK_SHARE * free),
         newton_bytes=int(0.2 * free),
-        fixed_bytes=size.n_samples * row,
+        fixed_bytes=size.n_samples * in_chunk,
         entry_bytes=entry_bytes,
         feature_bytes=8 * _CHUNK_PIECES * cut.parts,
         most_workers=n_workers,

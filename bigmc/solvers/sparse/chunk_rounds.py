@@ -24,7 +24,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
-from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Further, Measured, extended
+from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Further, Measured
 from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
@@ -242,7 +242,7 @@ class ChunkRounds:
             if rough or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()
             else:
-                state.anchor = extended(
+                state.anchor = self._certifier.extended(
                     state.anchor, before, np.concatenate(state.layers), chosen, found.sums
                 )
             state.rounds, state.gain = 1, math.inf
@@ -254,7 +254,7 @@ class ChunkRounds:
         assert state.anchor is not None
         spill = self._columns.spill
         found = self._certifier.certify(spill, state.anchor, chosen, self._rough, state.scale, further)
-        self._rough, state.scale = False, found.scale
+        self._rough, state.scale, state.doubted = False, found.scale, found.measured.doubted
         self._count_spill()
         return found
 

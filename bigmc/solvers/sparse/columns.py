@@ -64,6 +64,13 @@ class Columns:
         """Return the columns as kernels visit them, with the scale of each."""
         return arguments.Columns(order, self.positions, scale, self.entries)
 
+    def shuffled(
+        self, chosen: NDArray[np.int64], seed: tuple[int, int], scale: NDArray[np.float64]
+    ) -> arguments.Columns:
+        """Return some of the columns in a random order, which the seed and the block's number decide."""
+        generator = np.random.default_rng(np.random.SeedSequence([*seed, self.number]))
+        return self.in_order(generator.permutation(chosen), scale)
+
     @property
     def entries(self) -> arguments.Entries:
         """Entries of the whole block."""

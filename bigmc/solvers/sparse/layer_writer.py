@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.csc import select_rows
+from bigmc.kernels.csc import deal_rows
 from bigmc.kernels.linear.columns import gather_columns
 from bigmc.solvers.sparse.scratch_arrays import Stored
 from bigmc.solvers.sparse.shard_blocks import Block
@@ -121,7 +121,9 @@ class ShardColumns:
         present: list[int],
     ) -> None:
         self._writer, self._s, self._groups = writer, s, groups
-        self._parts, self._present = parts, present
+        self._present = present
+        self._parts = np.searchsorted(present, parts).astype(np.int16)
+        self._numbers = _numbers(self._parts, len(present))
         self._counts = np.zeros((len(present), len(groups)), np.int32)
         self._group = -1
         self._pending: list[list[tuple[NDArray[np.uint16], NDArray[Any]]]] = [[] for _ in present]
@@ -149,15 +151,13 @@ class ShardColumns:
     def _take(self, lo: int, end: int, block: Block) -> None:
         """Take the columns of the features with numbers `lo` to `end`."""
         offsets, rows, values = _choose(self._writer.layer.features[lo:end] - block.lo, block)
-        for k, part in enumerate(self._present):
-            mine = self._parts == part
-            place = np.full(len(mine), -1, np.int32)
-            place[mine] = np.arange(np.count_nonzero(mine), dtype=np.int32)
-            rows_kept, values_kept = np.empty_like(rows), np.empty_like(values)
-            into = self._counts[k, lo:end]
-            n = select_rows(offsets, rows, values, place, into, rows_kept, values_kept)
-            if n:
-                self._pending[k].append((rows_kept[:n].copy(), values_kept[:n].copy()))
+        ends = np.empty(len(self._present), np.int64)
+        dealt_rows, dealt_values = np.empty_like(rows), np.empty_like(values)
+        places, out = (self._parts, self._numbers), (ends, dealt_rows, dealt_values)
+        deal_rows(offsets, rows, values, places, self._counts[:, lo:end], out)
+        for pending, start, stop in zip(self._pending, [0, *ends.tolist()], ends.tolist(), strict=False):
+            if stop > start:
+                pending.append((dealt_rows[start:stop].copy(), dealt_values[start:stop].copy()))
 
     def _flush(self) -> None:
         """Compress what is pending."""
@@ -170,6 +170,15 @@ class ShardColumns:
             values = np.concatenate([values for _, values in pending])
             stored += [self._writer.put(steps), self._writer.put(values)]
             pending.clear()
+
+
+def _numbers(parts: NDArray[np.int16], n_parts: int) -> NDArray[np.uint16]:
+    """Return the number of each row among those of its part."""
+    numbers = np.empty(len(parts), np.uint16)
+    for part in range(n_parts):
+        mine = np.flatnonzero(parts == part)
+        numbers[mine] = np.arange(len(mine))
+    return numbers
 
 
 def _choose(

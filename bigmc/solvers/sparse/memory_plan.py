@@ -86,6 +86,10 @@ class Size:
         Entries of the largest shard.
     n_frequent : int
         Features that nearly all samples have, see `bigmc.solvers.sparse.chunk_parts`.
+    n_kept : int
+        Classes whose gradients say what those of all are, see `bigmc.objectives.losses.Loss.n_kept`; 0: all.
+    keeps_shares : bool
+        A chunk has as many probabilities as scores, see `bigmc.solvers.sparse.chunk_steps`.
     """
 
     n_samples: int
@@ -102,6 +106,8 @@ class Size:
     n_certain: int = 0
     largest_shard: int = 0
     n_frequent: int = 0
+    n_kept: int = 0
+    keeps_shares: bool = False
 
 
 def plan_memory(limit: int, size: Size) -> SolverPlan:

@@ -201,6 +201,7 @@ def _add_shard(
     support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
     problem.rebuild_scores(job.coef, job.intercept, support)
     sums.margins += problem.margins().stacked
+    problem.replace_scores()
     for _, block in source.stream(range(len(ranges))):
         added = GradientSums(sums.gradient, sums.curvature)
         job.objective.add_gradients(

@@ -186,6 +186,20 @@ class Problem:
             for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
                 pass
 
+    def replace_scores(self, shares: NDArray[Any] | None = None) -> None:
+        """Put slopes in the place of the scores, if the loss keeps them: gradients are added up from these.
+
+        What takes scores comes before, or after they are set anew. Probabilities go to `shares`, if given.
+        """
+
+        def replace(part: tuple[int, int]) -> None:
+            some = slice(*part)
+            own = None if shares is None else shares[some]
+            self.objective.replace_scores(self.scores[some], self.labels[some], own)
+
+        for _ in self.engine.map(replace, self._row_parts()):
+            pass
+
     def margins(self) -> Margins:
         """Add up the margins of all samples at the present scores."""
         loss = self.objective.loss

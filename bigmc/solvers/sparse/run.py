@@ -74,6 +74,8 @@ class Task:
             n_certain=0 if self.alpha > 0 else int(np.count_nonzero(column_nnz)),
             largest_shard=max(shard.nnz for shard in dataset.shards),
             n_frequent=count_frequent(column_nnz, dataset.n_samples),
+            n_kept=self.objective.loss.n_kept(dataset.n_classes),
+            keeps_shares=self.objective.loss.keeps_slopes,
         )
 
 

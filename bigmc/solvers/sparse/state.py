@@ -104,6 +104,8 @@ class State:
         The run goes by `bigmc.solvers.sparse.chunk_rounds`; the following is for it.
     layers : list of int64 arrays
         Features in the scratch file, in the order they were written.
+    doubted : int64 array
+        Features whose gradients the last pass kept, since bounds of their norms are above the penalty.
     n_chunks : int
         Of that file.
     most_held : int
@@ -136,6 +138,7 @@ class State:
     anchor: Evaluated | None = None
     chunked: bool = False
     layers: list[NDArray[np.int64]] = field(default_factory=list)
+    doubted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     n_chunks: int = 0
     most_held: int = 0
     rounds: int = 0
@@ -185,6 +188,7 @@ class State:
                 "layer_sizes": [len(layer) for layer in self.layers],
             }
             arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])
+            arrays["doubted"] = self.doubted
             if self.norms is not None:
                 arrays["norms"] = self.norms
         if self.screened is not None:
@@ -241,7 +245,7 @@ class State:
         if "layer_sizes" in meta:
             cuts = np.cumsum(meta.pop("layer_sizes"))
             meta["layers"] = np.split(arrays["layers"], cuts[:-1]) if len(cuts) else []
-            meta["norms"] = arrays.get("norms")
+            meta["norms"], meta["doubted"] = arrays.get("norms"), arrays["doubted"]
         screened = None
         if "screened" in arrays:
             screened = Screened(arrays["screened"], arrays["screened_norms"])

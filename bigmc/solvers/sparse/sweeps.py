@@ -107,6 +107,12 @@ class Course(NamedTuple):
     damping: float = 0.0
 
 
+def shuffled(numbers: Sequence[int], seed: tuple[int, int]) -> list[int]:
+    """Return the numbers of blocks in a random order."""
+    generator = np.random.default_rng(np.random.SeedSequence(seed))
+    return [numbers[k] for k in generator.permutation(len(numbers))]
+
+
 class Sweeper:
     """Sweeps over the columns of a problem.
 
@@ -143,11 +149,6 @@ class Sweeper:
         self._most_visits = most_visits
         self.damping = 0.0
 
-    def shuffled(self, numbers: Sequence[int], sweep: int) -> list[int]:
-        """Return the numbers of blocks in the order of a sweep."""
-        generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep]))
-        return [numbers[k] for k in generator.permutation(len(numbers))]
-
     def sweep(
         self,
         working: WorkingColumns,
@@ -176,8 +177,7 @@ class Sweeper:
             Largest violation of the chosen columns before their steps.
         """
         problem, (columns, rows, violations, terms) = self._problem, working
-        generator = np.random.default_rng(np.random.SeedSequence([self._seed, sweep, columns.number]))
-        ordered = columns.in_order(generator.permutation(chosen), problem.scale_of(columns.features))
+        ordered = columns.shuffled(chosen, (self._seed, sweep), problem.scale_of(columns.features))
         step = Step(problem.n_classes, problem.two_over_n, float(alpha), self._line_search, float(negligible))
         extra = Extra(terms.ridges, terms.tilt)
         problem.objective.sweep(ordered, problem.samples, step, extra, rows, violations)
@@ -240,7 +240,7 @@ class Sweeper:
         def sweep(chosen: list[NDArray[np.int64]]) -> float:
             nonlocal n_sweeps
             largest, number = 0.0, course.first_sweep + n_sweeps
-            for b in self.shuffled(range(len(held)), number):
+            for b in shuffled(range(len(held)), (self._seed, number)):
                 largest = max(largest, self.sweep(working[b], chosen[b], number, alpha, negligible))
             n_sweeps += 1
             return largest

@@ -1,0 +1,234 @@
+# mypy: ignore-errors
+"""Log loss by columns, where the derivatives of every sample are computed once and kept.
+
+`bigmc.kernels.linear.composite` takes a sample's scores at every visit, which are exponentials of all classes
+for each entry. Here they are taken once for each sample: sums over columns are products with a matrix of
+slopes, and steps lower the quadratic model of the losses at the scores that the slopes were computed from,
+
+    sum over i of <g_i, t_i> + 1/2 t_i' (diag(p_i) - p_i p_i') t_i
+
+for the changes t_i of a sample's scores: equation (12) of Blondel, Seki, Uehara, "Block coordinate descent
+algorithms for large-scale sparse multiclass classification", Machine Learning 93 (2013), to second order. The
+slopes move along with the steps: they are the derivatives of the model. Friedman, Hastie, Tibshirani,
+"Regularization paths for generalized linear models via coordinate descent", Journal of Statistical Software
+33 (2010), go through columns in the same way.
+
+Slopes are half derivatives, so that ``2 / n`` is the factor of all gradients; those of pads are 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
+from bigmc.kernels.linear.exponentials import lanes_curve, lanes_dot, lanes_turn, lanes_variance
+from bigmc.kernels.linear.losses.samples import sample_odds
+from bigmc.kernels.linear.penalties import violation
+from bigmc.kernels.linear.simd import LANES, lanes_add
+
+_EIGHT = np.uint64(LANES)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def replace_scores(scores, labels, shares):
+    """Replace the scores of samples by half the derivatives of their losses.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples, 1)
+    shares : array of the shape of the scores, or of no rows
+        Filled with the probabilities.
+    """
+    number = scores.dtype.type
+    width = scores.shape[1]
+    odds = np.empty(width, scores.dtype)
+    for i in range(scores.shape[0]):
+        c = labels[i, 0]
+        own, others, _ = sample_odds(scores, i, c, odds)
+        part = number(1) / (own + others)
+        half = number(0.5) * part
+        for r in range(width):
+            scores[i, r] = odds[r] * half
+        # what the others have is more precise than 1 less a probability near 1
+        scores[i, c] = -others * half
+        if shares.shape[0]:
+            for r in range(width):
+                shares[i, r] = odds[r] * part
+            shares[i, c] = own * part
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_gradients(places, entries, samples, n_classes, sums, largest):
+    """`bigmc.kernels.linear.loss_columns.add_gradients` of samples whose scores are replaced by slopes."""
+    indptr, indices, data, base = entries
+    slopes, _, _, row_scale, gain = samples
+    number = slopes.dtype.type
+    width = np.uint64(slopes.shape[1])
+    wide = np.empty((2, slopes.shape[1]), np.float64)
+    for j in range(places.shape[0]):
+        place = places[j]
+        if place < 0:
+            continue
+        wide[:] = 0.0
+        for s in range(indptr.shape[0]):
+            first = np.uint64(base[s])
+            for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+                i = first + np.uint64(indices[k])
+                value = number(data[k]) * gain[i]
+                factors = (value, value * (number(data[k]) * row_scale[i]))
+                for q in range(np.uint64(0), width, _EIGHT):
+                    lanes_curve(slopes, i * width + q, factors, wide, (q, width + q))
+        curvature = 0.0
+        for r in range(n_classes):
+            sums.gradients[place, r] += wide[0, r]
+            curvature = max(curvature, wide[1, r]) if largest else curvature + wide[1, r] / n_classes
+        sums.curvatures[place] += curvature
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _gradient(j, entries, samples, total):
+    """Fill `total` with half the gradient by column j."""
+    indptr, indices, data, base = entries
+    slopes, gain = samples.scores, samples.gain
+    number = slopes.dtype.type
+    width = np.uint64(slopes.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * gain[i]
+            for q in range(np.uint64(0), width, _EIGHT):
+                lanes_add(total, q, value, slopes, i * width + q)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _variances(j, entries, samples, shares, total):
+    """Fill `total` with the diagonal of the Hessian by column j."""
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    width = np.uint64(shares.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
+            for q in range(np.uint64(0), width, _EIGHT):
+                lanes_variance(shares, i * width + q, square, total, q)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _turn(slopes, shares, i, value, step):
+    """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
+    number = slopes.dtype.type
+    width = np.uint64(slopes.shape[1])
+    at = np.uint64(i) * width
+    mean = number(0)
+    for q in range(np.uint64(0), width, _EIGHT):
+        mean += lanes_dot(shares, at + q, step, q)
+    for q in range(np.uint64(0), width, _EIGHT):
+        lanes_turn(slopes, shares, at + q, number(0.5) * value, step, mean, q)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _add_column_step(j, entries, samples, shares, step):
+    """Move the slopes by a step of the weights of column j."""
+    indptr, indices, data, base = entries
+    slopes, row_scale = samples.scores, samples.row_scale
+    number = slopes.dtype.type
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            _turn(slopes, shares, i, number(data[k]) * row_scale[i], step)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def shift(samples, shares, step):
+    """Move the slopes by a step of the intercept, of shape (width,)."""
+    slopes = samples.scores
+    for i in range(slopes.shape[0]):
+        _turn(slopes, shares, i, slopes.dtype.type(1), step)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
+    """One block coordinate step (algorithm 2) on the quadratic model for each column in the given order.
+
+    The step goes to the minimum of a model with twice the diagonal of the Hessian, which is at least the
+    Hessian (a weighted Laplacian of the classes; with two classes they are equal where it matters). So the
+    quadratic model never grows, and there is no line search. Columns that violate the conditions of
+    optimality by no more than is negligible cost one gradient.
+
+    Parameters
+    ----------
+    penalty : Norm
+    columns : Columns
+    samples : Samples
+        Slopes instead of scores; changed in place.
+    shares : array of shape (n_samples, width)
+        Probabilities at the scores that the slopes were computed from.
+    move, extra, coef, violations
+        As in `bigmc.kernels.linear.composite.sweep`.
+    """
+    n_classes, two_over_n, alpha, _, negligible = move
+    width = samples.scores.shape[1]
+    no_hessian = np.empty((0, 0), np.float64)
+    room = np.empty((4, n_classes), np.float64)
+    scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
+    new = room[3]
+    total, sums, diagonal = np.empty(width), np.empty(n_classes), np.empty(n_classes)
+    wide_step = np.zeros(width, samples.scores.dtype)
+    step = wide_step[:n_classes]
+    none = np.zeros(width, np.float64)
+    for p in columns.order:
+        j, row = columns.positions[p], coef[p]
+        pull = extra.tilt[p] if extra.tilt.shape[0] else none
+        scale = two_over_n * columns.scale[p]
+        _gradient(j, columns.entries, samples, total)
+        for r in range(n_classes):
+            sums[r] = scale * total[r] + pull[r]
+        violations[p] = violation(penalty, alpha, extra.ridges[p], row, sums, scratch.ones, scratch.work)
+        if violations[p] <= negligible:
+            continue
+        _variances(j, columns.entries, samples, shares, total)
+        for r in range(n_classes):  # twice the diagonal of half the Hessian
+            diagonal[r] = scale * columns.scale[p] * total[r]
+        model = Model(sums, diagonal, no_hessian, np.inf, extra.ridges[p])
+        minimise_model(penalty, alpha, model, row, scratch, new)
+        if move_row(1.0, new, columns.scale[p], row, step):
+            _add_column_step(j, columns.entries, samples, shares, wide_step)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_level(samples, shares, slope, variance, products):
+    """Add up the derivatives of the model by an intercept.
+
+    Parameters
+    ----------
+    samples : Samples
+        Slopes instead of scores.
+    shares : array of shape (n_samples, width)
+    slope, variance : float64 arrays of shape (width,)
+        Added to: half the gradient, and the diagonal of the Hessian.
+    products : float64 array of shape (n_classes, n_classes), or of no rows
+        Added to: the sums of ``p p'``.
+    """
+    slopes, weights = samples.scores, samples.weights
+    number = slopes.dtype.type
+    width = np.uint64(slopes.shape[1])
+    weight = number(1)
+    for i in range(np.uint64(slopes.shape[0])):
+        if weights.shape[0]:
+            weight = number(weights[i])
+        for q in range(np.uint64(0), width, _EIGHT):
+            lanes_add(slope, q, weight, slopes, i * width + q)
+            lanes_variance(shares, i * width + q, weight, variance, q)
+        for r in range(products.shape[0]):
+            part = np.float64(weight * shares[i, r])
+            for q in range(products.shape[0]):
+                products[r, q] += part * shares[i, q]

@@ -1,0 +1,122 @@
+"""Steps of the weights and of the level on the loss of a chunk, or on a quadratic model of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear.arguments import Extra, Step
+from bigmc.solvers.sparse.chunk_parts import Part
+from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.proximal_terms import Terms
+from bigmc.solvers.sparse.sweeps import Sweeper, WorkingColumns
+
+#: With more classes than this the Hessian of the level is bounded by twice its diagonal.
+_MOST_COUPLED = 16
+_RIDGE = 1e-10
+
+
+class ChunkSteps(ABC):
+    """Steps on the loss of a chunk.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    problem : Problem
+        Of the chunk.
+    """
+
+    def __init__(self, task: ChunkTask, problem: Problem) -> None:
+        self._task, self._problem = task, problem
+
+    @classmethod
+    def of(cls, task: ChunkTask, problem: Problem) -> ChunkSteps:
+        """Return steps on a model where that is much cheaper than the loss."""
+        return ModelSteps(task, problem) if task.objective.loss.keeps_slopes else LossSteps(task, problem)
+
+    @abstractmethod
+    def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
+        """Get ready for a sweep; `set_scores` sets the scores to those of the weights."""
+
+    @abstractmethod
+    def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
+        """Take a step of the level, of shape (n_classes,), which has `terms` beside the loss."""
+
+    @abstractmethod
+    def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
+        """Take a step for each active column, but for those that violate by no more than is negligible.
+
+        Returns the violations of all columns before.
+        """
+
+
+class LossSteps(ChunkSteps):
+    """On the loss itself: scores move along."""
+
+    def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
+        """Set the scores before the first sweep."""
+        if first:
+            set_scores()
+
+    def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
+        """Take a Newton step of the level."""
+        improve_intercept(self._problem, level, 1, terms)
+
+    def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
+        """Take a step for each active column."""
+        violations = np.zeros(len(part.rows))
+        sweeper = Sweeper(part.problem, self._task.descent.of_columns, 0, 0)
+        working = WorkingColumns(part.columns, part.rows, violations, terms)
+        sweeper.sweep(working, part.active, sweep, self._task.alpha, negligible)
+        return violations
+
+
+class ModelSteps(ChunkSteps):
+    """On a quadratic model of the log loss, made anew before every sweep: slopes move along."""
+
+    def __init__(self, task: ChunkTask, problem: Problem) -> None:
+        super().__init__(task, problem)
+        self._shares = np.empty_like(problem.scores)
+
+    def begin_sweep(self, first: bool, set_scores: Callable[[], None]) -> None:
+        """Set the scores, and put the slopes in their place."""
+        set_scores()
+        self._problem.replace_scores(self._shares)
+
+    def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
+        """Take the Newton step of the model, or with many classes one that is shorter."""
+        problem, k = self._problem, self._problem.n_classes
+        slope, variance = np.zeros(problem.width), np.zeros(problem.width)
+        products = np.zeros((k, k) if k <= _MOST_COUPLED else (0, 0))
+        log_columns.add_level(problem.samples, self._shares, slope, variance, products)
+        ridge = float(terms.ridges[0])
+        gradient = problem.two_over_n * slope[:k] + terms.tilt[0, :k] + ridge * level
+        # all classes together may move as they like, which changes no loss
+        ridge += _RIDGE * max(problem.two_over_n * float(variance.max()), 1e-300)
+        step = np.zeros(problem.width, problem.dtype)
+        if len(products):
+            hessian = 0.5 * problem.two_over_n * (np.diag(variance[:k] + np.diag(products)) - products)
+            step[:k] = -np.linalg.solve(hessian + ridge * np.eye(k), gradient)
+        else:  # twice its diagonal is more than the Hessian
+            step[:k] = -gradient / (problem.two_over_n * variance[:k] + ridge)
+        level += step[:k]
+        log_columns.shift(problem.samples, self._shares, step)
+
+    def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
+        """Take a step for each active column."""
+        problem, violations = part.problem, np.zeros(len(part.rows))
+        scale = problem.scale_of(part.columns.features)
+        columns = part.columns.shuffled(part.active, (self._task.seed, sweep), scale)
+        step = Step(problem.n_classes, problem.two_over_n, self._task.alpha, True, negligible)
+        kernel, extra = self._task.objective.penalty.kernel, Extra(terms.ridges, terms.tilt)
+        log_columns.sweep(kernel, columns, problem.samples, self._shares, step, extra, part.rows, violations)
+        if not np.isfinite(violations).all():
+            raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
+        return violations

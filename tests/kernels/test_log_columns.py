@@ -1,0 +1,144 @@
+"""Log loss by columns with slopes kept: against dense arrays and scipy."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear.arguments import Columns, Entries, Extra, GradientSums, Norm, Samples, Step
+from bigmc.kernels.linear.penalties import SPARSE_GROUP
+
+PAD = -1e30
+WIDTH = 8
+L1_L2 = Norm(SPARSE_GROUP, 0.0)
+
+
+class Instance:
+    """Samples in two shards with weights, scales and scores, and the same as dense arrays."""
+
+    def __init__(self, n_classes, dtype=np.float64, seed=0):
+        generator = np.random.default_rng(seed)
+        self.n, self.d, self.n_classes = 70, 9, n_classes
+        dense = generator.integers(-2, 3, (self.n, self.d)) * (generator.random((self.n, self.d)) < 0.5)
+        self.base = np.array([0, 40, self.n])
+        indptr, indices, data = [], [], []
+        for a, b in zip(self.base[:-1], self.base[1:], strict=True):
+            columns = [np.flatnonzero(dense[a:b, j]) for j in range(self.d)]
+            start = sum(map(len, indices))
+            indptr.append(start + np.concatenate([[0], np.cumsum([len(c) for c in columns])]))
+            indices.extend(columns)
+            data.extend(dense[a:b][c, j] for j, c in enumerate(columns))
+        self.entries = Entries(
+            np.array(indptr), np.concatenate(indices).astype(np.uint16),
+            np.concatenate(data).astype(np.int8), self.base,
+        )  # fmt: skip
+        self.weights = generator.random(self.n)
+        row_scale = (0.5 + generator.random(self.n)).astype(dtype)
+        self.scale = 0.5 + generator.random(self.d)
+        self.X = dense * row_scale[:, None] * self.scale
+        self.scores = generator.normal(0, 2, (self.n, n_classes))
+        self.labels = generator.integers(0, n_classes, self.n)
+        wide = np.full((self.n, WIDTH), PAD, dtype)
+        wide[:, :n_classes] = self.scores
+        self.samples = Samples(
+            wide, self.labels[:, None].astype(np.int32), self.weights, row_scale, row_scale * self.weights
+        )
+        self.shares = np.empty_like(wide)
+        log_columns.replace_scores(wide, self.samples.labels, self.shares)
+        self.P = softmax(self.scores, axis=1)
+        self.G = self.P - np.eye(n_classes)[self.labels]
+
+    def model(self, W):
+        """Mean of the quadratic model of the losses, and its slopes, after weights of columns join."""
+        T = self.X @ W
+        turned = self.P * (T - (self.P * T).sum(axis=1, keepdims=True))
+        value = self.weights @ ((self.G + turned / 2) * T).sum(axis=1)
+        return value / self.weights.sum(), self.G + turned
+
+    @property
+    def two_over_n(self):
+        return 2 / self.weights.sum()
+
+
+@pytest.mark.parametrize(("n_classes", "dtype", "tol"), [(2, np.float64, 1e-13), (5, np.float32, 2e-6)])
+def test_scores_are_replaced_by_slopes_and_probabilities(n_classes, dtype, tol):
+    instance = Instance(n_classes, dtype)
+    slopes = 2 * instance.samples.scores
+    assert np.allclose(slopes[:, :n_classes], instance.G, rtol=0, atol=tol)
+    assert np.allclose(instance.shares[:, :n_classes], instance.P, rtol=0, atol=tol)
+    assert not slopes[:, n_classes:].any()
+    assert not instance.shares[:, n_classes:].any()
+
+
+def test_slopes_of_a_sure_sample_keep_their_digits():
+    scores = np.array([[30.0, 0.0] + [PAD] * 6], np.float32)
+    none = np.empty((0, WIDTH), np.float32)
+    log_columns.replace_scores(scores, np.zeros((1, 1), np.int32), none)
+    expected = np.exp(log_softmax(np.array([30.0, 0.0])))[1] / 2
+    assert np.allclose(scores[0, :2], [-expected, expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_gradients_and_curvatures(n_classes, largest):
+    instance = Instance(n_classes)
+    places = np.array([2, -1, 0, 1, 3, 4, -1, 5, 6])
+    sums = GradientSums(np.zeros((7, WIDTH)), np.zeros(7))
+    log_columns.add_gradients(places, instance.entries, instance.samples, n_classes, sums, largest)
+    own = np.argsort(places)[2:]
+    X = instance.X[:, own] / instance.scale[own]
+    gradient = (X * instance.weights[:, None]).T @ instance.G / 2
+    bends = (X**2 * instance.weights[:, None]).T @ (instance.P * (1 - instance.P)) / 2
+    assert np.allclose(sums.gradients[:, :n_classes], gradient, atol=1e-12)
+    assert np.allclose(sums.curvatures, bends.max(axis=1) if largest else bends.mean(axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
+    instance, alpha, ridge = Instance(n_classes), 0.02, 0.01
+    generator = np.random.default_rng(5)
+    tilt = np.zeros((instance.d, WIDTH))
+    tilt[:, :n_classes] = generator.normal(0, 0.01, (instance.d, n_classes))
+    columns = Columns(np.arange(instance.d), np.arange(instance.d), instance.scale, instance.entries)
+    step = Step(n_classes, instance.two_over_n, alpha, True, 0.0)
+    extra = Extra(np.full(instance.d, ridge), tilt)
+    W, violations = np.zeros((instance.d, WIDTH)), np.empty(instance.d)
+
+    def objective(W):
+        W = W.reshape(instance.d, n_classes)
+        penalty = alpha * np.linalg.norm(W, axis=1).sum() + ridge / 2 * (W**2).sum()
+        return instance.model(W)[0] + (tilt[:, :n_classes] * W).sum() + penalty
+
+    before = objective(W[:, :n_classes])
+    for _ in range(300):
+        args = (instance.samples, instance.shares, step, extra, W, violations)
+        log_columns.sweep(L1_L2, columns, *args)
+        now = objective(W[:, :n_classes])
+        assert now <= before + 1e-14
+        before = now
+    assert violations.max() < 1e-6
+    slopes = instance.model(W[:, :n_classes])[1] / 2
+    assert np.allclose(instance.samples.scores[:, :n_classes], slopes, atol=1e-11)
+    start = W[:, :n_classes].ravel() + generator.normal(0, 0.05, instance.d * n_classes)
+    best = minimize(
+        objective, start, method="Powell", options={"xtol": 1e-10, "ftol": 1e-14, "maxiter": 10**5}
+    )
+    assert before <= best.fun + 1e-9
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_steps_of_an_intercept(n_classes):
+    instance = Instance(n_classes)
+    slope, variance, products = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((n_classes, n_classes))
+    log_columns.add_level(instance.samples, instance.shares, slope, variance, products)
+    w, P = instance.weights, instance.P
+    assert np.allclose(slope[:n_classes], w @ instance.G / 2)
+    assert np.allclose(variance[:n_classes], w @ (P * (1 - P)))
+    assert np.allclose(products, (P * w[:, None]).T @ P)
+    step = np.zeros(WIDTH)
+    step[:n_classes] = np.arange(n_classes) / 3
+    log_columns.shift(instance.samples, instance.shares, step)
+    T = np.broadcast_to(step[:n_classes], P.shape)
+    moved = instance.G + P * (T - (P * T).sum(axis=1, keepdims=True))
+    assert np.allclose(2 * instance.samples.scores[:, :n_classes], moved)
