@@ -79,6 +79,8 @@ class PassRequest:
     held_bytes : int
         Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
         else each part reads them again.
+    every : int
+        Of so many parts of a shard one is gone through.
     """
 
     objective: Objective
@@ -90,6 +92,7 @@ class PassRequest:
     block_columns: int
     shard_parts: int = 1
     held_bytes: int = 0
+    every: int = 1
 
 
 @dataclass
@@ -109,6 +112,8 @@ class PassSums:
         Bounds of the dual norms of the gradients of all features.
     n_bytes : int
         Decoded bytes of shards, and bytes of scratch files.
+    n_rows : int
+        Samples with weight.
     """
 
     margins: NDArray[np.float64]
@@ -117,6 +122,7 @@ class PassSums:
     curvature: NDArray[np.float64]
     norms: NDArray[np.float32]
     n_bytes: int = 0
+    n_rows: int = 0
 
     @classmethod
     def zeros(cls, n_classes: int, n_features: int, request: PassRequest) -> PassSums:
@@ -138,6 +144,7 @@ class PassSums:
         self.curvature += other.curvature
         self.norms += other.norms
         self.n_bytes += other.n_bytes
+        self.n_rows += other.n_rows
 
 
 def certifying_pass(
@@ -215,7 +222,7 @@ def _add_parts(
 ) -> None:
     """Add losses and gradients of a shard part by part; its blocks are read once if they can be held."""
     held = _held(first, request.held_bytes)
-    for number in range(request.shard_parts):
+    for number in range(request.every // 2, request.shard_parts, request.every):
         _add_part(part_of(number), again() if held is None else held, request, sums)
 
 
@@ -238,19 +245,21 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
         return
     problem = part.problem
     sums.n_bytes += part.n_bytes
+    sums.n_rows += problem.n_samples
     sums.margins += problem.margins().stacked
     nothing = np.empty((0, problem.n_classes))
     for k, scale in enumerate(request.scales):
         sums.entropies[k] += problem.entropy(nothing, scale)
     problem.replace_scores()
+    gradients = _PartGradients(problem, request, sums)
     if request.shard_parts == 1:
         for block in blocks:
-            _add_gradients(block, problem, request, sums)
+            gradients.add(block)
         return
     place = np.full(MAX_ROWS, -1, np.int32)
     place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
     for block in blocks:
-        _add_gradients(_of_rows(block, place), problem, request, sums)
+        gradients.add(_of_rows(block, place))
 
 
 def _of_rows(block: Block, place: NDArray[np.int32]) -> Block:
@@ -262,27 +271,81 @@ def _of_rows(block: Block, place: NDArray[np.int32]) -> Block:
     return Block(block.lo, block.hi, indptr, indices[:n], data[:n])
 
 
-def _add_gradients(block: Block, problem: Problem, request: PassRequest, sums: PassSums) -> None:
-    """Add the gradients of some columns of samples of one shard."""
-    objective, factor = request.objective, 2.0 / request.weight_sum
-    lo, hi, indptr, indices, data = block
-    used = np.flatnonzero(np.diff(indptr))
-    places = np.full(hi - lo, -1)
-    places[used] = np.arange(len(used))
-    gradient, curvature = np.zeros((len(used), request.width)), np.zeros(len(used))
-    base = np.array([0, problem.n_samples])
-    entries, added = Entries(indptr[None], indices, data, base), GradientSums(gradient, curvature)
-    objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
-    scale = problem.scale_of(used + lo)
-    norms = np.zeros(len(used))
-    objective.add_dual_norms(gradient, factor * scale, problem.n_classes, norms)
-    sums.norms[used + lo] += norms.astype(np.float32)
-    first, last = np.searchsorted(request.features, [lo, hi])
-    at = places[request.features[first:last] - lo]
-    to, at = first + np.flatnonzero(at >= 0), at[at >= 0]
-    kept = slice(problem.n_classes - sums.gradient.shape[1], problem.n_classes)
-    sums.gradient[to] += gradient[at, kept] * (factor * scale[at])[:, None]
-    sums.curvature[to] += curvature[at] * (factor * scale[at] ** 2)
+class _PartGradients:
+    """Adds the gradients of columns of samples of one shard.
+
+    A column with one entry has the gradient of its sample, of which the norm is taken once for all columns:
+    most columns of words and their pairs are such, and with thousands of classes they were half of a pass.
+    """
+
+    def __init__(self, problem: Problem, request: PassRequest, sums: PassSums) -> None:
+        self._problem, self._request, self._sums = problem, request, sums
+        self._factor = 2.0 / request.weight_sum
+        self._row_norms: NDArray[np.float64] | None = None
+
+    def add(self, block: Block) -> None:
+        """Add the gradients of some columns."""
+        request, counts = self._request, np.diff(block.indptr)
+        first, last = np.searchsorted(request.features, [block.lo, block.hi])
+        wanted = request.features[first:last] - block.lo
+        single = counts == 1
+        single[wanted] = False
+        if single.any():
+            self._add_norms(np.flatnonzero(single), block)
+            counts[single] = 0
+        used = np.flatnonzero(counts)
+        gradient, curvature, scale = self._gradients(used, block)
+        places = np.full(block.hi - block.lo, -1)
+        places[used] = np.arange(len(used))
+        at = places[wanted]
+        to, at = first + np.flatnonzero(at >= 0), at[at >= 0]
+        sums, n_classes = self._sums, self._problem.n_classes
+        kept = slice(n_classes - sums.gradient.shape[1], n_classes)
+        sums.gradient[to] += gradient[at, kept] * (self._factor * scale[at])[:, None]
+        sums.curvature[to] += curvature[at] * (self._factor * scale[at] ** 2)
+
+    def _gradients(
+        self, used: NDArray[np.int64], block: Block
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Add the norms of the gradients of columns; return half gradients, half curvatures, and scales."""
+        problem, objective = self._problem, self._request.objective
+        places = np.full(block.hi - block.lo, -1)
+        places[used] = np.arange(len(used))
+        gradient, curvature = np.zeros((len(used), self._request.width)), np.zeros(len(used))
+        entries = Entries(block.indptr[None], block.indices, block.data, np.array([0, problem.n_samples]))
+        added = GradientSums(gradient, curvature)
+        objective.add_gradients(places, entries, problem.samples, problem.n_classes, added, Curvature.LARGEST)
+        scale, norms = problem.scale_of(used + block.lo), np.zeros(len(used))
+        objective.add_dual_norms(gradient, self._factor * scale, problem.n_classes, norms)
+        self._sums.norms[used + block.lo] += norms.astype(np.float32)
+        return gradient, curvature, scale
+
+    def _add_norms(self, single: NDArray[np.int64], block: Block) -> None:
+        """Add the norms of the gradients of columns with one entry each."""
+        if self._row_norms is None:
+            self._row_norms = self._norms_of_rows()
+        at = block.indptr[single]
+        rows = block.indices[at]
+        sizes = np.abs(block.data[at] * self._problem.gain[rows].astype(np.float64))
+        norms = self._factor * self._problem.scale_of(single + block.lo) * sizes * self._row_norms[rows]
+        self._sums.norms[single + block.lo] += norms.astype(np.float32)
+
+    def _norms_of_rows(self) -> NDArray[np.float64]:
+        """Return the dual norms of the slopes of all samples, without their scales and weights."""
+        problem, objective, n = self._problem, self._request.objective, self._problem.n_samples
+        norms, ones = np.zeros(n), np.ones(n, problem.dtype)
+        samples = problem.samples._replace(row_scale=ones, gain=ones)
+        for lo in range(0, n, self._request.block_columns):
+            rows = np.arange(lo, min(lo + self._request.block_columns, n))
+            entries = Entries(
+                np.arange(len(rows) + 1)[None], rows.astype(np.uint16), np.ones(len(rows)), np.array([0, n])
+            )
+            added = GradientSums(np.zeros((len(rows), self._request.width)), np.zeros(len(rows)))
+            objective.add_gradients(rows - lo, entries, samples, problem.n_classes, added)
+            objective.add_dual_norms(
+                added.gradients, ones[rows], problem.n_classes, norms[rows[0] : rows[-1] + 1]
+            )
+        return norms
 
 
 def _decoded(

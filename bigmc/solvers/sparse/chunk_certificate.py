@@ -156,8 +156,11 @@ class Certifier:
 
     def estimate(self, spill: Spill, point: Evaluated) -> NDArray[np.float32]:
         """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,)."""
-        request = self._request(np.empty(0, np.int64), ())
-        sums = self._add_up(spill, request, point, None, self._shards[0], [])
+        some, others = self._shards
+        share = len(some) / (len(some) + len(others))
+        every = max(1, min(self._plan.shard_parts, round(share * _ONE_OF)))
+        request = replace(self._request(np.empty(0, np.int64), ()), every=every)
+        sums = self._add_up(spill, request, point, None, some, [])
         spill.n_bytes += sums.n_bytes
         return self._estimates(sums)
 
@@ -171,9 +174,7 @@ class Certifier:
 
     def _estimates(self, sums: PassSums) -> NDArray[np.float32]:
         """Return what the norms that some of the shards add up to come to for all."""
-        dataset = self._task.dataset
-        n_rows = sum(dataset.shards[s].n_rows for s in self._shards[0].tolist())
-        return np.asarray(sums.norms * np.float32(dataset.n_samples / n_rows))
+        return np.asarray(sums.norms * np.float32(self._task.dataset.n_samples / max(sums.n_rows, 1)))
 
     def _request(self, chosen: NDArray[np.int64], scales: tuple[float, ...]) -> PassRequest:
         task, plan = self._task, self._plan

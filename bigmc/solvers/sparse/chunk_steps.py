@@ -98,15 +98,14 @@ class ModelSteps(ChunkSteps):
         log_columns.add_level(problem.samples, self._shares, slope, variance, products)
         ridge = float(terms.ridges[0])
         gradient = problem.two_over_n * slope[:k] + terms.tilt[0, :k] + ridge * level
-        if len(products):
-            hessian = np.diag(variance[:k] + np.diag(products)) - products
-        else:  # twice its diagonal is more
-            hessian = 2.0 * np.diag(variance[:k])
-        hessian *= 0.5 * problem.two_over_n
-        # all classes together may move as they like: that changes no loss
-        hessian += np.eye(k) * (ridge + _RIDGE * max(float(hessian.max()), 1e-300))
+        # all classes together may move as they like, which changes no loss
+        ridge += _RIDGE * max(problem.two_over_n * float(variance.max()), 1e-300)
         step = np.zeros(problem.width, problem.dtype)
-        step[:k] = -np.linalg.solve(hessian, gradient)
+        if len(products):
+            hessian = 0.5 * problem.two_over_n * (np.diag(variance[:k] + np.diag(products)) - products)
+            step[:k] = -np.linalg.solve(hessian + ridge * np.eye(k), gradient)
+        else:  # twice its diagonal is more than the Hessian
+            step[:k] = -gradient / (problem.two_over_n * variance[:k] + ridge)
         level += step[:k]
         log_columns.shift(problem.samples, self._shares, step)
 
