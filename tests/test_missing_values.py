@@ -134,7 +134,7 @@ def test_other_learners_refuse_them_and_name_the_column(problem, table, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"missing": "drop"}, "missing is 'drop'; choose refuse or keep"),
+        ({"missing": "drop"}, "missing is 'drop'; choose refuse, keep or fill"),
         ({"missing": "keep", "standardize": True}, "neither standardised nor"),
         ({"missing": "keep", "weighting": "l2"}, "l2 weighting of rows with missing values"),
     ],

@@ -94,7 +94,7 @@ def test_an_ingest_knows_which_options_were_given():
     ("wrong", "message"),
     [
         ({"on_bad_row": "skip"}, "on_bad_row is 'skip'; choose fail or quarantine"),
-        ({"missing": "drop"}, "missing is 'drop'; choose refuse or keep"),
+        ({"missing": "drop"}, "missing is 'drop'; choose refuse, keep or fill"),
     ],
 )
 def test_options_are_checked_where_they_are_made(wrong, message):

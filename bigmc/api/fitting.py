@@ -54,7 +54,8 @@ def fit(
     to : path
         Model to make; ``TO.fit/`` keeps the search.
     text, label
-        Columns, as for :func:`ingest`.
+        Columns, as for :func:`ingest`. Where no column of features is named, all but the label are used: the
+        first 20,000 rows tell which ones are numbers, categories or texts, and whether numbers are missing.
     dataset : path, optional
         Where raw data is kept as a dataset; by default ``TO.dataset``.
     split : mapping or str, optional
@@ -78,7 +79,8 @@ def fit(
     dict
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
-        the 95 % ``interval`` of the first one, ``baselines`` (the largest class, a plain ridge model),
+        the 95 % ``interval`` of the first one, ``columns`` (which became what),
+        ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
@@ -116,9 +118,24 @@ def fit(
         limits = Limits(limit, seconds, max_features)
         with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
             result = Fit(data, target, splits, limits, workers, progress).run()
+    result["columns"] = _columns(data.features)
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
+
+
+def _columns(features: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return which columns became what; those in which missing numbers were filled once more."""
+    filling = features.get("filling")
+    kinds = {
+        "text": features.get("text", ()),
+        "categorical": features.get("categorical", ()),
+        "one_hot": [levels["column"] for levels in features.get("one_hot", ())],
+        "numeric": features.get("numeric", ()),
+        "dense": features.get("dense", ()),
+        "filled": [features["dense"][place] for place in filling["flagged"]] if filling else (),
+    }
+    return {kind: list(names) for kind, names in kinds.items() if names}
 
 
 def _files(source: Any) -> Iterator[str | Path]:
@@ -141,8 +158,12 @@ def _raw_data(
     resources: Resources,
 ) -> Dataset:
     """Return raw data as a dataset, which is made unless it is there; one of other data is refused."""
+    from bigmc.ingestion.column_kinds import with_column_kinds
+
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")
+    if isinstance(label, str):
+        options = with_column_kinds(source, options)
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:

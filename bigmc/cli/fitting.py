@@ -24,11 +24,20 @@ class Fit(Working, RawOptions):
 
     source: list[str] = argument("Raw files, or one dataset.")
     to: str = required("Model to make.")
-    text: list[str] | None = option(None, "Text column; may be repeated.", metavar="COLUMN")
+    text: list[str] | None = option(
+        None,
+        "Text column; may be repeated. Without any, all columns but the label are used.",
+        metavar="COLUMN",
+    )
     label: str | None = option(None, "Label column.", metavar="COLUMN")
     dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.", metavar="COLUMN")
     categorical: list[str] | None = option(
-        None, "Column hashed as name=value; may be repeated.", metavar="COLUMN"
+        None,
+        "Category; may be repeated. One of few values becomes a column for each, others are hashed.",
+        metavar="COLUMN",
+    )
+    missing: str | None = option(
+        None, "Missing numbers of --dense columns: refuse, or fill with the mean, if the sample has some."
     )
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
     weight: str | None = option(
@@ -67,6 +76,7 @@ def fit(asked: Fit) -> None:
         "split": asked.split,
         "dense": asked.dense,
         "categorical": asked.categorical,
+        "missing": asked.missing,
         "label_separator": asked.label_separator,
         "weight": asked.weight,
         "group": asked.group,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bigmc.budget import format_bytes
@@ -74,8 +74,27 @@ def show_path(result: Mapping[str, Any]) -> None:
     print(f"the chosen model is {_word(result['best_model'])}")
 
 
+_MOST_NAMES = 12
+_COLUMN_KINDS = {
+    "text": "texts",
+    "categorical": "categories, hashed",
+    "one_hot": "categories",
+    "numeric": "numbers, hashed",
+    "dense": "numbers",
+    "filled": "missing numbers are filled with the mean in",
+}
+
+
+def _further(names: Sequence[str]) -> str:
+    """Return how many names are not shown."""
+    return f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+
+
 def show_fit(result: Mapping[str, Any]) -> None:
     """Write what a search tried, which settings won, and how good they are beside simple models."""
+    for kind, names in result["columns"].items():
+        if kind not in ("text", "numeric") or len(result["columns"]) > 1:
+            print(f"{_COLUMN_KINDS[kind]}: {', '.join(map(_word, names[:_MOST_NAMES]))}{_further(names)}")
     print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")
     for trial in result["trials"]:
         mark = "*" if trial["settings"] == result["settings"] else " "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bigmc.model import Model
@@ -71,9 +71,8 @@ def _certificate(model: Model) -> str:
 def _data(model: Model) -> str:
     spec = model.feature_spec
     rows = [("classes", _classes(model)), ("weighting", model.weighting.name or "as given")]
-    for role in ("text", "categorical", "numeric", "dense"):
-        if spec.get(role):
-            rows.append((f"{role} columns", ", ".join(f"`{_plain(column)}`" for column in spec[role])))
+    for role, names in _columns(spec).items():
+        rows.append((f"{role} columns", ", ".join(f"`{_plain(column)}`" for column in names)))
     if spec.get("hasher"):
         rows.append(("hashing", ", ".join(f"{key} {value}" for key, value in spec["hasher"].items())))
     if model.params.get("dataset"):
@@ -81,6 +80,13 @@ def _data(model: Model) -> str:
     if model.params.get("split"):
         rows.append(("trained on the split", _plain(str(model.params["split"]))))
     return _table(("", ""), rows)
+
+
+def _columns(spec: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return the columns that samples need, by what becomes of them."""
+    named = {role: spec.get(role, ()) for role in ("text", "categorical", "numeric", "dense")}
+    named["one-hot"] = [levels["column"] for levels in spec.get("one_hot", ())]
+    return {role: names for role, names in named.items() if names}
 
 
 def _classes(model: Model) -> str:
@@ -98,7 +104,7 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
 
 def _example(model: Model) -> str:
     spec = model.feature_spec
-    columns = [name for role in ("text", "categorical", "numeric", "dense") for name in spec.get(role, ())]
+    columns = [name for names in _columns(spec).values() for name in names]
     if len(columns) == 1 and spec.get("text"):
         return '["a text"]'
     return "[{" + ", ".join(f"{json.dumps(name)}: ..." for name in columns) + "}]" if columns else "X"

@@ -64,6 +64,8 @@ def linear_model(model: Model) -> LinearModel:
         raise ModelError("the labels of this model are sets", _CURE)
     if "map" in model.feature_spec:
         raise ModelError("the features of this model are standardised or Fourier features", _CURE)
+    if model.feature_spec.get("one_hot") or model.feature_spec.get("filling"):
+        raise ModelError("the model makes its columns from categories, or from missing numbers", _CURE)
     return model
 
 
@@ -99,10 +101,17 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
 def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
     """Return the step that weights values, if they do not count as they are."""
     from sklearn.feature_extraction.text import TfidfTransformer
-    from sklearn.preprocessing import Normalizer
+    from sklearn.preprocessing import Normalizer, StandardScaler
 
     if model.weighting.binary:
         raise ModelError("binary weighting follows the hashing, which scikit-learn does the other way", _CURE)
+    if model.weighting.scaled:
+        scaler = StandardScaler(with_mean=False)
+        scaler.n_features_in_ = model.n_features
+        scaler.mean_ = None
+        scaler.scale_ = 1.0 / np.asarray(model.column_scale, np.float64)
+        scaler.var_ = np.square(scaler.scale_)
+        return [("weighting", scaler)]
     if model.column_scale is not None:
         step = TfidfTransformer(norm="l2" if model.weighting.l2 else None)
         step.n_features_in_ = model.n_features

@@ -150,8 +150,8 @@ def _words(
         indices = hash_names(names, spec.hasher.hash_bits)[0].astype(np.int64)
     else:
         indices = np.empty(0, np.int64)
-    names += spec.dense
-    indices = np.concatenate([indices, n_hashed + np.arange(len(spec.dense))])
+    names += spec.own_names
+    indices = np.concatenate([indices, n_hashed + np.arange(len(spec.own_names))])
     stored = np.isin(indices, features)  # zeros are not
     places = np.searchsorted(features, indices[stored])
     return [name for name, here in zip(names, stored, strict=True) if here], places

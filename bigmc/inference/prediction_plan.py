@@ -190,7 +190,7 @@ def _hints(
         types={name: pa.string() for name in spec.text},
         zero_based=None if spec.first_index is None else spec.first_index == 0,
         n_features=model.n_features if sources[0].format == "svmlight" else None,
-        missing=spec.missing,
+        missing=spec.takes_missing,
         columns=_columns(model, options) or None,
         record_limit=RecordLimit(resources.memory_limit, least, RECORD_COST),
     )

@@ -116,9 +116,12 @@ class Append:
             options = replace(options, n_features=stored.n_own)
         folder = append_folder(self._work, len(manifests))
         job = job_of(sources, folder, options.but(self.asked), self.limit)
+        features = job.recipe.features.with_found(stored)
         differences = [
             change
-            for change in job.recipe.differences(manifests[0].provenance["recipe"])
+            for change in replace(job.recipe, features=features).differences(
+                manifests[0].provenance["recipe"]
+            )
             if change.split(":")[0] not in _OF_AN_INGEST
         ]
         if differences:
@@ -128,7 +131,7 @@ class Append:
             )
         recipe = replace(
             job.recipe,
-            features=replace(job.recipe.features, map=stored.map),
+            features=features,
             first_row=sum(manifest.rows_in for manifest in manifests),
         )
         zero_based = None if stored.first_index is None else stored.first_index == 0
@@ -203,10 +206,11 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             numeric=stored.numeric,
             dense=stored.dense,
             keep=recipe["keep"],
-            standardize=mapping is not None,
+            standardize=mapping is not None or bool(stored.filling and stored.filling.deviations),
             fourier=mapping["fourier"] if mapping else 0,
             gamma=mapping["gamma"] if mapping else None,
-            missing="keep" if stored.missing else "refuse",
+            one_hot=tuple(levels.column for levels in stored.one_hot),
+            missing=stored.missing_as,
             weighting=Weighting.from_dict(manifest.weighting).name,
             split={name: recipe["splits"][name] for name in recipe["order_of_splits"]},
             group=recipe["group"],

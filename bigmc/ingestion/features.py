@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from bigmc.ingestion.hashing.categories import (
     plain_text,
 )
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
+from bigmc.ingestion.table_columns import Filling, Levels, filled, indicators
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
 
@@ -56,6 +57,11 @@ class FeatureSpec:
         What the features go through before they are stored; all of them are dense then.
     missing : bool
         Dense values, and those of a matrix, may be missing: they are kept as NaN.
+    one_hot : tuple of Levels
+        Categories whose values have a feature of 0 and 1 each, after the dense ones. A value that is none of
+        them, or missing, is 0 in all.
+    filling : Filling, optional
+        What takes the place of missing dense values, instead of NaN.
     """
 
     text: tuple[str, ...] = ()
@@ -67,23 +73,42 @@ class FeatureSpec:
     first_index: int | None = None
     map: FeatureMap | None = None
     missing: bool = False
+    one_hot: tuple[Levels, ...] = ()
+    filling: Filling | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns needed, without repetition."""
-        return tuple(dict.fromkeys((*self.text, *self.categorical, *self.numeric, *self.dense)))
+        one_hot = (levels.column for levels in self.one_hot)
+        return tuple(dict.fromkeys((*self.text, *self.categorical, *self.numeric, *self.dense, *one_hot)))
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Names of the features after the hashed ones, one for each column of numbers."""
+        flags = self.filling.flag_names(self.dense) if self.filling else ()
+        return (*self.dense, *flags, *(name for levels in self.one_hot for name in levels.names))
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether dense values may be missing."""
+        return self.missing or (self.filling is not None and self.filling.fills)
+
+    @property
+    def missing_as(self) -> Literal["refuse", "keep", "fill"]:
+        """What an ingest is asked for to treat missing values so."""
+        return "keep" if self.missing else "fill" if self.takes_missing else "refuse"
 
     @property
     def n_features(self) -> int:
         """Number of features of the dataset."""
         if self.map is not None:
             return self.map.n_features
-        return (self.hasher.n_features if self.hasher else 0) + len(self.dense) + self.n_own
+        return (self.hasher.n_features if self.hasher else 0) + len(self.own_names) + self.n_own
 
     @property
     def only_dense(self) -> bool:
         """Whether every column is a number that keeps a feature of its own."""
-        return self.hasher is None and bool(self.dense)
+        return self.hasher is None and bool(self.dense or self.one_hot)
 
     @property
     def named(self) -> bool:
@@ -94,12 +119,22 @@ class FeatureSpec:
         """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")
+        for name in ("one_hot", "filling"):
+            if not getattr(self, name):
+                data.pop(name)
         if self.map is not None:
             data["map"] = self.map.to_dict()
         if not self.missing:
             data.pop("missing")
-        named = self.dense and self.hasher is None and not (self.map and self.map.fourier)
-        return data | ({"columns": list(self.dense)} if named else {})
+        named = self.only_dense and not (self.map and self.map.fourier)
+        return data | ({"columns": list(self.own_names)} if named else {})
+
+    def with_found(self, stored: FeatureSpec) -> FeatureSpec:
+        """Return these features with what was found out for those of a dataset with the same columns."""
+        columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
+        same = columns == others and self.dense == stored.dense and self.missing_as == stored.missing_as
+        found = stored if same else self
+        return replace(self, map=stored.map, one_hot=found.one_hot, filling=found.filling)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
@@ -109,7 +144,18 @@ class FeatureSpec:
         first, n_own = data.get("first_index"), data["n_own"]
         map = FeatureMap.from_dict(data["map"]) if "map" in data else None
         missing = data.get("missing", False)
-        return cls(**names, hasher=hasher, n_own=n_own, first_index=first, map=map, missing=missing)
+        one_hot = tuple(Levels(each["column"], tuple(each["values"])) for each in data.get("one_hot", ()))
+        filling = data.get("filling")
+        return cls(
+            **names,
+            hasher=hasher,
+            n_own=n_own,
+            first_index=first,
+            map=map,
+            missing=missing,
+            one_hot=one_hot,
+            filling=Filling.from_dict(filling) if filling else None,
+        )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
         """Return the names of features that are one column each, beside hashed ones, as a names table."""
@@ -118,10 +164,10 @@ class FeatureSpec:
         index, sign = hash_names(list(self.numeric), self.hasher.hash_bits)
         first = self.hasher.n_features
         rows: dict[str, list[Any]] = {
-            "bucket": [*index.tolist(), *range(first, first + len(self.dense))],
-            "name": [*self.numeric, *self.dense],
-            "sign": [*sign.tolist(), *[1] * len(self.dense)],
-            "count": [None] * (len(self.numeric) + len(self.dense)),
+            "bucket": [*index.tolist(), *range(first, first + len(self.own_names))],
+            "name": [*self.numeric, *self.own_names],
+            "sign": [*sign.tolist(), *[1] * len(self.own_names)],
+            "count": [None] * (len(self.numeric) + len(self.own_names)),
         }
         return pa.table({name: rows[name] for name in schema.names}, schema=schema)
 
@@ -141,10 +187,12 @@ class FeatureSpec:
             if _is_plain(column):
                 continue
             values, absent, unreadable = numbers[name]
-            if self.missing and name in self.dense:
+            if self.takes_missing and name in self.dense:
                 values = np.where(np.isnan(values), 0.0, values)
             else:
-                unreadable = unreadable | absent
+                unreadable = unreadable & ~absent
+                for position in np.flatnonzero(absent):
+                    bad.setdefault(int(position), f"column {name!r} is missing")
             for position in np.flatnonzero(unreadable):
                 bad.setdefault(int(position), f"column {name!r} is not a number")
             for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
@@ -166,7 +214,12 @@ class FeatureSpec:
         """
         for names, fits, wanted, cure in (
             (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
-            (self.categorical, _is_category, "a category", "give text, integers or booleans"),
+            (
+                (*self.categorical, *(levels.column for levels in self.one_hot)),
+                _is_category,
+                "a category",
+                "give text, integers or booleans",
+            ),
             ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
         ):
             for name in names:
@@ -203,6 +256,9 @@ class FeatureSpec:
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
             dense[:, place] = numbers[name].values
+        own = [dense] if self.filling is None else filled(dense, self.filling)
+        own += [indicators(table.column(levels.column), levels) for levels in self.one_hot]
+        dense = np.hstack(own) if len(own) > 1 else dense
         if self.hasher is None:
             return self.mapped(dense)
         pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]

@@ -24,6 +24,8 @@ from bigmc.ingestion.sample_weights import check_weight_type
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
+from bigmc.ingestion.table_columns import Levels, MeanOfColumns
+from bigmc.ingestion.table_scan import with_table_columns
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
@@ -81,7 +83,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     hints = ReadHints(
         types={name: pa.string() for name in features.text},
         n_features=options.n_features,
-        missing=features.missing,
+        missing=features.takes_missing,
         columns=recipe.columns or None,
         record_limit=record_limit(limit, features.n_features),
     )
@@ -89,12 +91,20 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         found = schema(sources, recipe.columns, hints)
         features.check_types(found)
         check_weight_type(found, options.weight)
+        recipe = replace(recipe, features=with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of sources that are matrices; refuse options about columns, which they lack."""
-    given = (options.text, options.categorical, options.numeric, options.dense, options.keep)
+    given = (
+        options.text,
+        options.categorical,
+        options.one_hot,
+        options.numeric,
+        options.dense,
+        options.keep,
+    )
     named = [*(name for names in given for name in names)]
     named += filter(None, [options.label_separator, options.group, options.weight])
     if named or isinstance(options.label, str):
@@ -114,13 +124,14 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
     given = (options.text, options.categorical, options.numeric, options.dense)
     text, categorical, numeric, dense = (tuple(names) for names in given)
-    _refuse_repeated((*text, *categorical, *numeric, *dense))
+    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
-    features = FeatureSpec(text, categorical, numeric, dense, hasher)
+    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
+    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot)
     _check_columns(features, options, source)
     if options.label_separator == "":
         raise DataError("the separator of labels is empty", "give the text between two labels")
@@ -134,11 +145,22 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
 
 
 def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
-    """Return the features with missing values kept, where that is asked for."""
-    if options.missing != "keep":
+    """Return the features with missing values kept or filled, and numbers beside hashed ones standardised."""
+    standardize = _standardizes_beside_hashed(features, options)
+    if options.missing != "refuse":
+        _check_missing(features, source, options)
+    if options.missing == "keep":
+        return replace(features, missing=True)
+    if options.missing == "refuse" and not standardize:
         return features
-    _check_missing(features, source, options)
-    return replace(features, missing=True)
+    nothing_yet = MeanOfColumns(len(features.dense))
+    fills = options.missing == "fill"
+    return replace(features, filling=nothing_yet.filling(fills=fills, standardize=standardize))
+
+
+def _standardizes_beside_hashed(features: FeatureSpec, options: IngestOptions) -> bool:
+    hashed = features.hasher is not None and bool(features.dense)
+    return hashed and options.standardize and not options.fourier
 
 
 def _has_dense(features: FeatureSpec, sources: Sequence[Source]) -> bool:
@@ -150,12 +172,12 @@ def _mapping(
     options: IngestOptions, features: FeatureSpec, sources: Sequence[Source]
 ) -> dict[str, Any] | None:
     """Return what dense features become, None if they stay as they are."""
-    if not (options.standardize or options.fourier):
+    if not (options.standardize or options.fourier) or _standardizes_beside_hashed(features, options):
         return None
     if not _has_dense(features, sources):
         raise DataError(
             f"{sources[0].path}: only dense features can be standardised or turned into Fourier features",
-            "name columns with --dense and hash none, or leave out --standardize and --fourier",
+            "name columns with --dense, hash none for --fourier, or leave out --standardize and --fourier",
         )
     return {"fourier": options.fourier, "gamma": options.gamma}
 
@@ -198,7 +220,7 @@ def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source
     if not features.columns:
         raise DataError(
             f"{source.path}: no column is named to learn from",
-            "name some with --text, --categorical or --dense",
+            "name some with --text, --categorical, --one-hot or --dense",
         )
     if not isinstance(options.label, str):
         raise DataError(f"{source.path}: no label column is named", "name it with --label")
@@ -231,6 +253,10 @@ def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions
             f"{source.path}: only dense columns can have missing values",
             "name them with --dense, or pass arrays",
         )
+    if options.missing == "fill":
+        if source.format in MATRICES:
+            raise DataError(f"{source.path}: only named columns can be filled", "fill the array before")
+        return
     if options.standardize or options.fourier:
         raise DataError(
             "missing values can be neither standardised nor turned into Fourier features",
@@ -246,7 +272,9 @@ def _default_weighting(features: FeatureSpec) -> str:
     """Return the weighting of features for which none was asked: that of text is tf-idf."""
     if features.hasher is None or features.missing:
         return "counts"
-    return "tfidf" if features.text and not (features.numeric or features.dense) else "l2"
+    standard = features.filling is not None and features.filling.deviations
+    numbers = features.numeric or (features.dense and not standard)
+    return "tfidf" if features.text and not numbers else "l2"
 
 
 def _weighting(asked: str | None, features: FeatureSpec, sources: Sequence[Source]) -> Weighting:

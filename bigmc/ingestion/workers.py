@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.ingestion.memory import Shares, prompt_release
-from bigmc.ingestion.part import PartWriter
+from bigmc.ingestion.part_writer import PartWriter
 from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe

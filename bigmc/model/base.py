@@ -131,8 +131,8 @@ class Model(Sized):
             raise ModelError("the features of a model must be increasing")
         if len(features) and not 0 <= features[0] <= features[-1] < self.n_features:
             raise ModelError(f"the model uses features outside 0 to {self.n_features - 1}")
-        if self.weighting.idf != (self.column_scale is not None):
-            raise ModelError("a model has a column scale exactly if its weighting has idf")
+        if self.weighting.scales_columns != (self.column_scale is not None):
+            raise ModelError("a model has a column scale exactly if its weighting scales columns")
         if self.label_threshold is not None:
             thresholds = np.atleast_1d(self.label_threshold)
             if not np.isfinite(thresholds).all():

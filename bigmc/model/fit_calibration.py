@@ -29,6 +29,10 @@ _EVIDENCE = 1.0
 """Gain in log-likelihood that a power must bring, by Akaike's criterion for one number more."""
 _TOL, _MOST_STEPS = 1e-6, 40
 """Fall of the mean log loss that a step must promise, and steps at most."""
+_FEW_ROWS = 3_000
+"""Rows up to which a label counts as right with the chance (n + 1) / (n + 2) that Laplace's rule gives to
+what happened n times of n, as Platt (1999) smooths his targets: scores that tell few rows apart without a
+mistake would be made certainties, and one mistake later costs the log loss of thousands of rows."""
 _LONGEST_STEP = 1.0
 """Of a parameter: the valley of equal losses is bent."""
 
@@ -163,6 +167,7 @@ def _derivatives(
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean log loss, its gradient, and its Hessian as expected by the probabilities."""
     loss, slope, curvature = 0.0, np.zeros(n_free), np.zeros((n_free, n_free))
+    doubt = 1.0 / (rows.n_rows + 2) if rows.n_rows <= _FEW_ROWS else 0.0
     for scores, codes in rows.chunks:
         logits, derivatives = link(scores, parameters)
         own = np.arange(len(codes)), codes
@@ -170,18 +175,27 @@ def _derivatives(
         chances = np.exp(logits - largest)
         total = chances.sum(axis=1, keepdims=True)
         chances /= total
-        loss += float(
-            (np.log(total) + largest)[:, 0].sum(dtype=np.float64) - logits[own].sum(dtype=np.float64)
-        )
+        loss += float((np.log(total) + largest)[:, 0].sum(dtype=np.float64) - _expected(logits, own, doubt))
         parts = [(d, chances * d) for d in derivatives[:n_free]]
         means = [weighted.sum(axis=1) for _, weighted in parts]
         for i, (derivative, weighted) in enumerate(parts):
-            slope[i] += (means[i] - derivative[own]).sum(dtype=np.float64)
+            slope[i] += means[i].sum(dtype=np.float64) - _expected(derivative, own, doubt)
             for j in range(i + 1):
                 entry = np.vdot(weighted, parts[j][0]) - np.vdot(means[i], means[j])
                 curvature[i, j] += entry
                 curvature[j, i] = curvature[i, j]
     return loss / rows.n_rows, slope / rows.n_rows, curvature / rows.n_rows
+
+
+def _expected(
+    values: NDArray[np.float32], own: tuple[NDArray[np.int64], NDArray[np.integer[Any]]], doubt: float
+) -> float:
+    """Return the sum over rows of the values of their labels, or with a chance `doubt` of another class."""
+    right = float(values[own].sum(dtype=np.float64))
+    if doubt == 0.0:
+        return right
+    others = float(values.sum(dtype=np.float64)) - right
+    return (1.0 - doubt) * right + doubt * others / max(len(values[0]) - 1, 1)
 
 
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:

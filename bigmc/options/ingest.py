@@ -11,10 +11,10 @@ from bigmc.options.declare import option
 from bigmc.options.raw import OnBadRow, RawOptions
 
 Columns = str | Sequence[str] | None
-Missing = Literal["refuse", "keep"]
+Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-COLUMNS = ("text", "categorical", "numeric", "dense", "keep")
+COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "keep")
 """Options that are names of columns, of which one may be given as it is."""
 
 
@@ -26,6 +26,7 @@ class IngestKeywords(TypedDict, total=False):
     label_separator: str | None
     weight: str | None
     categorical: Columns
+    one_hot: Columns
     numeric: Columns
     dense: Columns
     keep: Columns
@@ -78,6 +79,11 @@ class IngestOptions(RawOptions):
         None, "Number of at least 0: how much the row counts in training.", metavar="COLUMN"
     )
     categorical: Sequence[str] = option((), "Column hashed as name=value; may be repeated.", metavar="COLUMN")
+    one_hot: Sequence[str] = option(
+        (),
+        "Category that becomes a column of 0 and 1 for each of its frequent values; may be repeated.",
+        metavar="COLUMN",
+    )
     numeric: Sequence[str] = option(
         (), "Number hashed by its column's name; may be repeated.", metavar="COLUMN"
     )
@@ -95,7 +101,9 @@ class IngestOptions(RawOptions):
     fourier: int = option(0, "Turn dense features into so many random Fourier features.")
     gamma: float | None = option(None, "Of their Gaussian kernel; by default 1 / number of dense features.")
     missing: Missing = option(
-        "refuse", "Empty, null or NaN in --dense columns: a bad row, or kept for boosting.", shown="refuse"
+        "refuse",
+        "Empty, null or NaN in --dense columns: a bad row, kept for boosting, or filled with the mean.",
+        shown="refuse",
     )
     weighting: str | None = option(
         None,
@@ -113,7 +121,7 @@ class IngestOptions(RawOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.missing not in get_args(Missing):
-            choices = " or ".join(get_args(Missing))
+            choices = ", ".join(get_args(Missing)[:-1]) + " or " + get_args(Missing)[-1]
             raise DataError(f"missing is {self.missing!r}", f"choose {choices}")
 
     def but(self, given: IngestKeywords) -> IngestOptions:

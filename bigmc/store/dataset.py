@@ -15,6 +15,7 @@ from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.classes import ClassLabels, StoredLabels
+from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.disk_shard import StoredShard
 from bigmc.store.dtypes import common_dtype
 from bigmc.store.label_sets import is_sets
@@ -289,15 +290,18 @@ class Dataset:
         return self._column_nnz
 
     def column_scale(self) -> NDArray[np.float32] | None:
-        """Return the idf of every feature over these samples, or None without idf weighting.
+        """Return the factor of every feature over these samples, or None where the weighting has none.
 
-        ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``. Samples drawn
-        from others keep the scale of these.
+        The idf, ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``, or one
+        over the standard deviation. Samples drawn from others keep the scale of these.
         """
-        if not self.weighting.idf:
+        if not self.weighting.scales_columns:
             return None
         if self._column_scale is not None:
             return self._column_scale
+        if self.weighting.scaled:
+            blocks = (self.class_statistics(lo, hi) for lo, hi in self.plan(BLOCK_BYTES))
+            return inverse_deviations(self.n_samples, blocks)
         scale = np.log((1 + self.n_samples) / (1 + self.column_nnz())) + 1
         return np.asarray(scale, np.float32)
 

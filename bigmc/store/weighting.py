@@ -13,6 +13,7 @@ _NAMED = {
     "binary": {"binary": True},
     "l2": {"l2": True},
     "tfidf": {"l2": True, "idf": True},
+    "scaled": {"scaled": True},
 }
 
 
@@ -29,15 +30,23 @@ class Weighting:
     idf : bool
         Each column is multiplied by ``ln((1 + n) / (1 + df)) + 1`` as in
         ``TfidfTransformer(smooth_idf=True)``, ``df`` being the stored entries of the column.
+    scaled : bool
+        Each column is divided by its standard deviation, a constant column by 1; not together with `idf`.
     """
 
     binary: bool = False
     l2: bool = False
     idf: bool = False
+    scaled: bool = False
+
+    @property
+    def scales_columns(self) -> bool:
+        """Whether columns have factors, which a model keeps."""
+        return self.idf or self.scaled
 
     @classmethod
     def named(cls, name: str) -> Weighting:
-        """Return the weighting called ``"counts"``, ``"binary"``, ``"l2"`` or ``"tfidf"``."""
+        """Return the weighting called ``"counts"``, ``"binary"``, ``"l2"``, ``"tfidf"`` or ``"scaled"``."""
         if name not in _NAMED:
             raise DataError(f"no weighting is called {name!r}", f"use one of {', '.join(_NAMED)}")
         return cls(**_NAMED[name])
@@ -50,10 +59,14 @@ class Weighting:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Weighting:
         """Return the weighting written by `to_dict`."""
-        if set(fields) != {"binary", "l2", "idf"} or not all(isinstance(v, bool) for v in fields.values()):
+        known = {"binary", "l2", "idf"}, {"binary", "l2", "idf", "scaled"}
+        if set(fields) not in known or not all(isinstance(v, bool) for v in fields.values()):
             raise StoreError(f"weighting {dict(fields)} is not one this bigmc knows")
         return cls(**fields)
 
     def to_dict(self) -> dict[str, bool]:
-        """Return the fields as a dict for JSON."""
-        return asdict(self)
+        """Return the fields as a dict for JSON; `scaled` only where it is asked for."""
+        found: dict[str, bool] = asdict(self)
+        if not self.scaled:
+            del found["scaled"]
+        return found

@@ -37,7 +37,7 @@ from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
-from bigmc.training.search import SCORE_ENTRIES, Limits, Search
+from bigmc.training.search import SCORE_ENTRIES, Limits, Search, is_table
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
 from bigmc.training.trials import Candidate, Course, Size, Trial, Truth
 from bigmc.training.winner import Splits, Winner
@@ -124,7 +124,8 @@ class Fit:
             winner, rivals = self._choose(course, rival)
             measured = self._measured(winner, course)
             model = self._model(winner, course)
-            if self._test is not None and self._splits.refit:
+            cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
+            if self._test is not None and self._splits.refit and not cross_validated:
                 winner = self._recalibrated(winner)
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
@@ -162,13 +163,14 @@ class Fit:
         return Winner("boost", None, rival.trial.calibration, C=rival.C), rivals
 
     def _boosts(self) -> bool:
-        return self._limits.max_features is None and _is_dense(self._data)
+        return self._limits.max_features is None and is_table(self._data)
 
     def _boosted(self, search: Search) -> _Boosted:
         """Return the better strength of boosting, and what it reaches where linear models are judged too."""
         trials = {C: self._boosted_trial(search, C, TRIAL_ROUNDS) for C in BOOSTING_C}
         C = max(BOOSTING_C, key=lambda C: trials[C].quality)
-        if self._test is not None and self._splits.refit:  # where it is calibrated with all its rounds
+        calibrated_later = self._test is not None and self._splits.refit and not search.cross_validates
+        if calibrated_later:  # with all its rounds
             return _Boosted(C, trials[C])
         return _Boosted(C, self._boosted_trial(search, C, BoostOptions().n_rounds))
 
@@ -356,9 +358,3 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     middle = (share + z2 / 2) / (1 + z2)
     half = INTERVAL_Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n)) / (1 + z2)
     return middle - half, middle + half
-
-
-def _is_dense(data: Dataset) -> bool:
-    """Return whether the features are columns of numbers, which boosting is for."""
-    features: Mapping[str, Any] = data.features
-    return not features.get("hasher") and bool(features.get("dense") or features.get("n_own"))

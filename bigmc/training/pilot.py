@@ -28,6 +28,7 @@ from bigmc.ingestion.splits import group_hashes, row_fractions
 from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
+from bigmc.training.folds import FEW_ROWS
 from bigmc.training.search import Limits, Search
 from bigmc.training.trials import WEIGHTINGS, Candidate
 
@@ -215,6 +216,9 @@ class _Trials:
         self._order = np.argsort(row_fractions(np.arange(len(self._labels)), _SEED), kind="stable")
         self._n_classes = len(np.unique(self._labels))
         self._entries: dict[Hashing, float] = {}
+        # Of many rows the first ones are a point of a curve, and the others will tell.
+        few = FEW_ROWS if len(self._labels) <= FEW_ROWS else 0
+        self._limits = Limits(memory, work=PILOT_WORK, few_rows=few)
 
     def affordable(self, most: int, choices: Sequence[Hashing]) -> int:
         """Return the number of rows to try next: at most `most`, and few enough for work and memory."""
@@ -227,9 +231,9 @@ class _Trials:
         """Return how good a model of some rows is, at the rows of them that it does not learn from."""
         chosen = np.sort(self._order[:n_tried])
         # The rows as they were hashed are gone when the search begins, which draws a copy of them.
-        search = Search(self._hashed(choice, chosen), ThreadEngine(), Limits(self._memory, work=PILOT_WORK))
+        search = Search(self._hashed(choice, chosen), ThreadEngine(), self._limits)
         quality = search.quality(Candidate(None))
-        return Point(n_tried, search.n_rows - search.n_held_out, search.n_held_out, quality)
+        return Point(n_tried, search.n_learned, search.n_held_out, quality)
 
     def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:
         """Return the chosen rows, hashed."""

@@ -113,4 +113,5 @@ class FitResult(Measured):
     seconds: NotRequired[float]
     peak_memory_bytes: NotRequired[int]
     report: NotRequired[str]
+    columns: dict[str, list[str]]
     n_quarantined: NotRequired[int]

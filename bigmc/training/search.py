@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +26,22 @@ from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
+from bigmc.store.weighting import Weighting
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.folds import FEW_ROWS, Fold, cross_validated
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
-from bigmc.training.trials import WEIGHTINGS, Candidate, Course, Size, Trial, Truth, weighted
+from bigmc.training.trials import (
+    TABLE_WEIGHTINGS,
+    WEIGHTINGS,
+    Candidate,
+    Course,
+    Size,
+    Trial,
+    Truth,
+    weighted,
+)
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -78,21 +89,41 @@ class Limits(NamedTuple):
         Features that the model may have.
     work : int
         Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
+    few_rows : int
+        Up to so many rows are cross-validated.
     """
 
     memory: int
     seconds: float = math.inf
     max_features: int | None = None
     work: int = SAMPLE_WORK
+    few_rows: int = FEW_ROWS
 
 
 def first_candidate(dataset: Dataset) -> Candidate:
-    """Return what is tried first: a ridge alone, on texts by tf-idf."""
-    return Candidate("tfidf" if _is_of_texts(dataset) else None)
+    """Return what is tried first: a ridge alone, on texts by tf-idf, on tables in units of deviation."""
+    choices = weightings_of(dataset)
+    return Candidate(next(iter(choices), None))
+
+
+def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
+    """Return the weightings to try, the first one first; none where that of the dataset stays."""
+    if _is_of_texts(dataset):
+        return WEIGHTINGS
+    return TABLE_WEIGHTINGS if is_table(dataset) and dataset.weighting == Weighting() else {}
+
+
+def is_table(dataset: Dataset) -> bool:
+    """Return whether the features are columns of numbers, which boosting is for."""
+    features = dataset.features
+    own = features.get("dense") or features.get("one_hot") or features.get("n_own")
+    return not features.get("hasher") and bool(own)
 
 
 def _is_of_texts(dataset: Dataset) -> bool:
-    return bool(dataset.features.get("text")) and not dataset.features.get("dense")
+    features = dataset.features
+    standard = features.get("filling") and features["filling"]["deviations"]
+    return bool(features.get("text")) and bool(standard or not features.get("dense"))
 
 
 class Search:
@@ -121,8 +152,8 @@ class Search:
         thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
         self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
-        self._texts = _is_of_texts(dataset)
-        base = dataset.with_weighting(WEIGHTINGS["tfidf"]) if self._texts else dataset
+        self._weightings, self._stored = weightings_of(dataset), dataset.weighting
+        base = dataset.with_weighting(next(iter(self._weightings.values()), dataset.weighting))
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
@@ -130,12 +161,11 @@ class Search:
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._held_out = min(HELD_OUT, max(rows, 1) / n)
         valid, places = self._draw_valid()
-        self._learns, self._places = np.ones(n), places
-        self._learns[places] = 0.0
-        own = self._sample.sample_weights()
-        self._weights = self._learns if own is None else self._learns * own
+        self._folds = [Fold.of(self._sample, places, engine)]
+        if n <= limits.few_rows and (folds := cross_validated(self._sample, engine, _VALID_SEED)):
+            self._folds, valid = folds, self._sample
         self._truth = Truth.of(valid, thresholds)
-        self._ridges = Ridges(self._sample, self._weights, engine)
+        self._places = np.concatenate([fold.places for fold in self._folds])
         self._trials: list[Trial] = []
         self._ends = time.monotonic() + limits.seconds
 
@@ -150,9 +180,19 @@ class Search:
         return len(self._places)
 
     @property
+    def n_learned(self) -> int:
+        """Rows of the sample that a model of a trial learns from."""
+        return self.n_rows - len(self._folds[0].places)
+
+    @property
+    def cross_validates(self) -> bool:
+        """Whether every row is held out in its turn."""
+        return len(self._folds) > 1
+
+    @property
     def first(self) -> Candidate:
         """What is tried first."""
-        return first_candidate(self._sample)
+        return Candidate(next(iter(self._weightings), None))
 
     def run(self, rival: float | None = None) -> Course:
         """Try candidates until none is better, or time is over.
@@ -184,22 +224,26 @@ class Search:
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
-        start = Duals(self._ridges.duals(candidate))
-        self._ridges.release()
-        rows = HeldOutRows(weighted(self._sample, candidate), self._weights, self._places, self._truth)
+        fold = self._folds[0]
+        start = Duals(fold.ridges.duals(candidate))
+        for each in self._folds:
+            each.ridges.release()
+        truth = self._truth.of_rows(fold.places) if self.cross_validates else self._truth
+        rows = HeldOutRows(weighted(self._sample, candidate), fold.weights, fold.places, truth)
         found = size_curve(rows, candidate, self._limits.max_features, self._engine, start)
+        if self.cross_validates:  # all rows say more about the probabilities than those of one fold
+            calibration = self.trial_of(candidate).calibration
+            found = tuple(replace(size, calibration=calibration) for size in found)
         if file is not None:
             write_work_file(file, [asdict(size) for size in found])
         return found
 
     def duals(self, candidate: Candidate) -> Duals:
         """Return the dual variables of a candidate; their places are among all rows to learn from."""
-        return Duals(self._ridges.duals(candidate), self._positions)
+        return Duals(self._folds[0].ridges.duals(candidate), self._positions)
 
     def _weighting(self, best: Trial) -> Trial:
-        if not self._texts:
-            return best
-        for name in list(WEIGHTINGS)[1:]:
+        for name in list(self._weightings)[1:]:
             best = self._better(best, self.trial_of(replace(best.candidate, weighting=name), best))
         return best
 
@@ -250,7 +294,8 @@ class Search:
 
     def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
         """Return the trial of a candidate, which changes one setting of `origin`."""
-        self._ridges.enter(candidate, None if origin is None else origin.candidate)
+        for fold in self._folds:
+            fold.ridges.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:
             if trial.candidate == candidate:
                 return trial
@@ -274,18 +319,31 @@ class Search:
         """Train on the rows of the sample that are not held out, and judge on the others."""
         started = time.monotonic()
         if self._solves_by_duals(candidate):
-            duals = self._ridges.train(candidate)
-            verdict = self._truth.judge(duals.scores(self._places))
-            return Trial.of(candidate, verdict, duals.n_used, time.monotonic() - started)
-        samples, valid = weighted(self._sample, candidate), weighted(self._valid, candidate)
-        options = SparseOptions(**candidate.options(float(self._weights.sum())))
-        return self._judged(options, candidate, samples, valid, started)
+            scores, n_used = self._dual_scores(candidate)
+            return Trial.of(candidate, self._truth.judge(scores), n_used, time.monotonic() - started)
+        weighting = weighted(self._sample, candidate).weighting
+        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
+        return self._judged(options, candidate, weighting, started)
 
     def quality(self, candidate: Candidate) -> float:
         """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
         if self._solves_by_duals(candidate) and not self._sample.has_sets:
-            return self._truth.share_right(self._ridges.train(candidate).scores(self._places))
+            return self._truth.share_right(self._dual_scores(candidate)[0])
         return self.attempt(candidate).quality
+
+    def _dual_scores(self, candidate: Candidate) -> tuple[NDArray[np.float64], int]:
+        """Return the scores of the rows held out, and the number of features with weight."""
+        scores, n_used = [], 0
+        for fold in self._folds:
+            duals = fold.ridges.train(candidate)
+            scores.append(duals.scores(fold.places))
+            n_used = max(n_used, duals.n_used)
+        return self._in_order(scores), n_used
+
+    def _in_order(self, scores: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the scores of all folds in the order of the rows that judge."""
+        together = np.concatenate(scores)
+        return together[np.argsort(self._places)] if self.cross_validates else together
 
     def _solves_by_duals(self, candidate: Candidate) -> bool:
         return candidate.is_ridge_hinge and self._descends_duals()
@@ -306,21 +364,26 @@ class Search:
 
     def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
         """Return what another learner reaches on the same rows, entered as `candidate`."""
-        return self._judged(options, candidate, self._sample, self._valid, time.monotonic())
+        return self._judged(options, candidate, self._stored, time.monotonic())
 
     def _judged(
         self,
         options: LearnerOptions,
         candidate: Candidate,
-        samples: Dataset,
-        valid: Dataset,
+        weighting: Weighting,
         started: float,
     ) -> Trial:
         resources = Resources(self._engine, self._limits.memory)
-        model = learner_of(options).train(samples, resources, sample_weight=self._learns).model
-        scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
-        verdict = self._truth.judge(scores)
-        return Trial.of(candidate, verdict, len(model.used_features), time.monotonic() - started)
+        samples = self._sample.with_weighting(weighting)
+        valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
+        scores, n_used = [], 0
+        for fold in self._folds:
+            model = learner_of(options).train(samples, resources, sample_weight=fold.learns).model
+            found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
+            scores.append(found[fold.places] if self.cross_validates else found)
+            n_used = max(n_used, len(model.used_features))
+        verdict = self._truth.judge(self._in_order(scores))
+        return Trial.of(candidate, verdict, n_used, time.monotonic() - started)
 
 
 def _within(most: float, value: float) -> float:

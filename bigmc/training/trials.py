@@ -27,6 +27,11 @@ WEIGHTINGS: dict[str, Weighting] = {
 }
 """Weightings of hashed text that are tried, the first one first."""
 
+TABLE_WEIGHTINGS: dict[str, Weighting] = {"scaled": Weighting(scaled=True), "counts": Weighting()}
+"""Weightings of columns of numbers that are tried: in units of their deviation, and as they are."""
+
+_KNOWN = WEIGHTINGS | TABLE_WEIGHTINGS
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -35,7 +40,7 @@ class Candidate:
     Attributes
     ----------
     weighting : str or None
-        One of `WEIGHTINGS`; None for that of the dataset.
+        One of `WEIGHTINGS` or `TABLE_WEIGHTINGS`; None for that of the dataset.
     loss : str
     ridge : float
         Times the number of rows; as 1 / C of scikit-learn.
@@ -70,7 +75,7 @@ class Candidate:
 
 def weighted(samples: Dataset, candidate: Candidate) -> Dataset:
     """Return samples as a candidate weights them."""
-    return samples if candidate.weighting is None else samples.with_weighting(WEIGHTINGS[candidate.weighting])
+    return samples if candidate.weighting is None else samples.with_weighting(_KNOWN[candidate.weighting])
 
 
 @dataclass(frozen=True)
@@ -239,6 +244,11 @@ class Truth(NamedTuple):
             rows, codes = pairs_of(shard.table(["label"]).column("label"))
             marks[lo + rows, codes] = True
         return cls(None, marks, thresholds)
+
+    def of_rows(self, places: NDArray[np.int64]) -> Truth:
+        """Return the labels of some of these rows."""
+        codes = None if self.codes is None else self.codes[places]
+        return Truth(codes, None if self.is_label is None else self.is_label[places], self.thresholds)
 
     def share_right(self, scores: NDArray[np.float64]) -> float:
         """Return the share of rows whose best score is that of their one label."""

@@ -10,7 +10,7 @@ from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions, LearnerOptions, SparseOptions
 from bigmc.store.dataset import Dataset
 from bigmc.training.label_thresholds import Threshold, Thresholds
-from bigmc.training.trials import WEIGHTINGS, Candidate, Size, Trial
+from bigmc.training.trials import Candidate, Size, Trial, weighted
 
 
 class Splits(NamedTuple):
@@ -75,8 +75,7 @@ class Winner:
 
     def samples(self, dataset: Dataset) -> Dataset:
         """Return samples as the learner weights them."""
-        weighting = None if self.candidate is None else self.candidate.weighting
-        return dataset if weighting is None else dataset.with_weighting(WEIGHTINGS[weighting])
+        return dataset if self.candidate is None else weighted(dataset, self.candidate)
 
     def options(self, samples: Dataset) -> LearnerOptions:
         """Return the options of the learner for these samples."""

@@ -40,7 +40,7 @@ def test_bad_rows_and_their_reasons():
         2: "column 'c' is missing",
         3: "column 'n' is not a number",
         4: "column 'd' is inf",
-        5: "column 'd' is not a number",
+        5: "column 'd' is missing",
     }
 
 

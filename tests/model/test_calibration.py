@@ -147,3 +147,13 @@ def test_models_calibrated_by_a_scale_alone_still_answer():
     scores, _ = drawn(1.0, n=20)
     old = Calibration.from_dict({"scale": 2.0, "offset": 0.0})
     np.testing.assert_allclose(old.probabilities(scores), softmax(2.0 * scores, axis=1))
+
+
+@pytest.mark.parametrize("fit", [fit_temperature, fit_shares])
+@pytest.mark.parametrize("n", [40, 1000])
+def test_few_rows_without_a_mistake_make_no_certainty(fit, n):
+    """The chance of what happened n times of n is (n + 1) / (n + 2) by Laplace's rule of succession."""
+    codes = np.arange(n) % 3
+    scores = np.where(np.arange(3) == codes[:, np.newaxis], 1.0, -1.0)
+    chances = fit(scores, codes).probabilities(scores).max(axis=1)
+    np.testing.assert_allclose(1 - chances, 1 / (n + 2), rtol=0.05)

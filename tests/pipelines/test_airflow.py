@@ -26,7 +26,7 @@ KILLED_ONCE = """
 import os, signal, sys
 from pathlib import Path
 from bigmc.ingestion import job
-from bigmc.ingestion.part import PartWriter
+from bigmc.ingestion.part_writer import PartWriter
 from bigmc.store.checkpoint import FileCheckpoint
 
 def die_after(owner, name, marker):

@@ -71,14 +71,23 @@ def test_words_are_kept_and_the_dataset_can_be_evaluated(fitted):
     assert bigmc.evaluate(folder / "m", folder / "m.dataset", split="test")["n_samples"] > 0
 
 
-def test_probabilities_are_calibrated_on_rows_that_no_training_of_theirs_saw(fitted):
+def test_many_rows_are_calibrated_on_those_of_the_test(tmp_path):
     """The final model takes the calibration of the measured one on the test rows."""
-    _, folder, _ = fitted
+    documents(3_600).to_csv(tmp_path / "docs.csv", index=False)
+    result = bigmc.fit(tmp_path / "docs.csv", tmp_path / "m", text="text", label="label", ngrams=(1, 1))
+    assert result["n_held_out"] < result["n_search_rows"]
+    model = bigmc.load_model(tmp_path / "m").model_
+    assert model.calibration is not None
+    assert all(model.calibration.to_dict() != trial["calibration"] for trial in model.params["search"])
+
+
+def test_few_rows_are_calibrated_on_all_of_the_search(fitted):
+    """Each is held out in its turn, and they are more than those of the test."""
+    result, folder, _ = fitted
+    assert result["n_held_out"] == result["n_search_rows"]
     model = bigmc.load_model(folder / "m").model_
-    kept = model.calibration
-    assert kept is not None
-    trials = model.params["search"]
-    assert all(kept.to_dict() != trial["calibration"] for trial in trials)
+    assert model.calibration is not None
+    assert model.calibration.to_dict() in [trial["calibration"] for trial in model.params["search"]]
     fresh = documents()
     chances = bigmc.load_model(folder / "m").predict_proba(fresh["text"])
     classes = bigmc.load_model(folder / "m").classes_.tolist()

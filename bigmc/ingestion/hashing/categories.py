@@ -58,7 +58,7 @@ def plain_text(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
 
 
-def _category_text(column: pa.Array) -> pa.Array:
+def category_text(column: pa.Array) -> pa.Array:
     """Return category values as the text that Python's ``str`` gives them."""
     if is_text(column.type):
         return plain_text(column)
@@ -98,7 +98,7 @@ def categories_of(column: pa.Array, name: str, before: Categories | None = None)
     if before is not None and values.equals(before.values):
         return before._replace(codes=codes)
     prefix, nothing = (pa.scalar(text, pa.large_string()) for text in (f"{name}=", ""))
-    texts = _category_text(values).cast(pa.large_string())
+    texts = category_text(values).cast(pa.large_string())
     names = pc.binary_join_element_wise(prefix, texts, nothing)
     return Categories(codes, names, hash_strings(names), values)
 

@@ -21,7 +21,7 @@ from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
 from bigmc.kernels.hashing import frequent_names as kernel
 from bigmc.kernels.hashing import murmur as hashing_kernel
-from bigmc.kernels.hashing import spelling as spelling
+from bigmc.kernels.hashing import spelling
 from bigmc.kernels.hashing.arguments import NameTable, NGrams, Ranges, SpelledNames
 from bigmc.store.row_hash import splitmix64
 

@@ -33,7 +33,7 @@ from bigmc.ingestion.hashing.unicode import (
     lowered,
     string_pieces,
 )
-from bigmc.kernels.hashing import folding as folding
+from bigmc.kernels.hashing import folding
 from bigmc.kernels.hashing import murmur as kernel
 from bigmc.kernels.hashing import ngrams as ngrams_kernel
 from bigmc.kernels.hashing import words as wording

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.hashing import final_sigma as sigma
-from bigmc.kernels.hashing import folding as folding
+from bigmc.kernels.hashing import folding
 from bigmc.kernels.hashing import words as wording
 
 Nulls = Literal["refuse", "empty"]

@@ -198,7 +198,7 @@ def array_type(dataset: Dataset) -> np.dtype[Any] | None:
     """Return the smallest type of arrays that hold the values exactly; None if they are kept sparse."""
     if dataset.nnz < _DENSE * dataset.n_samples * max(dataset.n_features, 1):
         return None
-    weighted = dataset.weighting.l2 or dataset.weighting.idf
+    weighted = dataset.weighting.l2 or dataset.weighting.scales_columns
     single = not weighted and np.can_cast(dataset.dtype, np.float32)
     return np.dtype(np.float32 if single else np.float64)
 

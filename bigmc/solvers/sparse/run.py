@@ -70,7 +70,7 @@ class Task:
             tol=tol,
             most_labels=dataset.most_labels(),
             weighted=self.sample_weight is not None,
-            column_scaled=dataset.weighting.idf,
+            column_scaled=dataset.weighting.scales_columns,
             n_certain=0 if self.alpha > 0 else int(np.count_nonzero(column_nnz)),
             largest_shard=max(shard.nnz for shard in dataset.shards),
             n_frequent=count_frequent(column_nnz, dataset.n_samples),

@@ -1,0 +1,162 @@
+"""What the columns of a table are, where nobody has said: numbers, categories or texts, as a sample tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bigmc.errors import DataError
+from bigmc.ingestion.features import Numbers, is_number
+from bigmc.ingestion.prepare import MATRICES
+from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.spool import is_pipe, is_stream
+from bigmc.ingestion.table_columns import MOST_LEVELS, LevelCount
+from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of
+
+SAMPLE_ROWS = 20_000
+"""Rows at the beginning of the source that are looked at."""
+MOST_INDICATORS = 2_000
+"""Values of all categories together, up to which each has a feature; more are hashed."""
+_FEATURES = ("text", "categorical", "one_hot", "numeric", "dense")
+
+
+@dataclass
+class _Column:
+    """What the sample says of a column.
+
+    Attributes
+    ----------
+    name : str
+    levels : LevelCount
+    n_rows, n_missing, n_unreadable : int
+        Rows, those without a value, and those whose value is no number.
+    nested : bool
+    """
+
+    name: str
+    levels: LevelCount
+    n_rows: int = 0
+    n_missing: int = 0
+    n_unreadable: int = 0
+    nested: bool = False
+
+    @classmethod
+    def of(cls, name: str) -> _Column:
+        return cls(name, LevelCount(name))
+
+    def add(self, table: pa.RecordBatch) -> None:
+        column = table.column(self.name)
+        self.n_rows += len(column)
+        kind = column.type
+        self.nested = self.nested or bool(pa.types.is_nested(kind) or pa.types.is_binary(kind))
+        if self.nested:
+            return
+        if is_number(kind):
+            numbers = Numbers(table)[self.name]
+            self.n_missing += int(np.isnan(numbers.values[~numbers.unreadable]).sum())
+            self.n_unreadable += int(numbers.unreadable.sum())
+        else:
+            self.n_unreadable += len(column)
+        self.levels.add(column)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.n_missing == self.n_rows
+
+    @property
+    def is_number(self) -> bool:
+        return self.n_unreadable == 0
+
+    @property
+    def is_category(self) -> bool:
+        """Whether values come back: there are few, and half as many as rows at most."""
+        return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+
+
+def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
+    """Return the options of an ingest completed with what a sample of the rows says about its columns.
+
+    Without any column of features all columns become some, but for label, group, weight and those to keep:
+    numbers, categories of few values, and else texts. Categories of few values become indicators where no
+    text is hashed beside them, and missing numbers of the sample are filled with the mean. What was asked for
+    stays.
+
+    Raises
+    ------
+    DataError
+        If a named column is missing, or no column can be learned from.
+    """
+    items = source if isinstance(source, list | tuple) else [source]
+    if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
+        return options  # what can be read once is not read to look at it
+    named = any(options.get(kind) for kind in _FEATURES)
+    dense, categories = columns_of(options.get("dense")), columns_of(options.get("categorical"))
+    hashes = any(options.get(kind) for kind in ("text", "numeric", "hash_bits"))
+    asked = (*dense, *(() if hashes else categories))
+    if named and not asked:
+        return options
+    columns = _sampled(source, options, asked if named else None)
+    if columns is None:
+        return options
+    found = options.copy()
+    if not named:
+        texts = _kinds(columns, found)
+        categories, hashes = columns_of(found.get("categorical")), bool(texts)
+        dense = columns_of(found.get("dense"))
+    known = {column.name: column for column in columns}
+    counts = [known[name].levels.n_values for name in categories if name in known]
+    few = max(counts, default=0) <= MOST_LEVELS and sum(counts) <= MOST_INDICATORS
+    if categories and few and not hashes:
+        found["one_hot"] = (*columns_of(found.get("one_hot")), *categories)
+        del found["categorical"]
+    if dense and (hashes or found.get("categorical")):
+        found.setdefault("standardize", True)
+    if "missing" not in found and any(known[name].n_missing for name in dense):
+        found["missing"] = "fill"
+    return found
+
+
+def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:
+    """Return what a sample says of columns, by default of all that may be features; None of matrices."""
+    sources = expand_sources(source, IngestOptions().but(options))
+    if sources[0].format in MATRICES:
+        return None
+    others = {*columns_of(options.get("keep")), options.get("label"), options.get("group")}
+    others.add(options.get("weight"))
+    columns: dict[str, _Column] = {}
+    n_rows = 0
+    hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
+    for part in scan(sources, hints=hints):
+        for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
+            if batch.table is None:
+                continue
+            for name in batch.table.column_names:
+                if name not in others:
+                    columns.setdefault(name, _Column.of(name)).add(batch.table)
+            n_rows += batch.table.num_rows
+            if n_rows >= SAMPLE_ROWS:
+                return list(columns.values())
+    return list(columns.values())
+
+
+def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:
+    """Enter each column under its kind; return the texts."""
+    useful = [column for column in columns if not (column.nested or column.is_empty)]
+    dense = tuple(column.name for column in useful if column.is_number)
+    categories = tuple(column.name for column in useful if not column.is_number and column.is_category)
+    texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))
+    if not useful:
+        raise DataError(
+            "no column is left to learn from", "name some with --text, --categorical, --one-hot or --dense"
+        )
+    if dense:
+        options["dense"] = dense
+    if categories:
+        options["categorical"] = categories
+    if texts:
+        options["text"] = texts
+    return texts

@@ -1,0 +1,50 @@
+"""Rows that a search holds out: some of many, or each of few in its turn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import hashed_shares, holdout_keys
+from bigmc.training.ridges import Ridges
+
+FEW_ROWS, FOLDS = 3_000, 5
+"""Rows up to which every row is held out in its turn, by models of the other folds: a fifth of so few rows
+tells hardly any two models apart, and what is fitted to their scores is too sure of itself."""
+
+
+class Fold(NamedTuple):
+    """Rows that are held out together, and what learns from the others.
+
+    Attributes
+    ----------
+    places : int64 array
+    learns, weights : float64 arrays of shape (n_samples,)
+        0 for these rows; else 1, or the weight of the sample.
+    ridges : Ridges
+    """
+
+    places: NDArray[np.int64]
+    learns: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    ridges: Ridges
+
+    @classmethod
+    def of(cls, sample: Dataset, places: NDArray[np.int64], engine: Engine) -> Fold:
+        """Return the fold of these rows."""
+        learns = np.ones(sample.n_samples)
+        learns[places] = 0.0
+        own = sample.sample_weights()
+        weights = learns if own is None else learns * own
+        return cls(places, learns, weights, Ridges(sample, weights, engine))
+
+
+def cross_validated(sample: Dataset, engine: Engine, seed: int) -> list[Fold]:
+    """Return folds of whole groups of rows, together all rows; none if one of them is empty."""
+    fold_of = (hashed_shares(holdout_keys(sample), seed) * FOLDS).astype(int)
+    places = [np.flatnonzero(fold_of == number) for number in range(FOLDS)]
+    return [Fold.of(sample, rows, engine) for rows in places] if min(map(len, places)) else []

@@ -1,0 +1,147 @@
+"""Tables whose columns nobody has described: numbers, categories and texts, with some missing."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import bigmc
+from bigmc import api
+from bigmc.errors import DataError, ModelError
+from bigmc.ingestion.column_kinds import with_column_kinds
+
+
+def table(n_rows: int, seed: int) -> pd.DataFrame:
+    """Return rows whose label depends on a number, on a category, and on a number that is missing."""
+    rng = np.random.default_rng(seed)
+    size = rng.normal(5_000.0, 800.0, n_rows)
+    colour = rng.choice(["red", "green", "blue"], n_rows)
+    late = rng.random(n_rows) < 0.2
+    score = (size - 5_000) / 800 + 2.0 * (colour == "red") - 3.0 * late
+    frame = pd.DataFrame({"size": size.round(1), "colour": colour, "delay": rng.random(n_rows)})
+    frame.loc[late, "delay"] = np.nan
+    frame.loc[::50, "colour"] = None
+    frame["constant"] = 7
+    frame["label"] = np.where(score + 0.3 * rng.normal(size=n_rows) > 0.5, "yes", "no")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Return the folder of a model of such a table, and what the fit said."""
+    folder = tmp_path_factory.mktemp("columns")
+    table(800, 0).to_csv(folder / "t.csv", index=False)
+    return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label")
+
+
+def test_columns_become_what_they_are(fitted):
+    _, result = fitted
+    assert result["columns"] == {
+        "one_hot": ["colour"],
+        "dense": ["size", "delay", "constant"],
+        "filled": ["delay"],
+    }
+
+
+def test_the_model_is_as_good_as_a_pipeline_that_was_told(fitted):
+    folder, _ = fitted
+    train, new = table(800, 0), table(2_000, 1)
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    columns = make_column_transformer(
+        (numbers, ["size", "delay", "constant"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"])
+    )
+    told = make_pipeline(columns, LogisticRegression()).fit(train.drop(columns="label"), train.label)
+    expected = told.score(new.drop(columns="label"), new.label)
+    model = bigmc.load_model(folder / "m")
+    assert np.mean(model.predict(new) == new.label) >= expected - 0.015
+    chances = model.predict_proba(new)
+    own = chances[np.arange(len(new)), np.searchsorted(model.classes_, new.label)]
+    rows = told.predict_proba(new.drop(columns="label"))
+    other = rows[np.arange(len(new)), np.searchsorted(told.classes_, new.label)]
+    assert -np.log(own).mean() <= -np.log(other).mean() + 0.02
+
+
+def test_files_frames_and_dicts_are_labelled_alike(fitted):
+    folder, _ = fitted
+    new = table(60, 2).drop(columns="label")
+    new.loc[3, "colour"] = "violet"  # not seen: as if it were missing
+    new.to_csv(folder / "new.csv", index=False)
+    model = bigmc.load_model(folder / "m")
+    expected = model.predict(new)
+    bigmc.predict(folder / "m", str(folder / "new.csv"), folder / "said.csv")
+    with open(folder / "said.csv", newline="") as file:
+        assert [row["predicted_label"] for row in csv.DictReader(file)] == expected.tolist()
+    np.testing.assert_array_equal(model.predict(new.to_dict("records")), expected)
+
+
+def test_a_model_that_makes_its_columns_is_not_exported_as_one_of_numbers(fitted, tmp_path):
+    folder, _ = fitted
+    train = bigmc.train("sparse", folder / "m.dataset", tmp_path / "linear")
+    with pytest.raises(ModelError, match="makes its columns from categories"):
+        bigmc.to_sklearn(train["model"])
+    with pytest.raises(ModelError, match="makes its columns from categories"):
+        api.export(train["model"], tmp_path / "m.onnx")
+
+
+def test_features_are_named(fitted, tmp_path):
+    folder, _ = fitted
+    features = bigmc.open_dataset(folder / "m.dataset").features
+    assert features["columns"] == [
+        "size",
+        "delay",
+        "constant",
+        "delay is missing",
+        *(f"colour={value}" for value in features["one_hot"][0]["values"]),
+    ]
+    assert sorted(features["one_hot"][0]["values"]) == ["", "blue", "green", "red"]
+
+
+def test_rows_appended_later_become_the_same_columns(tmp_path):
+    table(300, 0).to_csv(tmp_path / "a.csv", index=False)
+    table(300, 1).replace("green", "black").to_csv(tmp_path / "b.csv", index=False)
+    options = {"label": "label", "dense": ["size", "delay"], "one_hot": ["colour"], "missing": "fill"}
+    first = bigmc.ingest(str(tmp_path / "a.csv"), to=tmp_path / "d", **options)
+    later = bigmc.ingest(str(tmp_path / "b.csv"), to=tmp_path / "d", append=True)
+    assert later.features == first.features
+    assert later.n_samples == 600
+
+
+def test_numbers_beside_texts_do_not_outweigh_them(tmp_path):
+    rng = np.random.default_rng(0)
+    words = np.array([f"word{i}" for i in range(60)])
+    frame = pd.DataFrame({"population": rng.integers(0, 10**7, 600), "label": rng.choice(["a", "b"], 600)})
+    places = [rng.integers(0, 40, 5) + 20 * (label == "b") for label in frame.label]
+    frame["text"] = [" ".join(words[each]) for each in places]
+    frame.iloc[:500].to_csv(tmp_path / "t.csv", index=False)
+    result = bigmc.fit(str(tmp_path / "t.csv"), tmp_path / "m", label="label")
+    assert result["columns"] == {"text": ["text"], "dense": ["population"]}
+    new = frame.iloc[500:]
+    assert np.mean(bigmc.load_model(tmp_path / "m").predict(new) == new.label) > 0.9
+
+
+def test_what_was_asked_for_stays(tmp_path):
+    table(100, 0).to_csv(tmp_path / "t.csv", index=False)
+    path = str(tmp_path / "t.csv")
+    asked = {"label": "label", "dense": ("size",), "categorical": ("colour",), "hash_bits": 10}
+    assert with_column_kinds(path, asked) == {**asked, "standardize": True}
+    assert with_column_kinds(path, {"label": "label", "dense": ("delay",), "missing": "keep"}) == {
+        "label": "label",
+        "dense": ("delay",),
+        "missing": "keep",
+    }
+    assert with_column_kinds(path, {"label": "label", "text": ("colour",)}) == {
+        "label": "label",
+        "text": ("colour",),
+    }
+
+
+def test_a_missing_number_is_told_as_missing(tmp_path):
+    table(100, 0).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match="column 'delay' is missing"):
+        bigmc.ingest(str(tmp_path / "t.csv"), to=tmp_path / "d", label="label", dense="delay")
