@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import Numbers, is_number
+from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.ingestion.prepare import MATRICES
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.spool import is_pipe, is_stream
@@ -21,6 +23,7 @@ SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are looked at."""
 MOST_INDICATORS = 2_000
 """Values of all categories together, up to which each has a feature; more are hashed."""
+_DATE = r"^\d{4}-\d{2}-\d{2}([ T]|$)"
 _FEATURES = ("text", "categorical", "one_hot", "numeric", "dense")
 
 
@@ -34,7 +37,8 @@ class _Column:
     levels : LevelCount
     n_rows, n_missing, n_unreadable : int
         Rows, those without a value, and those whose value is no number.
-    nested : bool
+    unfit : bool
+        Lists, bytes and dates are left out, unless they are named.
     """
 
     name: str
@@ -42,7 +46,7 @@ class _Column:
     n_rows: int = 0
     n_missing: int = 0
     n_unreadable: int = 0
-    nested: bool = False
+    unfit: bool = False
 
     @classmethod
     def of(cls, name: str) -> _Column:
@@ -52,8 +56,10 @@ class _Column:
         column = table.column(self.name)
         self.n_rows += len(column)
         kind = column.type
-        self.nested = self.nested or bool(pa.types.is_nested(kind) or pa.types.is_binary(kind))
-        if self.nested:
+        types = pa.types
+        unfit = types.is_nested(kind) or types.is_binary(kind) or _holds_dates(column)
+        self.unfit = self.unfit or bool(unfit)
+        if self.unfit:
             return
         if is_number(kind):
             numbers = Numbers(table)[self.name]
@@ -143,9 +149,17 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     return list(columns.values())
 
 
+def _holds_dates(column: pa.Array) -> bool:
+    """Return whether values are dates or times, or texts that all begin with a date such as 2026-11-23."""
+    if not is_text(column.type):
+        return bool(pa.types.is_temporal(column.type))
+    dated = pc.match_substring_regex(plain_text(column).drop_null(), _DATE)
+    return bool(len(dated)) and bool(pc.all(dated).as_py())
+
+
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:
     """Enter each column under its kind; return the texts."""
-    useful = [column for column in columns if not (column.nested or column.is_empty)]
+    useful = [column for column in columns if not (column.unfit or column.is_empty)]
     dense = tuple(column.name for column in useful if column.is_number)
     categories = tuple(column.name for column in useful if not column.is_number and column.is_category)
     texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))

@@ -141,6 +141,16 @@ def test_what_was_asked_for_stays(tmp_path):
     }
 
 
+def test_dates_are_left_out(tmp_path):
+    frame = table(100, 0).assign(day=pd.date_range("2026-01-01", periods=100))
+    for source in (frame, str(tmp_path / "t.csv")):
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        found = with_column_kinds(source, {"label": "label"})
+        assert found["dense"] == ("size", "delay", "constant")
+        assert found["one_hot"] == ("colour",)
+        assert "text" not in found
+
+
 def test_a_missing_number_is_told_as_missing(tmp_path):
     table(100, 0).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DataError, match="column 'delay' is missing"):
