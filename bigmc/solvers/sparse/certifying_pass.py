@@ -29,6 +29,8 @@ from bigmc.store.shard import Shard
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 16
+#: Samples whose norms are taken at once.
+_ROWS_AT_ONCE = 1 << 11
 #: Features whose offsets are looked at together.
 PIECE_FEATURES = 1 << 16
 #: Sums of single precision are taken for larger by this for every shard.
@@ -335,8 +337,8 @@ class _PartGradients:
         problem, objective, n = self._problem, self._request.objective, self._problem.n_samples
         norms, ones = np.zeros(n), np.ones(n, problem.dtype)
         samples = problem.samples._replace(row_scale=ones, gain=ones)
-        for lo in range(0, n, self._request.block_columns):
-            rows = np.arange(lo, min(lo + self._request.block_columns, n))
+        for lo in range(0, n, _ROWS_AT_ONCE):
+            rows = np.arange(lo, min(lo + _ROWS_AT_ONCE, n))
             entries = Entries(
                 np.arange(len(rows) + 1)[None], rows.astype(np.uint16), np.ones(len(rows)), np.array([0, n])
             )
