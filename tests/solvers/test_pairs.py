@@ -174,7 +174,7 @@ def test_a_weight_of_two_is_the_sample_twice(loss, penalty, intercept):
 def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
     dataset = dataset_of(*instance("arith"), N_CLASSES["arith"], shard_rows=20)
     options = options_of(
-        penalty, loss=loss, alpha=0.02, tol=1e-2, ridge=1e-3, fit_intercept=True, chunk_bytes=4000
+        penalty, loss=loss, alpha=0.02, tol=1e-2, ridge=1e-3, fit_intercept=True, chunk_bytes=6000
     )
     kept = Memory()
     whole = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)

@@ -183,10 +183,9 @@ def _program(
     program.a_matrix_.start_ = whole.indptr.astype(np.int32)
     program.a_matrix_.index_ = whole.indices.astype(np.int32)
     program.a_matrix_.value_ = whole.data
-    make: Any = highspy.Highs
+    make: Any = _SilentHighs
     solver = make()
     for name, value in (
-        ("output_flag", False),
         ("threads", 1),
         ("primal_feasibility_tolerance", tol),
         ("dual_feasibility_tolerance", tol),
@@ -196,6 +195,14 @@ def _program(
     if solver.passModel(program) == highspy.HighsStatus.kError:
         raise DataError("HiGHS refused the linear program", "look for huge values in the data")
     return solver
+
+
+class _SilentHighs(highspy.Highs):
+    """HiGHS that prints nothing; 1.16 introduces itself when callbacks are enabled, at the start."""
+
+    def enableCallbacks(self) -> Any:
+        self.silent()
+        return super().enableCallbacks()  # type: ignore[no-untyped-call]
 
 
 def _solution(solver: Any) -> MasterSolution:
