@@ -24,7 +24,7 @@ from bigmc.ingestion.sample_weights import check_weight_type
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
-from bigmc.ingestion.table_columns import Levels, MeanOfColumns
+from bigmc.ingestion.table_columns import Filling, Levels
 from bigmc.ingestion.table_scan import with_table_columns
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
@@ -153,9 +153,9 @@ def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source)
         return replace(features, missing=True)
     if options.missing == "refuse" and not standardize:
         return features
-    nothing_yet = MeanOfColumns(len(features.dense))
-    fills = options.missing == "fill"
-    return replace(features, filling=nothing_yet.filling(fills=fills, standardize=standardize))
+    zeros = (0.0,) * len(features.dense)  # the numbers are found later
+    filling = Filling(zeros, (), zeros if standardize else (), fills=options.missing == "fill")
+    return replace(features, filling=filling)
 
 
 def _standardizes_beside_hashed(features: FeatureSpec, options: IngestOptions) -> bool:

@@ -146,10 +146,13 @@ class MeanOfColumns:
         self._moments[place] += Moments.of(finite[:, np.newaxis])
         self._missing[place] += np.isnan(numbers).sum()
 
-    def filling(self, *, fills: bool, standardize: bool) -> Filling:
-        """Return what takes the place of missing numbers: the mean, 0 where all are missing."""
+    def filling(self, like: Filling) -> Filling:
+        """Return what takes the place of missing numbers: the mean, 0 where all are missing.
+
+        Numbers are flagged and standardised where those of `like` are.
+        """
         means = tuple(float(moments.mean[0]) for moments in self._moments)
         spread = (np.sqrt(moments.scatter[0] / max(moments.count, 1)) for moments in self._moments)
-        deviations = tuple(float(each) for each in spread) if standardize else ()
-        flagged = tuple(np.flatnonzero(self._missing).tolist()) if fills else ()
-        return Filling(means, flagged, deviations, fills)
+        deviations = tuple(float(each) for each in spread) if like.deviations else ()
+        flagged = tuple(np.flatnonzero(self._missing).tolist()) if like.fills else ()
+        return Filling(means, flagged, deviations, like.fills)

@@ -33,9 +33,7 @@ def with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: 
     return replace(
         features,
         one_hot=tuple(count.levels() for count in counts),
-        filling=None
-        if features.filling is None
-        else means.filling(fills=features.filling.fills, standardize=bool(features.filling.deviations)),
+        filling=None if features.filling is None else means.filling(features.filling),
     )
 
 

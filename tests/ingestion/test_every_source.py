@@ -16,7 +16,7 @@ import pytest
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
-from bigmc.ingestion.readers import chunks, record_limit
+from bigmc.ingestion.readers import chunks, record_limit, text_parts
 
 LABELS = ["NA", "null", "a ", "a", "b"]
 COLOURS = ["rot", "grün", "blau, hell", "true", "1"]
@@ -140,7 +140,7 @@ def test_a_long_document(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_a_document_longer_than_any_may_be(kind, tmp_path, monkeypatch):
-    for module in (record_limit, chunks):
+    for module in (record_limit, chunks, text_parts):
         monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1 << 20)
     table = with_long_document(300_000)
     source = tmp_path / f"rows.{kind}"

@@ -1,9 +1,8 @@
-"""Text files as a stream of chunks of whole records; splitting and reading walk the same stream."""
+"""Text files as a stream of chunks of whole records; cutting and reading walk the same stream."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
@@ -11,15 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.files import status_of
-from bigmc.ingestion.readers.base import Part, Source, check_count
-from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
+from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
 from bigmc.ingestion.readers.streams import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.ingestion.rejects import Reject, shown
 from bigmc.kernels import records as kernels
 from bigmc.kernels.byte_masks import BLOCK
-
-SCAN_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -295,113 +290,3 @@ def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int
                 )
                 return max(longest, open_record, key=lambda record: record[1])
             held = _forget(buffer, size, state)
-
-
-def cut(
-    source: Source,
-    number: int,
-    layout: Layout,
-    span: Span,
-    part_bytes: int,
-    *,
-    most_bytes: int = MAX_RECORD_BYTES,
-    beyond: LongRecords = LongRecords.REFUSE,
-    look: Callable[[Chunk], None] = lambda chunk: None,
-) -> list[Part]:
-    """Walk a text file once and cut it into parts at records.
-
-    Parameters
-    ----------
-    source : Source
-        The file, source ``number`` of all.
-    number : int
-    layout : Layout
-        How its records are cut.
-    span : Span
-        Where they are.
-    part_bytes : int
-        A part ends at the first record at least so many bytes after its beginning; a file that cannot be
-        entered in the middle, being compressed or of another encoding, is one part.
-    most_bytes : int
-        Longest record.
-    beyond : LongRecords
-        What becomes of longer ones; those that are skipped are no rows of the parts.
-    look : callable, optional
-        Sees every chunk on the way.
-    """
-    whole = not source.text.is_seekable
-    begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
-    longest: list[int] = []
-    n_records = 0
-    end = span.start
-    for chunk in chunks(source.text, layout, span, SCAN_BYTES, most_bytes, beyond):
-        look(chunk)
-        end = chunk.offset + len(chunk.data)
-        i = 0
-        while i < len(chunk.starts):
-            if begins and whole:
-                break
-            if begins:
-                i = int(np.searchsorted(chunk.starts, begins[-1][0] + part_bytes - chunk.offset))
-            if i < len(chunk.starts):
-                begins.append((chunk.offset + int(chunk.starts[i]), int(chunk.lines[i]), n_records + i))
-                longest.append(0)
-        if len(chunk.starts):  # of parts that share the chunk, each is said to have its longest record
-            here = int((chunk.ends - chunk.starts).max())
-            if here > most_bytes:
-                raise RecordTooLong
-            first = max(0, sum(1 for begin in begins if begin[0] < chunk.offset) - 1)
-            longest[first:] = [max(value, here) for value in longest[first:]]
-        n_records += len(chunk.starts)
-    bounds = [*begins, (end, 0, n_records)]
-    status = status_of(source.path)
-    return [
-        Part(
-            index=0,
-            path=source.path,
-            format=source.format,
-            source=number,
-            start=here[0],
-            stop=after[0],
-            first_row=here[2],
-            first_line=here[1],
-            n_rows=after[2] - here[2],
-            n_bytes=after[0] - here[0],
-            file_bytes=status.n_bytes,
-            longest=size,
-            dialect=source.dialect,
-            version=status.version,
-        )
-        for (here, after), size in zip(itertools.pairwise(bounds), longest, strict=True)
-    ]
-
-
-def refuse_long_record(
-    sources: Sequence[Source], spans: Sequence[Span], layout: Layout, limit: RecordLimit | None
-) -> Exception:
-    """Return the error for the longest record of all sources, one of which is too long."""
-    found = [(*longest_record(s.text, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
-    line, n_bytes, path = max(found, key=lambda record: record[1])
-    if limit is None or n_bytes > MAX_RECORD_BYTES:
-        return DataError(
-            f"{path}:{line}: the record is longer than {MAX_RECORD_BYTES >> 20} MiB",
-            "look for a quote that is never closed" if layout.quote >= 0 else "shorten the line",
-        )
-    return limit.refusal(path, line, n_bytes)
-
-
-def part_chunks(
-    part: Part, layout: Layout, batch_bytes: int, limit: RecordLimit | None
-) -> Iterator[tuple[int, Chunk]]:
-    """Yield the chunks of a part, each with the row id of its first record, and check their count."""
-    row = part.first_row
-    size, span = max(batch_bytes, part.longest + 8), Span(part.start, part.stop, part.first_line)
-    if limit is None or limit.beyond is LongRecords.REFUSE:  # refused when the part was cut
-        found = chunks(part.text, layout, span, size)
-    else:
-        skipped = chunks(part.text, layout, span, size, limit.n_bytes, limit.beyond)
-        found = (chunk.packed() for chunk in skipped)
-    for chunk in found:
-        yield row, chunk
-        row += len(chunk.starts)
-    check_count(part, row - part.first_row)

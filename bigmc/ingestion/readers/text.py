@@ -21,17 +21,10 @@ from bigmc.ingestion.readers.base import (
     keep_rows,
     number,
 )
-from bigmc.ingestion.readers.chunks import (
-    Chunk,
-    Layout,
-    RecordTooLong,
-    Span,
-    cut,
-    part_chunks,
-    refuse_long_record,
-)
+from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
+from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import settle
 from bigmc.store.csr import Rows

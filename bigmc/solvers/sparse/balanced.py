@@ -139,7 +139,7 @@ def _balance(
         )
         for part in parts
     ]
-    if task.objective.loss.keeps_slopes:
+    if task.objective.loss.keeps_slopes:  # the sweeps take scores
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
     centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class PassSums:
     n_bytes : int
         Decoded bytes of shards, and bytes of scratch files.
     n_rows : int
-        Samples with weight.
+        Samples gone through.
     """
 
     margins: NDArray[np.float64]
@@ -325,28 +325,29 @@ class _PartGradients:
     def _add_norms(self, single: NDArray[np.int64], block: Block) -> None:
         """Add the norms of the gradients of columns with one entry each."""
         if self._row_norms is None:
-            self._row_norms = self._norms_of_rows()
+            self._row_norms = self._norms_of_rows(block.data.dtype)
         at = block.indptr[single]
         rows = block.indices[at]
         sizes = np.abs(block.data[at] * self._problem.gain[rows].astype(np.float64))
         norms = self._factor * self._problem.scale_of(single + block.lo) * sizes * self._row_norms[rows]
         self._sums.norms[single + block.lo] += norms.astype(np.float32)
 
-    def _norms_of_rows(self) -> NDArray[np.float64]:
-        """Return the dual norms of the slopes of all samples, without their scales and weights."""
+    def _norms_of_rows(self, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        """Return the dual norms of the slopes of all samples, without their scales and weights.
+
+        They are those of columns of one 1 each, of the stored type: kernels are compiled for that anyway.
+        """
         problem, objective, n = self._problem, self._request.objective, self._problem.n_samples
         norms, ones = np.zeros(n), np.ones(n, problem.dtype)
         samples = problem.samples._replace(row_scale=ones, gain=ones)
         for lo in range(0, n, _ROWS_AT_ONCE):
             rows = np.arange(lo, min(lo + _ROWS_AT_ONCE, n))
-            entries = Entries(
-                np.arange(len(rows) + 1)[None], rows.astype(np.uint16), np.ones(len(rows)), np.array([0, n])
-            )
+            starts, values = np.arange(len(rows) + 1)[None], np.ones(len(rows), dtype)
+            entries = Entries(starts, rows.astype(np.uint16), values, np.array([0, n]))
             added = GradientSums(np.zeros((len(rows), self._request.width)), np.zeros(len(rows)))
             objective.add_gradients(rows - lo, entries, samples, problem.n_classes, added)
-            objective.add_dual_norms(
-                added.gradients, ones[rows], problem.n_classes, norms[rows[0] : rows[-1] + 1]
-            )
+            own = norms[lo : lo + len(rows)]
+            objective.add_dual_norms(added.gradients, np.ones(len(rows)), problem.n_classes, own)
         return norms
 
 

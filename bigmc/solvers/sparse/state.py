@@ -245,7 +245,7 @@ class State:
         if "layer_sizes" in meta:
             cuts = np.cumsum(meta.pop("layer_sizes"))
             meta["layers"] = np.split(arrays["layers"], cuts[:-1]) if len(cuts) else []
-            meta["norms"], meta["doubted"] = arrays.get("norms"), arrays["doubted"]
+            meta["norms"], meta["doubted"] = arrays.get("norms"), arrays.get("doubted", np.empty(0, np.int64))
         screened = None
         if "screened" in arrays:
             screened = Screened(arrays["screened"], arrays["screened_norms"])
