@@ -30,6 +30,7 @@ from bigmc.solvers.sparse.chunk_parts import (
     padded,
     places_among_candidates,
     plain_parts,
+    set_scores,
     shift_of,
     whole_gradients,
 )
@@ -196,16 +197,11 @@ def improve(
     problem.replace_scores()
     terms = _corrections(parts, chunk, anchor, damping)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
-    steps = ChunkSteps.of(task, problem)
-
-    def set_scores() -> None:
-        for part in centred:
-            weights.rows[part.layer][part.places] = part.rows
-        intercept = level - shift_of(centred, n_classes)
-        problem.rebuild_scores(weights.coef(task.width), intercept, chunk.held)
-
+    steps = ChunkSteps.of(
+        task, problem, task.alpha, lambda: set_scores(problem, chunk, weights.rows, centred, level)
+    )
     for sweep in range(n_iter, n_iter + _SWEEPS):
-        steps.begin_sweep(set_scores)
+        steps.begin_sweep()
         if of_level:
             steps.move_level(level, of_level)
         for b in shuffled(range(len(parts)), (task.seed, sweep)) if parts else []:
