@@ -23,8 +23,10 @@ from numba import njit
 
 from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
 from bigmc.kernels.linear.exponentials import lanes_curve, lanes_dot, lanes_turn, lanes_variance
+from bigmc.kernels.linear.losses.interface import slopes as slopes_of
+from bigmc.kernels.linear.losses.log import LogLoss
 from bigmc.kernels.linear.losses.samples import sample_odds
-from bigmc.kernels.linear.penalties import violation
+from bigmc.kernels.linear.penalties import dual_norm, prox, violation
 from bigmc.kernels.linear.simd import LANES, lanes_add
 
 _EIGHT = np.uint64(LANES)
@@ -57,6 +59,76 @@ def replace_scores(scores, labels, shares):
             for r in range(width):
                 shares[i, r] = odds[r] * part
             shares[i, c] = own * part
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def total_loss(scores, labels, weights):
+    """Return the weighted sum of the losses of samples.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples, 1)
+    weights : float64 array of shape (n_samples,), or empty for ones
+    """
+    odds = np.empty(scores.shape[1], scores.dtype)
+    weight = 1.0
+    total = 0.0
+    for i in range(scores.shape[0]):
+        c = labels[i, 0]
+        own, others, top = sample_odds(scores, i, c, odds)
+        if weights.shape[0]:
+            weight = weights[i]
+        # where the own class is likely, what the others have is more precise than the sum of all
+        if own > others:
+            total += weight * np.log1p(np.float64(others) / np.float64(own))
+        else:
+            sum_of_all = np.float64(own) + np.float64(others)
+            total += weight * (np.log(sum_of_all) + np.float64(top) - np.float64(scores[i, c]))
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def balanced_slopes(scores, labels, factor, out):
+    """Fill `out` with half the derivatives of samples whose dual variables are multiplied by factors.
+
+    Parameters
+    ----------
+    scores, out : arrays of shape (n_samples, width)
+    labels : int32 array of shape (n_samples, 1)
+    factor : array of shape (n_classes, width)
+        See `bigmc.solvers.certificate.balance_classes`.
+    """
+    n_classes = factor.shape[0]
+    others = np.empty(scores.shape[1], scores.dtype)
+    slope = np.empty(n_classes, scores.dtype)
+    for i in range(scores.shape[0]):
+        slopes_of(LogLoss(), scores, i, labels, factor, others, slope)
+        out[i, :n_classes] = slope
+        out[i, n_classes:] = 0
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient_norms(penalty, columns, samples, level, support, out):
+    """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by slopes instead of scores."""
+    n_classes, two_over_n, alpha, ridge = level
+    slots, coef = support
+    norms, violations, distances = out
+    total = np.empty(samples.scores.shape[1], np.float64)
+    sums, work, zeros = np.zeros((3, n_classes), np.float64)
+    ones = np.ones(n_classes, np.float64)
+    for p in columns.order:
+        _gradient(columns.positions[p], columns.entries, samples, total)
+        for r in range(n_classes):
+            sums[r] = two_over_n * columns.scale[p] * total[r]
+        norms[p] = dual_norm(penalty, sums)
+        row = zeros if slots[p] < 0 else coef[slots[p]]
+        violations[p] = violation(penalty, alpha, ridge, row, sums, ones, work)
+        distances[p] = 0.0
+        if ridge > 0.0 and norms[p] > alpha:
+            prox(penalty, alpha, sums, ones, work)
+            for r in range(n_classes):
+                distances[p] += work[r] * work[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)

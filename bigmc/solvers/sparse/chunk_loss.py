@@ -38,13 +38,14 @@ from bigmc.solvers.sparse.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.rare_features import RareFeatures
 from bigmc.solvers.sparse.sample import slope_and_bend
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Course, Sweeper, shuffled
+from bigmc.solvers.sparse.sweeps import Course, shuffled
 
 #: Sweeps over a chunk in a round; more were measured to gain little.
 _SWEEPS = 3
@@ -243,7 +244,7 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.descent, visits, newton_bytes)
+    sweeper = sweeper_of(problem, task.descent, visits, newton_bytes)
     course = Course(task.alpha, target, _MOST_SWEEPS, n_iter)
     changes, n_sweeps = sweeper.sweep_until(chunk.held, coef, weights.intercept, course)
     weights.rows = [moved for _, moved in changes]

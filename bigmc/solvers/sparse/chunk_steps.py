@@ -8,15 +8,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError
 from bigmc.kernels.linear import log_columns
-from bigmc.kernels.linear.arguments import Extra, Step
 from bigmc.solvers.sparse.chunk_parts import Part
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.model_sweeps import sweep_model
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
-from bigmc.solvers.sparse.sweeps import Sweeper, WorkingColumns
+from bigmc.solvers.sparse.sweeps import Aim, Sweeper, WorkingColumns
 
 #: With more classes than this the Hessian of the level is bounded by twice its diagonal.
 _MOST_COUPLED = 16
@@ -138,12 +137,8 @@ class ModelSteps(ChunkSteps):
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""
-        problem, violations = part.problem, np.zeros(len(part.rows))
-        scale = problem.scale_of(part.columns.features)
-        columns = part.columns.shuffled(part.active, (self._task.seed, sweep), scale)
-        step = Step(problem.n_classes, problem.two_over_n, self._alpha, True, negligible)
-        kernel, extra = self._task.objective.penalty.kernel, Extra(terms.ridges, terms.tilt)
-        log_columns.sweep(kernel, columns, problem.samples, self._shares, step, extra, part.rows, violations)
-        if not np.isfinite(violations).all():
-            raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
+        violations = np.zeros(len(part.rows))
+        working = WorkingColumns(part.columns, part.rows, violations, terms)
+        aim, seed = Aim(sweep, self._alpha, negligible), self._task.seed
+        sweep_model(part.problem, self._shares, working, part.active, aim, seed)
         return violations
