@@ -193,6 +193,23 @@ def _variances(j, entries, samples, shares, total):
                 lanes_variance(shares, i * width + q, square, total, q)
 
 
+@njit(cache=True, nogil=True, fastmath=False)
+def _products(j, entries, samples, shares, total):
+    """Fill `total`, of shape (n_classes, width), with the sums of ``p p'`` times the squares of column j."""
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    width = np.uint64(shares.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
+            for r in range(np.uint64(total.shape[0])):
+                lanes_add(total, r * width, square * shares[i, r], shares, i * width)
+
+
 @njit(cache=True, nogil=True, forceinline=True)
 def _turn(slopes, shares, i, value, step):
     """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
@@ -231,10 +248,10 @@ def shift(samples, shares, step):
 def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) on the quadratic model for each column in the given order.
 
-    The step goes to the minimum of a model with twice the diagonal of the Hessian, which is at least the
-    Hessian (a weighted Laplacian of the classes; with two classes they are equal where it matters). So the
-    quadratic model never grows, and there is no line search. Columns that violate the conditions of
-    optimality by no more than is negligible cost one gradient.
+    With few classes the step goes to the minimum of the model. With more of them it is one with twice the
+    diagonal of the Hessian, which is at least the Hessian (a weighted Laplacian of the classes; with two
+    classes they are equal where it matters). So the quadratic model never grows, and there is no line
+    search. Columns that violate the conditions of optimality by no more than is negligible cost one gradient.
 
     Parameters
     ----------
@@ -249,7 +266,8 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     """
     n_classes, two_over_n, alpha, _, negligible = move
     width = samples.scores.shape[1]
-    no_hessian = np.empty((0, 0), np.float64)
+    coupled = n_classes if 2 < n_classes <= LANES else 0
+    hessian, products = np.empty((coupled, coupled), np.float64), np.empty((coupled, width), np.float64)
     room = np.empty((4, n_classes), np.float64)
     scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
     new = room[3]
@@ -268,9 +286,15 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
         if violations[p] <= negligible:
             continue
         _variances(j, columns.entries, samples, shares, total)
-        for r in range(n_classes):  # twice the diagonal of half the Hessian
-            diagonal[r] = scale * columns.scale[p] * total[r]
-        model = Model(sums, diagonal, no_hessian, np.inf, extra.ridges[p])
+        factor = (0.5 if coupled else 1.0) * scale * columns.scale[p]  # twice the diagonal where it is alone
+        for r in range(n_classes):
+            diagonal[r] = factor * total[r]
+        if coupled:
+            _products(j, columns.entries, samples, shares, products)
+        for r in range(coupled):
+            for q in range(coupled):
+                hessian[r, q] = diagonal[r] if r == q else -factor * products[r, q]
+        model = Model(sums, diagonal, hessian, np.inf, extra.ridges[p])
         minimise_model(penalty, alpha, model, row, scratch, new)
         if move_row(1.0, new, columns.scale[p], row, step):
             _add_column_step(j, columns.entries, samples, shares, wide_step)

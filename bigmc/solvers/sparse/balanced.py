@@ -75,16 +75,27 @@ class Balanced:
     left: float
 
 
-def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | None:
+def balanced(
+    task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int = _MOST_ENTRIES
+) -> Balanced | None:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
     Where the candidates have no minimum with the samples of any chunk, it is feasible by the intercept and by
     nearly constant features, or by the intercept alone. None if not even that is found: all chunks have too
     few positive margins.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    anchor : Evaluated
+        Of the weights that the spill's candidates have.
+    most_entries : int, optional
+        Of a chunk with more entries some pieces do.
     """
     needed = _needed_entries(task, spill, anchor)
     for number in range(spill.n_chunks):
-        pieces = _some_pieces(task, spill, number)
+        pieces = _some_pieces(task, spill, number, most_entries)
         chunk = spill.read(pieces)
         if chunk.samples.weightless:
             continue
@@ -107,12 +118,12 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
     return None
 
 
-def _some_pieces(task: ChunkTask, spill: Spill, number: int) -> list[Piece]:
+def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
     """Return the pieces of a chunk, or so many of them that sweeps take no more time than passes do."""
     pieces = [piece for piece in spill.pieces if piece.chunk == number]
     n_entries = int(task.dataset.column_nnz()[spill.features].sum())
     n_rows = sum(piece.n_rows for piece in pieces)
-    share = _MOST_ENTRIES / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
+    share = most_entries / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
     n_chosen = min(len(pieces), max(_FEWEST_PIECES, math.ceil(share * len(pieces))))
     return [pieces[k * len(pieces) // n_chosen] for k in range(n_chosen)]
 
