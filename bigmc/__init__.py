@@ -19,6 +19,7 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 if TYPE_CHECKING:
     from bigmc.api import (
         evaluate,
+        explain,
         fit,
         ingest,
         inspect,
@@ -41,6 +42,7 @@ __all__ = [
     "TextClassifier",
     "__version__",
     "evaluate",
+    "explain",
     "fit",
     "ingest",
     "inspect",

@@ -1,5 +1,6 @@
 """The commands end to end, as a shell or a scheduler calls them: one JSON object on stdout, exit codes."""
 
+import io
 import json
 import sys
 
@@ -201,6 +202,22 @@ def test_inspect(result, run):
         assert names & set(WORDS[entry["label"]].split())
     out = run("inspect m.model --top 1")[1]
     assert "features have weight" in out
+
+
+def test_explain(result, run, here):
+    said = result("explain m.model nest,sky,feather --top 2 --classes 2")
+    assert [len(said["classes"]), said["label"]] == [2, "bird"]
+    assert said["classes"][0]["score"] >= said["classes"][1]["score"]
+    assert {entry["word"] for entry in said["classes"][0]["words"]} <= {"nest", "sky", "feather"}
+    assert len(said["classes"][0]["words"]) == 2
+    status, out, _ = run("explain m.model river")
+    assert [status, out.split()[:2]] == [0, ["fish", "score"]]
+    assert "river" in out
+
+
+def test_explain_reads_standard_input(result, here, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("river boat\n"))
+    assert result("explain m.model -")["label"] == "fish"
 
 
 @pytest.mark.parametrize("first_index", [0, 1])

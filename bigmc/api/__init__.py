@@ -3,13 +3,14 @@
 from bigmc.api.data import doubts_about_labels, info, ingest, ingest_part, open_dataset, verify
 from bigmc.api.exporting import export, to_sklearn
 from bigmc.api.fitting import fit
-from bigmc.api.inference import evaluate, inspect, predict, report
+from bigmc.api.inference import evaluate, explain, inspect, predict, report
 from bigmc.api.training import load_model, publish, sparse_path, train
 from bigmc.api.warm import warm
 
 __all__ = [
     "doubts_about_labels",
     "evaluate",
+    "explain",
     "export",
     "fit",
     "info",

@@ -33,6 +33,7 @@ from bigmc.progress import ProgressCallback, silent
 if TYPE_CHECKING:
     from bigmc.api.results import PredictResult, ReportResult
     from bigmc.estimators import Classifier
+    from bigmc.inference.explain import Explanation
     from bigmc.inference.predict import PredictionCounts
     from bigmc.inference.results import Evaluation, Inspection
     from bigmc.inference.unfinished import SavedSums
@@ -246,6 +247,35 @@ def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection
     from bigmc.inference import evaluate
 
     return evaluate.inspect(model_of(model), top)
+
+
+def explain(
+    model: str | Path | Model | Classifier, sample: str | Mapping[str, Any], top: int = 10
+) -> Explanation:
+    """Return which words, or other named features, of one sample speak for which class.
+
+    Parameters
+    ----------
+    model : path, Model or fitted classifier
+        Model.
+    sample : str or dict
+        A text, or the columns that the model was trained on. Where those are others than one text, a JSON
+        object is taken too.
+    top : int, default=10
+        Words of each class, at most.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or the model was trained on arrays, whose features have no words.
+    """
+    from bigmc.inference.explain import explain as explain_sample
+    from bigmc.inference.explain import parsed
+    from bigmc.inference.samples import SampleReader
+
+    known = model_of(model)
+    reader = SampleReader.of(known)
+    return explain_sample(known, reader, parsed(sample, reader.spec), top)
 
 
 def report(

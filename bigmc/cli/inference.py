@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ import typer
 from bigmc.cli.arguments import Replacing, Shown, Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.screen import Screen
-from bigmc.cli.terminal import show, show_features
+from bigmc.cli.terminal import show, show_explanation, show_features
 from bigmc.options.declare import argument, option, required, values_of
 from bigmc.options.inference import EvaluateOptions, PredictOptions, ReportOptions
 
@@ -103,6 +104,30 @@ def inspect(asked: Inspect) -> None:
         show(result, asked)
     else:
         show_features(result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Shown):
+    """Arguments of `bigmc explain`."""
+
+    model: str = argument("Model.")
+    sample: str = argument("Text; of a table its row as a JSON object. - reads it from standard input.")
+    top: int = option(10, "Words per class.", minimum=1)
+    classes: int = option(5, "Classes to show, those with the largest scores.", minimum=1)
+
+
+@as_command
+def explain(asked: Explain) -> None:
+    """Say which words of one sample, or columns of one row, speak for which class."""
+    from bigmc import api
+
+    sample = sys.stdin.read() if asked.sample == "-" else asked.sample
+    result = api.explain(asked.model, sample, asked.top).to_dict()
+    result["classes"] = result["classes"][: asked.classes]
+    if asked.as_json:
+        show(result, asked)
+    else:
+        show_explanation(result)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,8 @@ app = typer.Typer(
 for command in (
     fitting.fit,
     *(data.ingest, data.info, data.verify, data.warm, training.path),
-    *(inference.evaluate, inference.publish, inference.predict, inference.inspect),
+    *(inference.evaluate, inference.publish, inference.predict),
+    *(inference.inspect, inference.explain),
     *(inference.report, inference.export, inference.demo),
 ):
     app.command()(command)

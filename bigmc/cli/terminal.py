@@ -62,6 +62,16 @@ def show_features(result: Mapping[str, Any]) -> None:
             print(f"  {weight:+9.4f}  {_word(first['name'])}{count}{also}")
 
 
+def show_explanation(result: Mapping[str, Any]) -> None:
+    """Write what each word of a sample adds to the score of each class."""
+    for number, entry in enumerate(result["classes"]):
+        known = f"  probability {entry['probability']:.3f}" if "probability" in entry else ""
+        blank = "" if number == 0 else "\n"
+        print(f"{blank}{_word(entry['label'])}  score {entry['score']:+.4f}{known}")
+        for contribution in entry["words"]:
+            print(f"  {contribution['value']:+9.4f}  {_word(contribution['word'])}")
+
+
 def show_path(result: Mapping[str, Any]) -> None:
     """Write the table of a regularisation path, the chosen model marked."""
     print(f"  {'alpha':>10}  {'features':>9}  {'accuracy':>8}  {'macro F1':>8}  {'gap':>8}  {'passes':>6}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from bigmc.errors import DataError
 from bigmc.inference.samples import SampleReader
+from bigmc.inference.text_scores import is_one_text
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.model import LinearModel, Model
@@ -24,6 +26,8 @@ LEFT_OUT_TOGETHER = 256
 
 class Contribution(NamedTuple):
     """What one word, or other named feature, adds to the score of a class.
+
+    Where a model looks at characters within words, it is what all of them in the word add.
 
     Attributes
     ----------
@@ -45,11 +49,14 @@ class ClassExplanation:
     score : float
     words : tuple of Contribution
         By falling absolute value.
+    probability : float or None
+        Of a model that has probabilities.
     """
 
     label: Any
     score: float
     words: tuple[Contribution, ...]
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,15 @@ class Explanation:
     label: Any
     classes: tuple[ClassExplanation, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as data for JSON; ``probability`` is there where the model has it."""
+        classes = []
+        for entry in self.classes:
+            known = {} if entry.probability is None else {"probability": entry.probability}
+            words = [contribution._asdict() for contribution in entry.words]
+            classes.append({"label": entry.label, "score": entry.score, **known, "words": words})
+        return {"label": self.label, "classes": classes}
+
     def __str__(self) -> str:
         lines = []
         for entry in self.classes:
@@ -80,7 +96,7 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
 
     For a linear model it is the product of the word's weighted value with its weights: contributions and
     intercept add up to the score. For trees it is the score less that of the sample without the word. Words
-    that are hashed into one feature share its contribution.
+    that are hashed into one feature share its contribution by how often they occur.
 
     Raises
     ------
@@ -90,19 +106,66 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
     if not reader.spec.columns:
         raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
     rows = next(iter(reader.batches([sample])))
-    words, places = _words(reader.spec, sample, rows.indices)
-    scores = model.scores(rows)[0]
+    scores = model.scores(rows)
     parts = _linear_parts(model, rows) if isinstance(model, LinearModel) else _differences(model, rows)
-    shared = np.bincount(places, minlength=len(rows.indices))
-    contributions = parts[places] / shared[places, None]
+    words, contributions = _by_word(_occurrences(reader.spec, sample), rows.indices, parts)
+    probabilities = model.probabilities(scores)[0] if model.has_probabilities else None
     classes = []
-    for c in np.argsort(-scores, kind="stable").tolist():
+    for c in np.argsort(-scores[0], kind="stable").tolist():
         order = np.argsort(-np.abs(contributions[:, c]), kind="stable")[:top]
         strongest = tuple(
             Contribution(words[i], float(contributions[i, c])) for i in order if contributions[i, c] != 0
         )
-        classes.append(ClassExplanation(model.classes[c].item(), float(scores[c]), strongest))
+        probability = None if probabilities is None else float(probabilities[c])
+        label = model.classes[c].item()
+        classes.append(ClassExplanation(label, float(scores[0, c]), strongest, probability))
     return Explanation(classes[0].label, tuple(classes))
+
+
+def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[str, Any]:
+    """Return a sample, made of a JSON object where a model of several columns is given a text.
+
+    Raises
+    ------
+    DataError
+        If that text is no JSON object.
+    """
+    if not isinstance(sample, str) or is_one_text(spec) or not spec.columns:
+        return sample
+    cure = f"give a JSON object with the columns {', '.join(spec.columns)}"
+    try:
+        row = json.loads(sample)
+    except ValueError:
+        raise DataError("the sample is a text, and the model was trained on several columns", cure) from None
+    if not isinstance(row, dict):
+        raise DataError("the sample is JSON, but no object", cure)
+    return row
+
+
+def _by_word(
+    occurrences: Counter[tuple[str, int]], features: NDArray[np.int32], parts: NDArray[np.float64]
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the words of a sample and what each adds to every class, shape (n_words, n_classes).
+
+    Parameters
+    ----------
+    occurrences : counter of pairs of word and feature
+    features : int32 array of shape (n_entries,)
+        The features of the sample that are stored; zeros are not.
+    parts : array of shape (n_entries, n_classes)
+        What each of them adds.
+    """
+    pairs = list(occurrences)
+    counts = np.array([occurrences[pair] for pair in pairs], np.float64)
+    found = np.array([feature for _, feature in pairs], np.int64)
+    stored = np.isin(found, features)
+    names = [word for (word, _), here in zip(pairs, stored, strict=True) if here]
+    places, counts = np.searchsorted(features, found[stored]), counts[stored]
+    share = counts / np.bincount(places, counts, minlength=len(features))[places]
+    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    contributions = np.zeros((len(number), parts.shape[1]))
+    np.add.at(contributions, [number[name] for name in names], parts[places] * share[:, None])
+    return list(number), contributions
 
 
 def _linear_parts(model: LinearModel, rows: Rows) -> NDArray[np.float64]:
@@ -134,32 +197,29 @@ def _differences(model: Model, rows: Rows) -> NDArray[np.float64]:
     return parts
 
 
-def _words(
-    spec: FeatureSpec, sample: str | Mapping[str, Any], features: NDArray[np.int32]
-) -> tuple[list[str], NDArray[np.intp]]:
-    """Return the names of a sample's features and the place of each one's feature in `features`."""
+def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[tuple[str, int]]:
+    """Return how often each word, or other named feature, of a sample counts for which feature."""
     row = {spec.text[0]: sample} if isinstance(sample, str) else sample
-    names: list[str] = []
+    found: Counter[tuple[str, int]] = Counter()
     n_hashed = 0
     if spec.hasher is not None:
-        for column in spec.text:
-            names += Counter(_ngrams(spec.hasher, row[column]))
-        names += [f"{column}={row[column]}" for column in spec.categorical]
-        names += spec.numeric
         n_hashed = spec.hasher.n_features
-        indices = hash_names(names, spec.hasher.hash_bits)[0].astype(np.int64)
-    else:
-        indices = np.empty(0, np.int64)
-    names += spec.own_names
-    indices = np.concatenate([indices, n_hashed + np.arange(len(spec.own_names))])
-    stored = np.isin(indices, features)  # zeros are not
-    places = np.searchsorted(features, indices[stored])
-    return [name for name, here in zip(names, stored, strict=True) if here], places
+        words = [pair for column in spec.text for pair in _ngrams(spec.hasher, row[column])]
+        words += [(name, name) for name in (f"{column}={row[column]}" for column in spec.categorical)]
+        words += [(name, name) for name in spec.numeric]
+        indices = hash_names([ngram for _, ngram in words], spec.hasher.hash_bits)[0].tolist()
+        found.update((word, index) for (word, _), index in zip(words, indices, strict=True))
+    found.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
+    return found
 
 
-def _ngrams(hasher: TextHasher, text: str) -> list[str]:
+def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:
+    """Yield each n-gram of a text, after what it is shown as: itself, or its word if it is a part of one."""
     analyzer = HashingVectorizer(
         analyzer=hasher.analyzer, ngram_range=hasher.ngrams, lowercase=hasher.lowercase
     ).build_analyzer()
-    found: list[str] = analyzer(text)
-    return found
+    if hasher.analyzer != "char_wb":
+        yield from ((ngram, ngram) for ngram in analyzer(text))
+        return
+    for word in (text.lower() if hasher.lowercase else text).split():
+        yield from ((word, ngram) for ngram in analyzer(word))

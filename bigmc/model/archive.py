@@ -46,6 +46,7 @@ _ZIP_ERRORS = (
     zlib.error,
 )
 _RETRAIN = "copy it anew or train again"
+_GIVE_MODEL = "give the file that fit or train made; both take raw data"
 _FIRST_BYTES = 1 << 16
 """Bytes of an array that surely hold its NumPy header."""
 _PIECE = 1 << 20
@@ -221,7 +222,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist", "check the path or train a model first") from None
     except IsADirectoryError:
-        raise ModelError(f"{path} is a folder, not a model", "give the file written by train") from None
+        raise ModelError(f"{path} is a folder, not a model", _GIVE_MODEL) from None
     with file:
         yield file
 
@@ -234,7 +235,7 @@ def _listed(path: Path, file: BinaryIO) -> tuple[zipfile.ZipFile, Mapping[str, A
     if _HEADER.encode() not in raw:  # the header is the first member
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
         what = "is cut short" if damaged else "is not a bigmc model"
-        raise ModelError(f"{path} {what}", _RETRAIN if damaged else "give the file written by train")
+        raise ModelError(f"{path} {what}", _RETRAIN if damaged else _GIVE_MODEL)
     try:
         archive = zipfile.ZipFile(file)
         names = archive.namelist()
@@ -286,7 +287,7 @@ def _header(path: Path, text: bytes) -> Mapping[str, Any]:
     except ValueError as error:
         raise ModelError(f"{path}: {_HEADER} is no JSON ({error})", _RETRAIN) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelError(f"{path} is not a bigmc model", "give the file written by train")
+        raise ModelError(f"{path} is not a bigmc model", _GIVE_MODEL)
     version = header.get("version")
     if version not in (FORMAT_VERSION, DEFLATED_VERSION):
         raise ModelError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from bigmc.model import Model, load_model
 from bigmc.model.archive import QUICK_DEFLATION
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
-from bigmc.options.learners import BoostOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive
@@ -33,30 +32,20 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
+from bigmc.training.boosting import Boosting, choose_boosting
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import SCORE_ENTRIES, Limits, Search, is_table
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
-from bigmc.training.trials import Candidate, Course, Size, Trial, Truth
+from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
-BOOSTING_C = (1e5, 1e7)
-"""Strengths of boosting that are tried; of equal ones the first, which fits less closely."""
-TRIAL_ROUNDS = 25
-"""Rounds of boosting by which its strength is chosen."""
 INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
 _CALIBRATION_SEED = 0xCA11
-
-
-class _Boosted(NamedTuple):
-    """A strength of boosting, and its trial."""
-
-    C: float
-    trial: Trial
 
 
 class Fit:
@@ -116,7 +105,7 @@ class Fit:
                 self._splits.thresholds,
             )
             trim()  # of what the rows were drawn with
-            rival = self._boosted(search) if self._boosts() else None
+            rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             course = search.run(None if rival is None else rival.trial.quality)
             course = course._replace(sizes=search.sizes(course.best.candidate))
             self._searched = search.duals(course.best.candidate) if course.sizes else None
@@ -152,35 +141,18 @@ class Fit:
             )
         write_work_file(file, asked)
 
-    def _choose(self, course: Course, rival: _Boosted | None) -> tuple[Winner, dict[str, float]]:
+    def _choose(self, course: Course, rival: Boosting | None) -> tuple[Winner, dict[str, float]]:
         """Return the linear model of the search, or boosting if that is better."""
         linear = linear_winner(course, self._data, self._limits)
         if rival is None:
             return linear, {}
         rivals = {"sparse": course.best.quality, "boost": rival.trial.quality}
-        if rival.trial.quality <= course.best.quality:
+        if better(course.best, rival.trial, course.n_held_out) is course.best:
             return linear, rivals
-        return Winner("boost", None, rival.trial.calibration, C=rival.C), rivals
+        return Winner("boost", None, rival.trial.calibration, boosting=rival.options), rivals
 
     def _boosts(self) -> bool:
         return self._limits.max_features is None and is_table(self._data)
-
-    def _boosted(self, search: Search) -> _Boosted:
-        """Return the better strength of boosting, and what it reaches where linear models are judged too."""
-        trials = {C: self._boosted_trial(search, C, TRIAL_ROUNDS) for C in BOOSTING_C}
-        C = max(BOOSTING_C, key=lambda C: trials[C].quality)
-        calibrated_later = self._test is not None and self._splits.refit and not search.cross_validates
-        if calibrated_later:  # with all its rounds
-            return _Boosted(C, trials[C])
-        return _Boosted(C, self._boosted_trial(search, C, BoostOptions().n_rounds))
-
-    def _boosted_trial(self, search: Search, C: float, n_rounds: int) -> Trial:
-        file = self._folder / f"boosting-{C:g}-{n_rounds}.json"
-        if file.exists():
-            return Trial.from_dict(read_work_file(file, self._folder))
-        trial = search.judge(BoostOptions(C=C, n_rounds=n_rounds), Candidate(None, "boosting", 1.0 / C))
-        write_work_file(file, asdict(trial))
-        return trial
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
         """Return figures of the test rows, of models that have not seen them."""
@@ -318,7 +290,7 @@ class Fit:
         return {
             "model": str(self._target),
             "learner": winner.kind,
-            "settings": str(winner.candidate or f"C {winner.C:g}"),
+            "settings": winner.settings,
             "trials": [
                 {
                     "settings": str(trial.candidate),

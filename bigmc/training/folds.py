@@ -12,9 +12,10 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares, holdout_keys
 from bigmc.training.ridges import Ridges
 
-FEW_ROWS, FOLDS = 3_000, 5
+FEW_ROWS, FEW_ROWS_OF_TABLES, FOLDS = 3_000, 8_000, 5
 """Rows up to which every row is held out in its turn, by models of the other folds: a fifth of so few rows
-tells hardly any two models apart, and what is fitted to their scores is too sure of itself."""
+tells hardly any two models apart, and what is fitted to their scores is too sure of itself. Tables, whose
+rows cost less than texts, need more: their labels are often less certain."""
 
 
 class Fold(NamedTuple):

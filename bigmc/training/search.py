@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
 from bigmc.learners import learner_of
+from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.weighting import Weighting
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.folds import FEW_ROWS, Fold, cross_validated
+from bigmc.training.folds import FEW_ROWS, FEW_ROWS_OF_TABLES, Fold, cross_validated
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
@@ -40,6 +41,7 @@ from bigmc.training.trials import (
     Size,
     Trial,
     Truth,
+    better,
     weighted,
 )
 
@@ -51,6 +53,9 @@ FEWEST_ROWS = 5_000
 """Rows that the search reads in any case."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 """Share of the sample that validates, and the most rows."""
+FEW_VALUES = 500_000
+"""Values of the sample up to which one thread does everything: two took a fifth more processor time for a
+thousand rows of a table, and hardly less of the clock."""
 SCORE_ENTRIES = 16_000_000
 """Scores of the rows that validate, at most."""
 STEP = 10**0.5
@@ -60,12 +65,6 @@ FAR_BEHIND = 1.5
 other ridges take a quarter of the errors of the first one away."""
 MOST_STEPS = 6
 """Steps in one direction: a thousandfold."""
-QUALITY_UNIT, LOSS_UNIT = 0.2, 0.02
-"""What counts as 1 when two candidates are compared: a difference of quality in standard errors (of one
-quality; of a difference on the same rows they are smaller), and a relative difference of log loss."""
-MOST_LOSS, WORTH_IT = 2.0, 0.5
-"""What a difference of log loss counts at most; and the sum of both from which on the later of two candidates
-is the better one."""
 LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
@@ -74,6 +73,10 @@ _MANY_FEATURES = 1000
 """Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
 penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
+
+
+Versions = Callable[[Model], Sequence[Model]]
+"""From a trained model to those that are judged."""
 
 
 class Limits(NamedTuple):
@@ -89,15 +92,20 @@ class Limits(NamedTuple):
         Features that the model may have.
     work : int
         Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
-    few_rows : int
-        Up to so many rows are cross-validated.
+    few_rows : int or None
+        Up to so many rows are cross-validated; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
     """
 
     memory: int
     seconds: float = math.inf
     max_features: int | None = None
     work: int = SAMPLE_WORK
-    few_rows: int = FEW_ROWS
+    few_rows: int | None = None
+
+    def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
+        """Return whether a search on so many rows of a dataset holds out every row in its turn."""
+        by_default = FEW_ROWS_OF_TABLES if is_table(dataset) else FEW_ROWS
+        return n_rows <= (by_default if self.few_rows is None else self.few_rows)
 
 
 def first_candidate(dataset: Dataset) -> Candidate:
@@ -151,18 +159,23 @@ class Search:
         progress: ProgressCallback = silent,
         thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
-        self._engine, self._limits, self._folder, self._progress = engine, limits, folder, progress
+        self._limits, self._folder, self._progress = limits, folder, progress
         self._weightings, self._stored = weightings_of(dataset), dataset.weighting
         base = dataset.with_weighting(next(iter(self._weightings.values()), dataset.weighting))
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
         self._sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
+        # Threads that take turns at small parts cost more than they bring.
+        few = self._sample.nnz <= FEW_VALUES and engine.shares_memory
+        self._engine = engine = engine.at_most(1) if few else engine
         n, rows = self._sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._held_out = min(HELD_OUT, max(rows, 1) / n)
         valid, places = self._draw_valid()
         self._folds = [Fold.of(self._sample, places, engine)]
-        if n <= limits.few_rows and (folds := cross_validated(self._sample, engine, _VALID_SEED)):
+        if limits.cross_validates(dataset, n) and (
+            folds := cross_validated(self._sample, engine, _VALID_SEED)
+        ):
             self._folds, valid = folds, self._sample
         self._truth = Truth.of(valid, thresholds)
         self._places = np.concatenate([fold.places for fold in self._folds])
@@ -244,7 +257,7 @@ class Search:
 
     def _weighting(self, best: Trial) -> Trial:
         for name in list(self._weightings)[1:]:
-            best = self._better(best, self.trial_of(replace(best.candidate, weighting=name), best))
+            best = self.better(best, self.trial_of(replace(best.candidate, weighting=name), best))
         return best
 
     def _ridge(self, best: Trial) -> Trial:
@@ -258,13 +271,13 @@ class Search:
         if self._sample.has_sets or self._descends_duals():
             return best
         start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
-        return self._better(best, self._ridge(start))
+        return self.better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
         if self._descends_duals():
             return best
         start = self.trial_of(replace(best.candidate, alpha=FIRST_PENALTY))
-        if self._better(best, start) is best:
+        if self.better(best, start) is best:
             return best
         return self._climb(start, lambda c: replace(c, alpha=c.alpha * STEP))
 
@@ -272,24 +285,21 @@ class Search:
         """Change a setting again and again while that helps."""
         for _ in range(MOST_STEPS):
             trial = self.trial_of(change(best.candidate), best)
-            if self._better(best, trial) is best:
+            if self.better(best, trial) is best:
                 break
             best = trial
         return best
 
-    def _better(self, one: Trial, other: Trial) -> Trial:
-        """Return the better of two by quality and log loss."""
-        chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / self.n_held_out)
-        gain = (other.quality - one.quality) / (QUALITY_UNIT * chance)
-        gain += _within(MOST_LOSS, (one.log_loss - other.log_loss) / (LOSS_UNIT * one.log_loss + 1e-9))
-        return other if gain > WORTH_IT else one
+    def better(self, one: Trial, other: Trial) -> Trial:
+        """Return the better of two by quality and log loss; the first unless the other is worth it."""
+        return better(one, other, self.n_held_out)
 
     def _best(self) -> Trial:
         if not self._trials:
             raise DataError("there was no time for a single trial", "give --time more, or leave it out")
         best = self._trials[0]
         for trial in self._trials[1:]:
-            best = self._better(best, trial)
+            best = self.better(best, trial)
         return best
 
     def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
@@ -323,7 +333,7 @@ class Search:
             return Trial.of(candidate, self._truth.judge(scores), n_used, time.monotonic() - started)
         weighting = weighted(self._sample, candidate).weighting
         options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
-        return self._judged(options, candidate, weighting, started)
+        return self._judged(options, candidate, weighting, lambda model: [model])[0]
 
     def quality(self, candidate: Candidate) -> float:
         """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
@@ -362,32 +372,42 @@ class Search:
     def _draw_valid(self) -> tuple[Dataset, NDArray[np.int64]]:
         return draw_groups(self._sample, self._held_out, _VALID_SEED, self._engine)
 
-    def judge(self, options: LearnerOptions, candidate: Candidate) -> Trial:
-        """Return what another learner reaches on the same rows, entered as `candidate`."""
-        return self._judged(options, candidate, self._stored, time.monotonic())
+    def judge(self, options: LearnerOptions, candidate: Candidate, versions: Versions) -> list[Trial]:
+        """Return what versions of the models of another learner reach on the same rows.
+
+        Parameters
+        ----------
+        options : LearnerOptions
+        candidate : Candidate
+            What the trials are entered as.
+        versions : callable
+            Makes the models to judge of one that was trained, as many and in the same order of each.
+        """
+        return self._judged(options, candidate, self._stored, versions)
 
     def _judged(
-        self,
-        options: LearnerOptions,
-        candidate: Candidate,
-        weighting: Weighting,
-        started: float,
-    ) -> Trial:
+        self, options: LearnerOptions, candidate: Candidate, weighting: Weighting, versions: Versions
+    ) -> list[Trial]:
+        started = time.monotonic()
         resources = Resources(self._engine, self._limits.memory)
         samples = self._sample.with_weighting(weighting)
         valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
-        scores, n_used = [], 0
+        scores: list[list[NDArray[np.float64]]] = []
+        n_used: list[list[int]] = []
         for fold in self._folds:
-            model = learner_of(options).train(samples, resources, sample_weight=fold.learns).model
-            found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
-            scores.append(found[fold.places] if self.cross_validates else found)
-            n_used = max(n_used, len(model.used_features))
-        verdict = self._truth.judge(self._in_order(scores))
-        return Trial.of(candidate, verdict, n_used, time.monotonic() - started)
+            trained = learner_of(options).train(samples, resources, sample_weight=fold.learns).model
+            models = versions(trained)
+            scores.append([self._scores(model, valid, fold) for model in models])
+            n_used.append([len(model.used_features) for model in models])
+        seconds = time.monotonic() - started
+        return [
+            Trial.of(candidate, self._truth.judge(self._in_order(found)), max(used), seconds)
+            for found, used in zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
+        ]
 
-
-def _within(most: float, value: float) -> float:
-    return min(max(value, -most), most)
+    def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
+        found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
+        return found[fold.places] if self.cross_validates else found
 
 
 class _TimeIsOver(Exception):

@@ -30,6 +30,13 @@ WEIGHTINGS: dict[str, Weighting] = {
 TABLE_WEIGHTINGS: dict[str, Weighting] = {"scaled": Weighting(scaled=True), "counts": Weighting()}
 """Weightings of columns of numbers that are tried: in units of their deviation, and as they are."""
 
+QUALITY_UNIT, LOSS_UNIT = 0.2, 0.02
+"""What counts as 1 when two candidates are compared: a difference of quality in standard errors (of one
+quality; of a difference on the same rows they are smaller), and a relative difference of log loss."""
+MOST_LOSS, WORTH_IT = 2.0, 0.5
+"""What a difference of log loss counts at most; and the sum of both from which on the later of two candidates
+is the better one."""
+
 _KNOWN = WEIGHTINGS | TABLE_WEIGHTINGS
 
 
@@ -121,6 +128,21 @@ class Trial:
             "threshold": _threshold(fields["threshold"]),
         }
         return cls(**{**fields, **parts})
+
+
+def better(one: Trial, other: Trial, n_held_out: int) -> Trial:
+    """Return the better of two trials on so many rows by quality and log loss.
+
+    It is the first one unless the other is worth it.
+    """
+    chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / n_held_out)
+    gain = (other.quality - one.quality) / (QUALITY_UNIT * chance)
+    gain += _within(MOST_LOSS, (one.log_loss - other.log_loss) / (LOSS_UNIT * one.log_loss + 1e-9))
+    return other if gain > WORTH_IT else one
+
+
+def _within(most: float, value: float) -> float:
+    return min(max(value, -most), most)
 
 
 @dataclass(frozen=True)

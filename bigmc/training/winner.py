@@ -44,8 +44,8 @@ class Winner:
     calibration : Calibration
     threshold : Threshold or None
         Where labels are sets: the score above which a class is a label.
-    C : float or None
-        Of boosting.
+    boosting : BoostOptions or None
+        Where boosting won.
     size : Size or None
         Which share of the features is kept; None where a penalty decides, or the learner.
     max_features : int or None
@@ -56,7 +56,7 @@ class Winner:
     candidate: Candidate | None
     calibration: Calibration
     threshold: Threshold | None = None
-    C: float | None = None
+    boosting: BoostOptions | None = None
     size: Size | None = None
     max_features: int | None = None
 
@@ -66,6 +66,14 @@ class Winner:
         said = trial if size is None else size
         calibration, threshold = said.calibration, said.threshold
         return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
+
+    @property
+    def settings(self) -> str:
+        """What a person is told that won."""
+        if self.boosting is None:
+            return str(self.candidate)
+        depth, rounds = self.boosting.max_depth, self.boosting.n_rounds
+        return f"depth {depth}, {rounds} rounds, C {self.boosting.C:g}"
 
     def completed(self, model: Model) -> Model:
         """Return a model with what held-out rows say about its scores."""
@@ -80,8 +88,8 @@ class Winner:
     def options(self, samples: Dataset) -> LearnerOptions:
         """Return the options of the learner for these samples."""
         if self.candidate is None:
-            assert self.C is not None
-            return BoostOptions(C=self.C)
+            assert self.boosting is not None
+            return self.boosting
         weights = samples.sample_weights()
         total = float(samples.n_samples if weights is None else weights.sum())
         return SparseOptions(**self.candidate.options(total))

@@ -4,7 +4,17 @@ import re
 
 import pytest
 
-COMMANDS = ["fit", "ingest", "predict", "evaluate", "path", "train sparse", "train boost", "train mrc"]
+COMMANDS = [
+    "fit",
+    "ingest",
+    "predict",
+    "evaluate",
+    "path",
+    "train sparse",
+    "train boost",
+    "train mrc",
+    "explain",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -61,7 +61,8 @@ def hostile(tmp_path_factory):
 @pytest.mark.parametrize(
     "command",
     [
-        "info m", "info d", "inspect m", "evaluate m d --per-class --confusion", "verify d",
+        "info m", "info d", "inspect m", f"explain m {HOSTILE}",
+        "evaluate m d --per-class --confusion", "verify d",
         f"info {HOSTILE}", f"verify {HOSTILE}", f"evaluate m {HOSTILE}", f"evaluate m d --split {HOSTILE}",
         f"predict m d --to {HOSTILE}/x.parquet",
     ],
@@ -71,5 +72,5 @@ def test_nothing_a_command_says_steers_the_terminal(command, more, hostile, run,
     monkeypatch.chdir(hostile)
     _, out, err = run(command + more)
     assert not steers(out + err)
-    if "info m" in command or "inspect" in command:
+    if any(name in command for name in ("info m", "inspect", "explain")):
         assert "\\x1b" in out or "\\u001b" in out

@@ -1,5 +1,7 @@
 """Models label what users have in memory: texts, dicts, tables and paths, as they do through files."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -181,6 +183,45 @@ def test_a_word_adds_its_weighted_value_times_its_weight(trained):
     assert total + model.intercept_[1] - model.intercept_[0] == pytest.approx(after)
     assert before != after
     assert "zzzz" not in second
+
+
+def test_characters_within_words_are_explained_by_word(tmp_path):
+    table = pa.table({"text": TEXTS * 20, "label": LABELS * 20})
+    options = {"analyzer": "char_wb", "ngrams": (2, 3), "split": {"train": 1.0}}
+    bigmc.ingest(table, tmp_path / "d", text="text", label="label", **options)
+    bigmc.train("sparse", tmp_path / "d", tmp_path / "m", alpha=1e-4)
+    model = bigmc.load_model(tmp_path / "m")
+    explained = model.explain("Red apple red Zz", top=100)
+    for entry in explained.classes:
+        assert {word for word, _ in entry.words} <= {"red", "apple", "zz"}
+        intercept = model.intercept_[model.classes_.tolist().index(entry.label)]
+        assert sum(value for _, value in entry.words) + intercept == pytest.approx(entry.score)
+    assert "apple" in {word for word, _ in explained.classes[0].words}
+
+
+def test_a_saved_model_explains_texts_and_rows(trained, mixed):
+    model, folder = trained
+    explained = bigmc.explain(folder / "m", "red apple")
+    assert explained == model.explain("red apple")
+    assert json.loads(json.dumps(explained.to_dict()))["label"] == explained.label
+    row = mixed[1].to_pylist()[1]
+    of_json = bigmc.explain(mixed[0], json.dumps(row))
+    assert of_json == bigmc.explain(mixed[0], row) == mixed[0].explain(row)
+
+
+@pytest.mark.parametrize(("sample", "message"), [("red", "several columns"), ("[1]", "no object")])
+def test_a_text_is_no_row_to_explain(mixed, sample, message):
+    with pytest.raises(bigmc.errors.DataError, match=f"{message}.*text, shop, price, weight"):
+        bigmc.explain(mixed[0], sample)
+
+
+def test_probabilities_are_explained_where_there_are_some(trained, tmp_path):
+    assert trained[0].explain("red apple").classes[0].probability is None
+    table = pa.table({"text": TEXTS * 20, "label": LABELS * 20})
+    bigmc.fit(table, tmp_path / "m", text="text", label="label", memory_limit="200MB")
+    model = bigmc.load_model(tmp_path / "m")
+    found = {entry.label: entry.probability for entry in model.explain("red apple").classes}
+    np.testing.assert_allclose([found[c] for c in model.classes_], model.predict_proba(["red apple"])[0])
 
 
 def test_trees_are_explained_by_leaving_words_out(tmp_path):
