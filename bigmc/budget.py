@@ -173,6 +173,15 @@ def give_back_large_arrays() -> None:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_ARRAY)
 
 
+def give_back_free_pages() -> None:
+    """Return the free pages inside the heap of glibc to the system; other C libraries do so anyway.
+
+    What is freed between arrays that stay is kept for later ones, and takes memory until then.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 @dataclass(frozen=True)
 class Item:
     """One thing that stays in memory during a step.

@@ -1,4 +1,9 @@
+import ctypes
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,6 +93,28 @@ def test_peak_memory_sees_a_large_array():
     assert block.sum() == 40_000_000
     del block
     assert 38_000_000 < budget.peak_memory() - before < 60_000_000
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library has no such function"
+)
+def test_free_pages_between_what_stays_are_given_back():
+    code = """
+from bigmc import budget
+kept, freed = [], []
+for _ in range(1000):
+    freed.append(bytearray(60_000))  # in the heap, not mapped by itself
+    kept.append(bytearray(1_000))
+del freed
+before = budget.current_memory()
+budget.give_back_free_pages()
+print(before - budget.current_memory())
+"""
+    root = str(Path(budget.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root}, capture_output=True, check=True
+    )
+    assert int(done.stdout) > 40_000_000
 
 
 def test_limits_below_the_smallest_are_refused_with_the_cure():

@@ -17,7 +17,7 @@ import pyarrow.dataset  # loaded by the first reading of Parquet, as below
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
-from bigmc.budget import MemoryLimitError, format_bytes
+from bigmc.budget import MemoryLimitError, format_bytes, give_back_free_pages
 from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
 from bigmc.ingestion.sources import Part
@@ -286,6 +286,4 @@ def prompt_release(limit: int = 0) -> Iterator[None]:
 def trim() -> None:
     """Return the free pages inside the heap, which many small blocks keep apart."""
     _ARROW_POOL.release_unused()
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
+    give_back_free_pages()

@@ -13,14 +13,16 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from select import select
 from typing import Any
 
+from llvmlite import binding as llvm
 from numba.core import environment
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
@@ -47,10 +49,38 @@ class _ChildCache(FunctionCache):
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors(), _environments_without_modules():
             try:
-                return self._load_overload(sig, target_context)
+                found = self._load_overload(sig, target_context)
             except (AttributeError, ImportError):  # an older version left it, whose types are gone
                 self.flush()
                 return None
+        if found is not None:
+            _leave_bitcode(found.library, partial(self._bitcode, sig, target_context))
+        return found
+
+    def _bitcode(self, sig: Any, target_context: Any) -> bytes:
+        """Return LLVM's form of a kernel, from which others are compiled that call it."""
+        with _environments_without_modules():
+            saved = self._cache_file.load(self._index_key(sig, target_context.codegen()))
+        _, _, (_, bitcode) = saved[0]  # name and kind of the library, then machine code and this
+        return bytes(bitcode)
+
+
+def _leave_bitcode(library: Any, read: Callable[[], bytes]) -> None:
+    """Free what numba keeps to compile other kernels from: some five times the memory of the machine code.
+
+    It is read again if a kernel that calls this one is compiled in this process after all.
+    """
+    module = getattr(library, "_shared_module", None)
+    if module is None:  # a release of numba that keeps it elsewhere
+        return
+
+    def for_linking() -> Any:
+        if library._shared_module is None:
+            library._shared_module = llvm.parse_bitcode(read())
+        return library._shared_module
+
+    library._shared_module, library._get_module_for_linking = None, for_linking
+    module.close()
 
 
 @contextmanager

@@ -105,6 +105,44 @@ def test_a_warm_kernel_starts_no_process(tmp_path: Path) -> None:
     assert called("import subprocess; subprocess.Popen = None", tmp_path) == "[1, 1, 3] 1 0"
 
 
+CALLED = """
+import gc
+import numpy as np
+from numba import njit
+from llvmlite import binding as llvm
+parsed, parse = [], llvm.parse_bitcode
+def counted(*args):
+    parsed.append(parse(*args))
+    return parsed[-1]
+llvm.parse_bitcode = counted
+from bigmc.kernels.csc import undo_delta
+from bigmc.kernels.compile_server import compile_elsewhere
+compile_elsewhere()
+undo_delta(np.array([1, 0, 2], np.uint16))
+print([module.closed for module in parsed])
+@njit
+def twice(values):
+    undo_delta(values)
+    undo_delta(values)
+values = np.array([1, 0, 2], np.uint16)
+twice(values)
+print(values.tolist(), len(parsed))
+"""
+
+
+def test_what_others_are_compiled_from_is_freed_and_read_again_where_one_is(tmp_path: Path) -> None:
+    called("", tmp_path)
+    root = str(Path(bigmc.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", CALLED],
+        env={**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["[True]", "[1, 2, 5] 2"]
+
+
 def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

@@ -1,6 +1,7 @@
 """Training on chunks of the samples against training on all of them in memory, and the scratch file."""
 
 import os
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from bigmc.kernels.linear import loss_columns
 from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
+from bigmc.solvers.sparse.certifying_pass import PassSums
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
 from bigmc.solvers.sparse.chunk_task import ChunkTask
@@ -192,6 +194,31 @@ def test_a_pass_that_finds_the_norms_of_the_rows_bounds_the_optimum_by_zero():
     at_zero = np.log(2)  # every class the same probability: the optimum, where alpha is that large
     assert [entry["lower"] for entry in state.history] == pytest.approx([0.0, at_zero])
     assert certificate.upper == pytest.approx(at_zero)
+
+
+class OneAtATime(ThreadEngine):
+    """Sees that the sums of a part of a pass are gone before those of the next are begun."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.n_freed = 0
+
+    def map(self, fn, parts, *shared):
+        for part in parts:
+            found = fn(part, *shared)
+            sums = weakref.ref(found) if isinstance(found, PassSums) else None
+            yield part, found
+            del found
+            if sums is not None:
+                assert sums() is None
+                self.n_freed += 1
+
+
+def test_sums_of_parts_of_a_pass_are_not_kept_beside_each_other(monkeypatch):
+    engine = OneAtATime()
+    monkeypatch.setattr(ThreadEngine, "at_most", lambda self, n_threads: engine)
+    run(made()[1])
+    assert engine.n_freed > 5
 
 
 def test_where_no_feature_gets_weights_one_pass_certifies():

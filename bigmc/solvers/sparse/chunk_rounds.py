@@ -19,6 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.budget import give_back_free_pages
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
@@ -83,7 +84,9 @@ class ChunkRounds:
             while True:
                 if not state.rounds:
                     self._drop_candidates()
+                    give_back_free_pages()  # rounds and passes keep arrays of other sizes
                     certificate = self._certify(max_passes, progress)
+                    give_back_free_pages()
                     if certificate.gap <= self._task.tol or self._passes >= max_passes:
                         return certificate
                     self._save(checkpoint, run)

@@ -149,6 +149,7 @@ def full_pass(
             total = found
         else:
             total.add(found)
+        del found  # else it stays beside the sums of the next part
     assert total is not None
     scale = np.ones(len(job.features))
     column_scale = dataset.column_scale()

@@ -171,7 +171,7 @@ class RareFeatures:
         for part in found:
             problem.scores[start : start + len(part.scores)] = part.scores
             start += len(part.scores)
-            part.scores = part.scores[:0]
+            part.scores = np.empty_like(problem.scores, shape=(0, task.width))  # a view would keep them
         return problem
 
     def _columns(self, n_samples: int) -> Columns:
