@@ -170,8 +170,13 @@ class Objective:
         support: Support,
         out: Measures,
     ) -> None:
-        """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms`."""
-        if self.specialised:
+        """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms`.
+
+        Samples of a loss that keeps slopes have these instead of scores, with the factors in them.
+        """
+        if self.loss.keeps_slopes:
+            log_columns.gradient_norms(self.penalty.kernel, columns, samples, level, support, out)
+        elif self.specialised:
             squared_hinge.gradient_norms(columns, _one_label(samples), level, factor, support, out)
         else:
             composite.gradient_norms(self._pair, columns, samples, level, factor, support, out)

@@ -6,7 +6,18 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from bigmc.kernels.linear import log_columns
-from bigmc.kernels.linear.arguments import Columns, Entries, Extra, GradientSums, Norm, Samples, Step
+from bigmc.kernels.linear.arguments import (
+    Columns,
+    Entries,
+    Extra,
+    GradientSums,
+    Level,
+    Measures,
+    Norm,
+    Samples,
+    Step,
+    Support,
+)
 from bigmc.kernels.linear.penalties import SPARSE_GROUP
 
 PAD = -1e30
@@ -92,6 +103,63 @@ def test_gradients_and_curvatures(n_classes, largest):
     bends = (X**2 * instance.weights[:, None]).T @ (instance.P * (1 - instance.P)) / 2
     assert np.allclose(sums.gradients[:, :n_classes], gradient, atol=1e-12)
     assert np.allclose(sums.curvatures, bends.max(axis=1) if largest else bends.mean(axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize(("n_classes", "dtype", "tol"), [(2, np.float64, 1e-13), (5, np.float32, 2e-6)])
+def test_sums_of_losses_are_those_of_scipy(n_classes, dtype, tol):
+    instance = Instance(n_classes, dtype)
+    scores = np.full((instance.n, WIDTH), PAD, dtype)
+    scores[:, :n_classes] = instance.scores
+    scores[0, instance.labels[0]], scores[1, instance.labels[1]] = 40, -90  # sure, and surely wrong
+    losses = -log_softmax(scores[:, :n_classes].astype(float), axis=1)[np.arange(instance.n), instance.labels]
+    for weights in (instance.weights, np.empty(0)):
+        total = log_columns.total_loss(scores, instance.samples.labels, weights)
+        expected = (losses * weights).sum() if len(weights) else losses.sum()
+        assert total == pytest.approx(expected, rel=tol)
+    alone = log_columns.total_loss(scores[:1], instance.samples.labels[:1], np.empty(0))
+    assert alone == pytest.approx(losses[0], rel=max(tol, 1e-5))
+    assert alone > 0
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_balanced_slopes_are_probabilities_of_others_times_factors(n_classes):
+    instance = Instance(n_classes)
+    factor = np.zeros((n_classes, WIDTH))
+    factor[:, :n_classes] = np.random.default_rng(1).random((n_classes, n_classes))
+    scores = np.full((instance.n, WIDTH), PAD)
+    scores[:, :n_classes] = instance.scores
+    out = np.full((instance.n, WIDTH), np.nan)
+    log_columns.balanced_slopes(scores, instance.samples.labels, factor, out)
+    expected = instance.P * factor[instance.labels, :n_classes]
+    expected[np.arange(instance.n), instance.labels] = 0.0
+    expected[np.arange(instance.n), instance.labels] = -expected.sum(axis=1)
+    assert np.allclose(out[:, :n_classes], expected / 2, atol=1e-14)
+    assert not out[:, n_classes:].any()
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_norms_and_violations_of_columns(n_classes, ridge):
+    instance, alpha = Instance(n_classes), 0.03
+    columns = Columns(np.arange(instance.d), np.arange(instance.d), instance.scale, instance.entries)
+    coef = np.zeros((2, WIDTH))
+    coef[:, :n_classes] = np.random.default_rng(2).normal(size=(2, n_classes))
+    slots = np.full(instance.d, -1)
+    slots[[1, 6]] = 0, 1
+    out = Measures(*np.empty((3, instance.d)))
+    level = Level(n_classes, instance.two_over_n, alpha, ridge)
+    log_columns.gradient_norms(L1_L2, columns, instance.samples, level, Support(slots, coef), out)
+    gradient = instance.X.T @ (instance.G * (instance.weights / instance.weights.sum())[:, None])
+    norms = np.linalg.norm(gradient, axis=1)
+    assert np.allclose(out.norms, norms, rtol=1e-12)
+    violations = np.maximum(norms - alpha, 0)
+    for j, row in ((1, coef[0]), (6, coef[1])):
+        row = row[:n_classes]
+        left = gradient[j] + ridge * row + alpha * row / np.linalg.norm(row)
+        violations[j] = np.linalg.norm(left)
+    assert np.allclose(out.violations, violations, rtol=1e-10)
+    distances = np.maximum(norms - alpha, 0) ** 2 if ridge else np.zeros(instance.d)
+    assert np.allclose(out.distances, distances, rtol=1e-10)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])

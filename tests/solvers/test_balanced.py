@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sparse_runs import solve
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
+from bigmc.objectives import objective
 from bigmc.solvers.sparse.balanced import balanced
 from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -15,32 +17,44 @@ from bigmc.solvers.sparse.spill import Spill
 from bigmc.store.weighting import Weighting
 
 
-def slopes(scores, labels, weights):
-    """Derivatives of the multiclass squared hinge by the scores, over the sum of the weights."""
+def hinge_slopes(scores, labels):
+    """Derivatives of the multiclass squared hinge by the scores."""
     slack = np.maximum(1.0 - scores[np.arange(len(labels)), labels][:, None] + scores, 0.0)
     slack[np.arange(len(labels)), labels] = 0.0
     slope = 2.0 * slack
     slope[np.arange(len(labels)), labels] = -slope.sum(axis=1)
-    return slope * (weights / weights.sum())[:, None]
+    return slope
+
+
+def log_slopes(scores, labels):
+    """Derivatives of the log loss by the scores."""
+    return softmax(scores, axis=1) - np.eye(scores.shape[1])[labels]
 
 
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_no_slope(weighting, weighted):
+@pytest.mark.parametrize(
+    ("loss", "slopes_of", "alpha"),
+    [("squared_hinge", hinge_slopes, ALPHA), ("log_loss", log_slopes, 0.3 * ALPHA)],
+)
+@pytest.mark.parametrize("most_entries", [1 << 22, 1 << 12])
+def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_no_slope(
+    weighting, weighted, loss, slopes_of, alpha, most_entries
+):
     X, dataset = made(weighting)
     weights = np.random.default_rng(0).random(dataset.n_samples) if weighted else None
     options = {"sample_weight": weights, "fit_intercept": True, "memory_limit": 1 << 30}
-    near = solve(dataset, alpha=1.2 * ALPHA, tol=1e-3, **options)
-    task = task_of(dataset, weights, 0.0)
+    near = solve(dataset, alpha=1.2 * alpha, loss=loss, tol=1e-3, **options)
+    task = replace(task_of(dataset, weights, 0.0), objective=objective(loss, "l1/l2"), alpha=alpha)
     rows = np.pad(near.coef, ((0, 0), (0, task.width - N_CLASSES)))
     start = Coefficients.zeros(task.width).updated([(near.features, rows)])
     spill = Spill(dataset, weights, 4, 0, None, exact_rows(dataset))
     try:
         spill.add(np.arange(40))
         anchor = evaluate(task, spill, start, near.intercept)
-        found = balanced(task, spill, anchor)
-        chunk = spill.chunk(found.chunk)
-        pieces = [piece for piece in spill.pieces if piece.chunk == found.chunk]
+        found = balanced(task, spill, anchor, most_entries)
+        pieces = sorted(found.pieces, key=lambda piece: piece.shard)
+        chunk = spill.read(pieces)
         moved = np.concatenate(
             [dataset.base[p.shard] + at for p, at in zip(pieces, chunk.positions, strict=True)]
         ).astype(int)
@@ -53,13 +67,16 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     def scores_at(coef, intercept):
         return scaled @ coef.take(np.arange(40))[:, :N_CLASSES] + intercept
 
+    def slopes(scores):
+        return slopes_of(scores, dataset.labels()) * (used / used.sum())[:, None]
+
     scores = scores_at(start, near.intercept)
-    before = np.linalg.norm(scaled.T @ slopes(scores, dataset.labels(), used), axis=1)
-    assert before[:20].max() > 1.1 * ALPHA
+    before = np.linalg.norm(scaled.T @ slopes(scores), axis=1)
+    assert before[:20].max() > 1.1 * alpha
     scores[moved] = scores_at(found.coef, found.intercept)[moved]
-    slope = slopes(scores, dataset.labels(), used)
+    slope = slopes(scores)
     after = np.linalg.norm(scaled.T @ slope, axis=1)[:20]  # the others have too few entries in a chunk
-    assert after.max() <= ALPHA * (1 + 1e-3)
+    assert after.max() <= alpha * (1 + 1e-3)
     assert np.abs(slope.sum(axis=0)).max() <= 1e-8
 
 

@@ -23,8 +23,10 @@ from numba import njit
 
 from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
 from bigmc.kernels.linear.exponentials import lanes_curve, lanes_dot, lanes_turn, lanes_variance
+from bigmc.kernels.linear.losses.interface import slopes as slopes_of
+from bigmc.kernels.linear.losses.log import LogLoss
 from bigmc.kernels.linear.losses.samples import sample_odds
-from bigmc.kernels.linear.penalties import violation
+from bigmc.kernels.linear.penalties import dual_norm, prox, violation
 from bigmc.kernels.linear.simd import LANES, lanes_add
 
 _EIGHT = np.uint64(LANES)
@@ -57,6 +59,76 @@ def replace_scores(scores, labels, shares):
             for r in range(width):
                 shares[i, r] = odds[r] * part
             shares[i, c] = own * part
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def total_loss(scores, labels, weights):
+    """Return the weighted sum of the losses of samples.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, width)
+    labels : int32 array of shape (n_samples, 1)
+    weights : float64 array of shape (n_samples,), or empty for ones
+    """
+    odds = np.empty(scores.shape[1], scores.dtype)
+    weight = 1.0
+    total = 0.0
+    for i in range(scores.shape[0]):
+        c = labels[i, 0]
+        own, others, top = sample_odds(scores, i, c, odds)
+        if weights.shape[0]:
+            weight = weights[i]
+        # where the own class is likely, what the others have is more precise than the sum of all
+        if own > others:
+            total += weight * np.log1p(np.float64(others) / np.float64(own))
+        else:
+            sum_of_all = np.float64(own) + np.float64(others)
+            total += weight * (np.log(sum_of_all) + np.float64(top) - np.float64(scores[i, c]))
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def balanced_slopes(scores, labels, factor, out):
+    """Fill `out` with half the derivatives of samples whose dual variables are multiplied by factors.
+
+    Parameters
+    ----------
+    scores, out : arrays of shape (n_samples, width)
+    labels : int32 array of shape (n_samples, 1)
+    factor : array of shape (n_classes, width)
+        See `bigmc.solvers.certificate.balance_classes`.
+    """
+    n_classes = factor.shape[0]
+    others = np.empty(scores.shape[1], scores.dtype)
+    slope = np.empty(n_classes, scores.dtype)
+    for i in range(scores.shape[0]):
+        slopes_of(LogLoss(), scores, i, labels, factor, others, slope)
+        out[i, :n_classes] = slope
+        out[i, n_classes:] = 0
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient_norms(penalty, columns, samples, level, support, out):
+    """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by slopes instead of scores."""
+    n_classes, two_over_n, alpha, ridge = level
+    slots, coef = support
+    norms, violations, distances = out
+    total = np.empty(samples.scores.shape[1], np.float64)
+    sums, work, zeros = np.zeros((3, n_classes), np.float64)
+    ones = np.ones(n_classes, np.float64)
+    for p in columns.order:
+        _gradient(columns.positions[p], columns.entries, samples, total)
+        for r in range(n_classes):
+            sums[r] = two_over_n * columns.scale[p] * total[r]
+        norms[p] = dual_norm(penalty, sums)
+        row = zeros if slots[p] < 0 else coef[slots[p]]
+        violations[p] = violation(penalty, alpha, ridge, row, sums, ones, work)
+        distances[p] = 0.0
+        if ridge > 0.0 and norms[p] > alpha:
+            prox(penalty, alpha, sums, ones, work)
+            for r in range(n_classes):
+                distances[p] += work[r] * work[r]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -121,6 +193,23 @@ def _variances(j, entries, samples, shares, total):
                 lanes_variance(shares, i * width + q, square, total, q)
 
 
+@njit(cache=True, nogil=True, fastmath=False)
+def _products(j, entries, samples, shares, total):
+    """Fill `total`, of shape (n_classes, width), with the sums of ``p p'`` times the squares of column j."""
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    width = np.uint64(shares.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
+            for r in range(np.uint64(total.shape[0])):
+                lanes_add(total, r * width, square * shares[i, r], shares, i * width)
+
+
 @njit(cache=True, nogil=True, forceinline=True)
 def _turn(slopes, shares, i, value, step):
     """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
@@ -159,10 +248,10 @@ def shift(samples, shares, step):
 def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) on the quadratic model for each column in the given order.
 
-    The step goes to the minimum of a model with twice the diagonal of the Hessian, which is at least the
-    Hessian (a weighted Laplacian of the classes; with two classes they are equal where it matters). So the
-    quadratic model never grows, and there is no line search. Columns that violate the conditions of
-    optimality by no more than is negligible cost one gradient.
+    With few classes the step goes to the minimum of the model. With more of them it is one with twice the
+    diagonal of the Hessian, which is at least the Hessian (a weighted Laplacian of the classes; with two
+    classes they are equal where it matters). So the quadratic model never grows, and there is no line
+    search. Columns that violate the conditions of optimality by no more than is negligible cost one gradient.
 
     Parameters
     ----------
@@ -177,7 +266,8 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     """
     n_classes, two_over_n, alpha, _, negligible = move
     width = samples.scores.shape[1]
-    no_hessian = np.empty((0, 0), np.float64)
+    coupled = n_classes if 2 < n_classes <= LANES else 0
+    hessian, products = np.empty((coupled, coupled), np.float64), np.empty((coupled, width), np.float64)
     room = np.empty((4, n_classes), np.float64)
     scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
     new = room[3]
@@ -196,9 +286,15 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
         if violations[p] <= negligible:
             continue
         _variances(j, columns.entries, samples, shares, total)
-        for r in range(n_classes):  # twice the diagonal of half the Hessian
-            diagonal[r] = scale * columns.scale[p] * total[r]
-        model = Model(sums, diagonal, no_hessian, np.inf, extra.ridges[p])
+        factor = (0.5 if coupled else 1.0) * scale * columns.scale[p]  # twice the diagonal where it is alone
+        for r in range(n_classes):
+            diagonal[r] = factor * total[r]
+        if coupled:
+            _products(j, columns.entries, samples, shares, products)
+        for r in range(coupled):
+            for q in range(coupled):
+                hessian[r, q] = diagonal[r] if r == q else -factor * products[r, q]
+        model = Model(sums, diagonal, hessian, np.inf, extra.ridges[p])
         minimise_model(penalty, alpha, model, row, scratch, new)
         if move_row(1.0, new, columns.scale[p], row, step):
             _add_column_step(j, columns.entries, samples, shares, wide_step)

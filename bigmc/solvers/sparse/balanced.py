@@ -9,6 +9,7 @@ dual point into the ball costs as much as the largest of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -25,17 +26,18 @@ from bigmc.solvers.sparse.chunk_parts import (
     gradients_of,
     padded,
     plain_parts,
+    set_scores,
     shift_of,
     whole_gradients,
 )
+from bigmc.solvers.sparse.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.spill import Piece, Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Sweeper, WorkingColumns
 
 #: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
@@ -43,39 +45,60 @@ _INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
 #: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
 #: this part of the share of its entries that the chunk has.
 _FEWEST_ENTRIES, _MADE_UP = 16, 0.3
+#: Entries of the samples whose dual variables are moved: of a larger chunk it is some pieces, but no fewer
+#: than these.
+_MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
 #: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
 #: tolerance.
 _BALANCING_SWEEPS, _TARGET = 200, 0.25
+#: One sweep of so many is over everything.
+_SWEEPS_OVER_SOME = 10
 
 
 @dataclass(frozen=True)
 class Balanced:
-    """Weights for the samples of one chunk that make the dual point of all samples feasible, or nearly.
+    """Weights for some samples of one chunk that make the dual point of all samples feasible, or nearly.
 
     Attributes
     ----------
-    chunk : int
+    pieces : frozenset of Piece
+        Of the samples.
     coef : Coefficients
     intercept : float64 array of shape (n_classes,)
     left : float
         What rounding leaves of the slope by the intercept, times the intercept.
     """
 
-    chunk: int
+    pieces: frozenset[Piece]
     coef: Coefficients
     intercept: NDArray[np.float64]
     left: float
 
 
-def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | None:
+def balanced(
+    task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int = _MOST_ENTRIES
+) -> Balanced | None:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
     Where the candidates have no minimum with the samples of any chunk, it is feasible by the intercept and by
     nearly constant features, or by the intercept alone. None if not even that is found: all chunks have too
     few positive margins.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    anchor : Evaluated
+        Of the weights that the spill's candidates have.
+    most_entries : int, optional
+        Of a chunk with more entries some pieces do.
     """
     needed = _needed_entries(task, spill, anchor)
-    for number, chunk in spill.chunks(range(spill.n_chunks)):
+    for number in range(spill.n_chunks):
+        pieces = _some_pieces(task, spill, number, most_entries)
+        chunk = spill.read(pieces)
+        if chunk.samples.weightless:
+            continue
         problem = task.problem(chunk)
         for attempt in list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]:
             rows = [anchor.coef.take(layer.features) for layer in spill.layers]
@@ -84,15 +107,25 @@ def balanced(task: ChunkTask, spill: Spill, anchor: Evaluated) -> Balanced | Non
             if attempt is _Attempt.CANDIDATES:
                 parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, needed) + parts
             problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-            found = _balance(task, problem, chunk, anchor, parts)
+            found = _balance(task, problem, chunk, anchor, rows, parts)
             if found:
                 level, left = found
                 for part in parts:
                     rows[part.layer][part.places] = part.rows
                 layers = [layer.features for layer in spill.layers]
                 coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
-                return Balanced(number, coef, level, left)
+                return Balanced(frozenset(pieces), coef, level, left)
     return None
+
+
+def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
+    """Return the pieces of a chunk, or so many of them that sweeps take no more time than passes do."""
+    pieces = [piece for piece in spill.pieces if piece.chunk == number]
+    n_entries = int(task.dataset.column_nnz()[spill.features].sum())
+    n_rows = sum(piece.n_rows for piece in pieces)
+    share = most_entries / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
+    n_chosen = min(len(pieces), max(_FEWEST_PIECES, math.ceil(share * len(pieces))))
+    return [pieces[k * len(pieces) // n_chosen] for k in range(n_chosen)]
 
 
 def _needed_entries(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[NDArray[np.float64]]:
@@ -121,7 +154,12 @@ class _Attempt(Enum):
 
 
 def _balance(
-    task: ChunkTask, problem: Problem, chunk: Chunk, anchor: Evaluated, parts: Sequence[Part]
+    task: ChunkTask,
+    problem: Problem,
+    chunk: Chunk,
+    anchor: Evaluated,
+    rows: Sequence[NDArray[np.float64]],
+    parts: Sequence[Part],
 ) -> tuple[NDArray[np.float64], float] | None:
     """Move the weights of some parts; return intercept and what is left of the slope, if the chunk has such.
 
@@ -139,13 +177,14 @@ def _balance(
         )
         for part in parts
     ]
-    if task.objective.loss.keeps_slopes:  # the sweeps take scores
-        problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
     centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)
+    alpha = task.alpha / share
+    steps = ChunkSteps.of(task, problem, alpha, lambda: set_scores(problem, chunk, rows, centred, level))
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no minimum, steps go on for ever
-            _sweep(task, problem, parts, terms, (level, of_level), task.alpha / share)
+            _sweep(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha)
+            steps.end()
             now = problem.margins()
             if task.fit_intercept:
                 now = improve_intercept(problem, level, _INTERCEPT_STEPS, of_level)
@@ -166,34 +205,33 @@ def _balance(
 
 def _sweep(
     task: ChunkTask,
-    problem: Problem,
+    steps: ChunkSteps,
     parts: Sequence[Part],
     terms: Sequence[Terms],
     level: tuple[NDArray[np.float64], Terms],
-    alpha: float,
+    target: float,
 ) -> None:
-    """Sweep over some parts, and step the level, until hardly anything violates the conditions of optimality.
+    """Sweep over some parts, and step the level, until none violates optimality by more than the target.
 
-    Sweeps over what has weights or violated at its last visit follow one over everything; when they are done,
-    everything is looked at again.
+    Sweeps over what has weights or violated at its last visit follow one over everything; after some of them,
+    or when they are done, everything is looked at again.
     """
-    target = _TARGET * task.tol * alpha
     every = [part.active for part in parts]
     whole = True
     for sweep in range(_BALANCING_SWEEPS if parts else 0):
+        steps.begin_sweep()
         if task.fit_intercept:
-            improve_intercept(problem, level[0], 1, level[1])
+            steps.move_level(*level)
         largest = 0.0
         for part, more in zip(parts, terms, strict=True):
-            sweeper = Sweeper(part.problem, task.descent.of_columns, 0, 0)
-            violations = np.zeros(len(part.rows))
-            working = WorkingColumns(part.columns, part.rows, violations, more)
-            largest = max(largest, sweeper.sweep(working, part.active, sweep, alpha, 0.1 * target))
+            visited = part.active
+            violations = steps.move_columns(part, more, sweep, 0.1 * target)
+            largest = max(largest, float(violations[visited].max(initial=0.0)))
             wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
-            part.active = part.active[wanted[part.active]]
-        if largest <= target:
-            if whole:
-                return
+            part.active = visited[wanted[visited]]
+        if largest <= target and whole:
+            return
+        whole = largest <= target or sweep % _SWEEPS_OVER_SOME == 0
+        if whole:
             for part, active in zip(parts, every, strict=True):
                 part.active = active
-        whole = largest <= target

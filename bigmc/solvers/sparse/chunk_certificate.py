@@ -212,7 +212,7 @@ class Certifier:
     def _shard_part(
         self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]
     ) -> ShardPart | None:
-        """Return a part of a shard with its scores; those of samples of one chunk have another intercept."""
+        """Return a part of a shard with its scores; those of some samples have other weights."""
         task = self._task
         pieces = spill.pieces_of_shard(*key)
         if not pieces:
@@ -228,7 +228,7 @@ class Certifier:
             part = problem  # whose scores are as many as a shard has, twice if there were others
             if len(pieces) > 1:
                 part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
-            own = moved if moved and moved.chunk == piece.chunk else point
+            own = moved if moved and piece in moved.pieces else point
             part.rebuild_scores(own.coef, own.intercept, chunk.held)
             if len(pieces) > 1:
                 problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores

@@ -30,6 +30,7 @@ from bigmc.solvers.sparse.chunk_parts import (
     padded,
     places_among_candidates,
     plain_parts,
+    set_scores,
     shift_of,
     whole_gradients,
 )
@@ -37,13 +38,14 @@ from bigmc.solvers.sparse.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
 from bigmc.solvers.sparse.rare_features import RareFeatures
 from bigmc.solvers.sparse.sample import slope_and_bend
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.sweeps import Course, Sweeper, shuffled
+from bigmc.solvers.sparse.sweeps import Course, shuffled
 
 #: Sweeps over a chunk in a round; more were measured to gain little.
 _SWEEPS = 3
@@ -196,16 +198,11 @@ def improve(
     problem.replace_scores()
     terms = _corrections(parts, chunk, anchor, damping)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
-    steps = ChunkSteps.of(task, problem)
-
-    def set_scores() -> None:
-        for part in centred:
-            weights.rows[part.layer][part.places] = part.rows
-        intercept = level - shift_of(centred, n_classes)
-        problem.rebuild_scores(weights.coef(task.width), intercept, chunk.held)
-
+    steps = ChunkSteps.of(
+        task, problem, task.alpha, lambda: set_scores(problem, chunk, weights.rows, centred, level)
+    )
     for sweep in range(n_iter, n_iter + _SWEEPS):
-        steps.begin_sweep(set_scores)
+        steps.begin_sweep()
         if of_level:
             steps.move_level(level, of_level)
         for b in shuffled(range(len(parts)), (task.seed, sweep)) if parts else []:
@@ -247,7 +244,7 @@ def descend(
     problem.rebuild_scores(coef, weights.intercept, chunk.held)
     nnz = sum(columns.nnz for columns in chunk.held)
     visits = 100 * max(nnz, 10**6)
-    sweeper = Sweeper(problem, task.descent, visits, newton_bytes)
+    sweeper = sweeper_of(problem, task.descent, visits, newton_bytes)
     course = Course(task.alpha, target, _MOST_SWEEPS, n_iter)
     changes, n_sweeps = sweeper.sweep_until(chunk.held, coef, weights.intercept, course)
     weights.rows = [moved for _, moved in changes]

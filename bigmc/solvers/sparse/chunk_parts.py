@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.chunk import Chunk
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import Evaluated
@@ -105,6 +106,31 @@ def shift_of(centred: Sequence[Part], n_classes: int) -> NDArray[np.float64]:
         if part.means is not None:
             shift += part.means @ part.rows[:, :n_classes]
     return shift
+
+
+def set_scores(
+    problem: Problem,
+    chunk: Chunk,
+    rows: Sequence[NDArray[np.float64]],
+    centred: Sequence[Part],
+    level: NDArray[np.float64],
+) -> None:
+    """Set the scores of a chunk to those of some weights, where those of centred columns are filled in.
+
+    Parameters
+    ----------
+    problem : Problem
+    chunk : Chunk
+    rows : sequence of float64 arrays of shape (n_features, width)
+        Weights, layer by layer; changed in place.
+    centred : sequence of Part
+    level : float64 array of shape (n_classes,)
+    """
+    for part in centred:
+        rows[part.layer][part.places] = part.rows
+    layers = [columns.features for columns in chunk.held]
+    coef = Coefficients.zeros(problem.width).updated(list(zip(layers, rows, strict=True)))
+    problem.rebuild_scores(coef, level - shift_of(centred, problem.n_classes), chunk.held)
 
 
 def whole_gradients(part: Part, chunk: Chunk, anchor: Evaluated) -> NDArray[np.float64]:

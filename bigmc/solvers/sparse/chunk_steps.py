@@ -8,15 +8,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError
 from bigmc.kernels.linear import log_columns
-from bigmc.kernels.linear.arguments import Extra, Step
 from bigmc.solvers.sparse.chunk_parts import Part
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.intercept import improve_intercept
+from bigmc.solvers.sparse.model_sweeps import sweep_model
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
-from bigmc.solvers.sparse.sweeps import Sweeper, WorkingColumns
+from bigmc.solvers.sparse.sweeps import Aim, Sweeper, WorkingColumns
 
 #: With more classes than this the Hessian of the level is bounded by twice its diagonal.
 _MOST_COUPLED = 16
@@ -31,20 +30,33 @@ class ChunkSteps(ABC):
     task : ChunkTask
     problem : Problem
         Of the chunk.
+    alpha : float
+        Weight of the penalty.
+    set_scores : callable
+        Sets the scores of the problem to those of the weights.
     """
 
-    def __init__(self, task: ChunkTask, problem: Problem) -> None:
-        self._task, self._problem = task, problem
+    def __init__(
+        self, task: ChunkTask, problem: Problem, alpha: float, set_scores: Callable[[], None]
+    ) -> None:
+        self._task, self._problem, self._alpha, self._set_scores = task, problem, alpha, set_scores
 
     @classmethod
-    def of(cls, task: ChunkTask, problem: Problem) -> ChunkSteps:
+    def of(
+        cls, task: ChunkTask, problem: Problem, alpha: float, set_scores: Callable[[], None]
+    ) -> ChunkSteps:
         """Return steps on a model where that is cheaper than the loss, unless they are to be constant."""
         model = task.objective.loss.keeps_slopes and task.descent.line_search
-        return ModelSteps(task, problem) if model else LossSteps(task, problem)
+        kind: type[ChunkSteps] = ModelSteps if model else LossSteps
+        return kind(task, problem, alpha, set_scores)
 
     @abstractmethod
-    def begin_sweep(self, set_scores: Callable[[], None]) -> None:
-        """Get ready for a sweep; `set_scores` sets the scores to those of the weights."""
+    def begin_sweep(self) -> None:
+        """Get ready for a sweep."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Leave scores that are those of the weights."""
 
     @abstractmethod
     def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
@@ -61,15 +73,17 @@ class ChunkSteps(ABC):
 class LossSteps(ChunkSteps):
     """On the loss itself: scores move along."""
 
-    def __init__(self, task: ChunkTask, problem: Problem) -> None:
-        super().__init__(task, problem)
-        self._begun = False
+    _begun = False
 
-    def begin_sweep(self, set_scores: Callable[[], None]) -> None:
+    def begin_sweep(self) -> None:
         """Set the scores before the first sweep."""
         if not self._begun:
-            set_scores()
+            self._set_scores()
         self._begun = True
+
+    def end(self) -> None:
+        """Set the scores if there was no sweep: otherwise they have moved along."""
+        self.begin_sweep()
 
     def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
         """Take a Newton step of the level."""
@@ -80,21 +94,27 @@ class LossSteps(ChunkSteps):
         violations = np.zeros(len(part.rows))
         sweeper = Sweeper(part.problem, self._task.descent.of_columns, 0, 0)
         working = WorkingColumns(part.columns, part.rows, violations, terms)
-        sweeper.sweep(working, part.active, sweep, self._task.alpha, negligible)
+        sweeper.sweep(working, part.active, sweep, self._alpha, negligible)
         return violations
 
 
 class ModelSteps(ChunkSteps):
     """On a quadratic model of the log loss, made anew before every sweep: slopes move along."""
 
-    def __init__(self, task: ChunkTask, problem: Problem) -> None:
-        super().__init__(task, problem)
+    def __init__(
+        self, task: ChunkTask, problem: Problem, alpha: float, set_scores: Callable[[], None]
+    ) -> None:
+        super().__init__(task, problem, alpha, set_scores)
         self._shares = np.empty_like(problem.scores)
 
-    def begin_sweep(self, set_scores: Callable[[], None]) -> None:
+    def begin_sweep(self) -> None:
         """Set the scores, and put the slopes in their place."""
-        set_scores()
+        self._set_scores()
         self._problem.replace_scores(self._shares)
+
+    def end(self) -> None:
+        """Set the scores."""
+        self._set_scores()
 
     def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
         """Take the Newton step of the model, or with many classes one that is shorter."""
@@ -117,12 +137,8 @@ class ModelSteps(ChunkSteps):
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""
-        problem, violations = part.problem, np.zeros(len(part.rows))
-        scale = problem.scale_of(part.columns.features)
-        columns = part.columns.shuffled(part.active, (self._task.seed, sweep), scale)
-        step = Step(problem.n_classes, problem.two_over_n, self._task.alpha, True, negligible)
-        kernel, extra = self._task.objective.penalty.kernel, Extra(terms.ridges, terms.tilt)
-        log_columns.sweep(kernel, columns, problem.samples, self._shares, step, extra, part.rows, violations)
-        if not np.isfinite(violations).all():
-            raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
+        violations = np.zeros(len(part.rows))
+        working = WorkingColumns(part.columns, part.rows, violations, terms)
+        aim, seed = Aim(sweep, self._alpha, negligible), self._task.seed
+        sweep_model(part.problem, self._shares, working, part.active, aim, seed)
         return violations

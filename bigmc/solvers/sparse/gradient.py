@@ -77,6 +77,7 @@ def gradient_pass(
     objective = problem.objective
     wide = np.zeros((len(factor), problem.width), problem.scores.dtype)
     wide[:, : problem.n_classes] = factor
+    samples = problem.dual_samples(wide)
     level = arguments.Level(problem.n_classes, problem.two_over_n, float(problem.alpha), objective.ridge)
 
     def measure(
@@ -85,7 +86,7 @@ def gradient_pass(
         scale, slots, *out = arrays
         columns = arguments.Columns(part, positions, scale, entries_of(block))
         support = arguments.Support(slots, coef.rows)
-        objective.gradient_norms(columns, problem.samples, level, wide, support, arguments.Measures(*out))
+        objective.gradient_norms(columns, samples, level, wide, support, arguments.Measures(*out))
 
     def bend(
         part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[np.float64]

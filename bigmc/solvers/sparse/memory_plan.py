@@ -89,7 +89,7 @@ class Size:
     n_kept : int
         Classes whose gradients say what those of all are, see `bigmc.objectives.losses.Loss.n_kept`; 0: all.
     keeps_shares : bool
-        A chunk has as many probabilities as scores, see `bigmc.solvers.sparse.chunk_steps`.
+        There are as many probabilities as scores, see `bigmc.solvers.sparse.model_sweeps`.
     """
 
     n_samples: int
@@ -146,7 +146,7 @@ def plan_memory(limit: int, size: Size) -> SolverPlan:
         ("sums per class", 6 * 8 * size.n_classes * width),
         ("workspace", WORKSPACE if size.nnz > 1 << 20 else 1 << 20),
         ("weights", coef),
-        ("scores", n_samples * width * dtype.itemsize),
+        ("scores", n_samples * width * dtype.itemsize * (2 if size.keeps_shares else 1)),
         ("all blocks", held + working_columns * column + 16 * n_features),
     ]
     plan = Plan.of(limit, items)

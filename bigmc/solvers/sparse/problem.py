@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
+from bigmc.kernels.linear import log_columns
 from bigmc.kernels.linear.arguments import Rows, Samples
 from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
@@ -147,6 +149,10 @@ class Problem:
     def _row_parts(self) -> list[tuple[int, int]]:
         return [(i, min(i + _PART_ROWS, self.n_samples)) for i in range(0, self.n_samples, _PART_ROWS)]
 
+    def _each_part(self, work: Callable[[tuple[int, int]], None]) -> None:
+        for _ in self.engine.map(work, self._row_parts()):
+            pass
+
     def rebuild_scores(
         self, coef: Coefficients, intercept: NDArray[np.float64], holding: Iterable[Columns]
     ) -> None:
@@ -172,8 +178,7 @@ class Problem:
             shard = (columns.indptr[s], columns.indices, columns.data)
             add_columns(used, shard, self.row_scale[here], scale, rows, self.scores[here])
 
-        for _ in self.engine.map(start, self._row_parts()):
-            pass
+        self._each_part(start)
         for columns in holding:
             slots = coef.slots(columns.features)
             used = slots >= 0
@@ -197,8 +202,49 @@ class Problem:
             own = None if shares is None else shares[some]
             self.objective.replace_scores(self.scores[some], self.labels[some], own)
 
-        for _ in self.engine.map(replace, self._row_parts()):
-            pass
+        self._each_part(replace)
+
+    @cached_property
+    def room(self) -> NDArray[Any]:
+        """An array as large as the scores, for probabilities or slopes."""
+        return np.empty_like(self.scores)
+
+    def dual_samples(self, factor: NDArray[np.floating]) -> Samples:
+        """Return the samples as kernels take them that add up gradients of a dual point.
+
+        A loss that keeps slopes has those in the place of the scores; they are in the problem's `room`.
+
+        Parameters
+        ----------
+        factor : array of shape (n_classes, width), or of no rows
+            Factors of the dual variables, see `bigmc.objectives.losses.Loss.balance`.
+        """
+        if not self.objective.loss.keeps_slopes:
+            return self.samples
+
+        def fill(part: tuple[int, int]) -> None:
+            some = slice(*part)
+            if len(factor):
+                log_columns.balanced_slopes(self.scores[some], self.labels[some], factor, self.room[some])
+            else:
+                self.room[some] = self.scores[some]
+                self.objective.replace_scores(self.room[some], self.labels[some], None)
+
+        self._each_part(fill)
+        return self.samples._replace(scores=self.room)
+
+    def total_loss(self) -> float:
+        """Return the weighted sum of the losses at the present scores."""
+        if not self.objective.loss.keeps_slopes:
+            return self.margins().total_loss
+
+        def add_up(part: tuple[int, int]) -> float:
+            some = slice(*part)
+            weights = self.weights[some] if len(self.weights) else self.weights
+            total: float = log_columns.total_loss(self.scores[some], self.labels[some], weights)
+            return total
+
+        return sum(total for _, total in self.engine.map(add_up, self._row_parts()))
 
     def margins(self) -> Margins:
         """Add up the margins of all samples at the present scores."""
@@ -281,5 +327,4 @@ class Problem:
         def move(part: tuple[int, int]) -> None:
             shift_scores(step, self.scores[part[0] : part[1]])
 
-        for _ in self.engine.map(move, self._row_parts()):
-            pass
+        self._each_part(move)

@@ -33,6 +33,11 @@ class Terms:
         """Return the terms of some of the features."""
         return Terms(self.tilt[chosen] if len(self.tilt) else self.tilt, self.ridges[chosen])
 
+    def value(self, rows: NDArray[np.float64]) -> float:
+        """Return the sum of the terms, of weights of shape (n_features, width)."""
+        linear = float(np.vdot(self.tilt, rows)) if len(self.tilt) else 0.0
+        return linear + 0.5 * float(self.ridges @ np.einsum("jr,jr->j", rows, rows))
+
     @classmethod
     def joined(cls, terms: Sequence[Terms]) -> Terms:
         """Return the terms of several groups of features as those of one."""

@@ -15,6 +15,7 @@ from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.chunk_parts import count_frequent
 from bigmc.solvers.sparse.descent import STEPS, Descent
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
+from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Sweeper
@@ -160,7 +161,7 @@ class SparseRun:
     def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
         """Return what sweeps over samples with so many entries."""
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
-        return Sweeper(problem, self.descent, most_visits, newton_bytes)
+        return sweeper_of(problem, self.descent, most_visits, newton_bytes)
 
     def draw(self, share: float) -> Task | None:
         """Return the task of a share of the samples, in memory; None if all of them have no weight."""

@@ -271,7 +271,11 @@ class Spill:
 
     def chunk(self, number: int) -> Chunk:
         """Read a chunk."""
-        chunk = self._load([piece for piece in self.pieces if piece.chunk == number])
+        return self.read([piece for piece in self.pieces if piece.chunk == number])
+
+    def read(self, pieces: Sequence[Piece]) -> Chunk:
+        """Read the samples of some pieces together."""
+        chunk = self._load(pieces)
         self.n_bytes += chunk.n_bytes
         return chunk
 

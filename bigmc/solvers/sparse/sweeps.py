@@ -80,6 +80,14 @@ class Corrections(NamedTuple):
     intercept: Terms | None = None
 
 
+class Aim(NamedTuple):
+    """One sweep: its number, for the shuffle, the weight of the penalty, and what is left alone."""
+
+    number: int
+    alpha: float
+    negligible: float
+
+
 class Course(NamedTuple):
     """What sweeps aim at, and how they begin and end.
 
@@ -239,11 +247,9 @@ class Sweeper:
 
         def sweep(chosen: list[NDArray[np.int64]]) -> float:
             nonlocal n_sweeps
-            largest, number = 0.0, course.first_sweep + n_sweeps
-            for b in shuffled(range(len(held)), (self._seed, number)):
-                largest = max(largest, self.sweep(working[b], chosen[b], number, alpha, negligible))
+            aim = Aim(course.first_sweep + n_sweeps, alpha, negligible)
             n_sweeps += 1
-            return largest
+            return self._sweep_blocks(working, chosen, intercept, aim)
 
         while n_sweeps < course.most_sweeps and visits <= self._most_visits:
             visits += sum(columns.nnz for columns in held)
@@ -270,6 +276,19 @@ class Sweeper:
                     watch(n_sweeps, self._problem.value([w.rows for w in working]), n_nonzero)
             active = [np.flatnonzero(w.rows.any(axis=1) | (w.violations > 0)) for w in working]
         return [(w.columns.features, w.rows) for w in working], n_sweeps
+
+    def _sweep_blocks(
+        self,
+        working: list[WorkingColumns],
+        chosen: list[NDArray[np.int64]],
+        intercept: NDArray[np.float64],
+        aim: Aim,
+    ) -> float:
+        """Take a step for each chosen column of all blocks; return the largest violation before."""
+        largest = 0.0
+        for b in shuffled(range(len(working)), (self._seed, aim.number)):
+            largest = max(largest, self.sweep(working[b], chosen[b], *aim))
+        return largest
 
     def _newton_step(
         self,
