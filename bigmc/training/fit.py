@@ -37,9 +37,9 @@ from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
-from bigmc.training.search import SCORE_ENTRIES, Limits, Search, is_table
+from bigmc.training.search import SCORE_ENTRIES, Limits, Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
-from bigmc.training.trials import Course, Size, Truth, better
+from bigmc.training.trials import Course, Size, Truth, better, is_table
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,15 +34,15 @@ from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
 from bigmc.training.trials import (
-    TABLE_WEIGHTINGS,
-    WEIGHTINGS,
     Candidate,
     Course,
     Size,
     Trial,
     Truth,
     better,
+    is_table,
     weighted,
+    weightings_of,
 )
 
 SAMPLE_ROWS = 40_000
@@ -63,6 +63,9 @@ STEP = 10**0.5
 FAR_BEHIND = 1.5
 """Times the errors of boosting from which on linear models are given up: on tables, logistic regression and
 other ridges take a quarter of the errors of the first one away."""
+MOST_SPREAD = 1e4
+"""Times the smallest deviation of a column that the largest may be for a table to be tried as it is: beyond,
+a ridge binds small columns, leaves large ones free, and takes a hundred times as long."""
 MOST_STEPS = 6
 """Steps in one direction: a thousandfold."""
 LOGISTIC_RIDGE = 0.1
@@ -112,26 +115,6 @@ def first_candidate(dataset: Dataset) -> Candidate:
     """Return what is tried first: a ridge alone, on texts by tf-idf, on tables in units of deviation."""
     choices = weightings_of(dataset)
     return Candidate(next(iter(choices), None))
-
-
-def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
-    """Return the weightings to try, the first one first; none where that of the dataset stays."""
-    if _is_of_texts(dataset):
-        return WEIGHTINGS
-    return TABLE_WEIGHTINGS if is_table(dataset) and dataset.weighting == Weighting() else {}
-
-
-def is_table(dataset: Dataset) -> bool:
-    """Return whether the features are columns of numbers, which boosting is for."""
-    features = dataset.features
-    own = features.get("dense") or features.get("one_hot") or features.get("n_own")
-    return not features.get("hasher") and bool(own)
-
-
-def _is_of_texts(dataset: Dataset) -> bool:
-    features = dataset.features
-    standard = features.get("filling") and features["filling"]["deviations"]
-    return bool(features.get("text")) and bool(standard or not features.get("dense"))
 
 
 class Search:
@@ -256,6 +239,9 @@ class Search:
         return Duals(self._folds[0].ridges.duals(candidate), self._positions)
 
     def _weighting(self, best: Trial) -> Trial:
+        scale = self._sample.column_scale() if best.candidate.weighting == "scaled" else None
+        if scale is not None and scale.max() > MOST_SPREAD * scale.min():
+            return best
         for name in list(self._weightings)[1:]:
             best = self.better(best, self.trial_of(replace(best.candidate, weighting=name), best))
         return best

@@ -85,6 +85,26 @@ def weighted(samples: Dataset, candidate: Candidate) -> Dataset:
     return samples if candidate.weighting is None else samples.with_weighting(_KNOWN[candidate.weighting])
 
 
+def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
+    """Return the weightings to try, the first one first; none where that of the dataset stays."""
+    if _is_of_texts(dataset):
+        return WEIGHTINGS
+    return TABLE_WEIGHTINGS if is_table(dataset) and dataset.weighting == Weighting() else {}
+
+
+def is_table(dataset: Dataset) -> bool:
+    """Return whether the features are columns of numbers, which boosting is for."""
+    features = dataset.features
+    own = features.get("dense") or features.get("one_hot") or features.get("n_own")
+    return not features.get("hasher") and bool(own)
+
+
+def _is_of_texts(dataset: Dataset) -> bool:
+    features = dataset.features
+    standard = features.get("filling") and features["filling"]["deviations"]
+    return bool(features.get("text")) and bool(standard or not features.get("dense"))
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a candidate reached on the rows held out.

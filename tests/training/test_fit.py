@@ -171,6 +171,15 @@ def test_held_out_rows_are_not_learned_from():
     assert abs(course.best.quality - 0.5) < 0.1
 
 
+@pytest.mark.parametrize(("largest", "weightings"), [(10.0, {"scaled", "counts"}), (1e6, {"scaled"})])
+def test_columns_of_very_unlike_sizes_are_tried_in_units_of_their_deviation_alone(largest, weightings):
+    X = RNG.normal(size=(200, 3)) * [1.0, 3.0, largest]
+    y = (X @ [1.0, 1.0, 1 / largest] > 0).astype(int)
+    data = Dataset.from_arrays(X, y, features={"dense": ["a", "b", "c"]})
+    course = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
+    assert {trial.candidate.weighting for trial in course.trials} == weightings
+
+
 def test_dense_columns_are_boosted_too(tmp_path):
     X, y = load_digits(return_X_y=True)
     result = bigmc.fit(X[:600], tmp_path / "m", label=y[:600], memory_limit="1GB")
