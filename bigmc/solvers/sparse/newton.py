@@ -9,12 +9,13 @@ sparsity-inducing regularizer", SIAM J. Optim. 32 (2022).
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import (
@@ -51,6 +52,12 @@ _DIRECT = 512
 #: It takes a product for every weight, which is cheap with at most so many entries only.
 _DIRECT_ENTRIES = 20_000
 _RANK = 1e-13
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return what limits the threads of BLAS; to look for it takes a hundred times as long as to do it."""
+    return ThreadpoolController()
 
 
 class _Line(NamedTuple):
@@ -186,7 +193,7 @@ class Support:
         damping_of = penalty.bend + damped + _SMALLEST_CURVATURE
         precondition += damping_of[:, None]
         # weights that are not free do not move
-        with threadpool_limits(1, "blas"):  # sums in one order, whatever the machine
+        with _libraries().limit(limits=1, user_api="blas"):  # sums in one order, whatever the machine
             inverse = preconditioner(problem, self._rows, self._scale, precondition, damping_of, penalty.free)
             step = self._minimise_model(gradient, inverse, penalty, damped, most)
         turned = penalty.turned(step)
