@@ -46,7 +46,7 @@ _ZIP_ERRORS = (
     zlib.error,
 )
 _RETRAIN = "copy it anew or train again"
-_GIVE_MODEL = "give the file that fit or train made; both take raw data"
+_GIVE_MODEL = "give a file that bigmc fit or bigmc train has written"
 _FIRST_BYTES = 1 << 16
 """Bytes of an array that surely hold its NumPy header."""
 _PIECE = 1 << 20

@@ -25,7 +25,8 @@ from bigmc.kernels.linear.loss_columns import (
     column_work,
 )
 from bigmc.kernels.linear.losses.interface import couples_classes, curvature_bound, most_model_classes
-from bigmc.kernels.linear.penalties import dual_norm, penalty_change, prox, violation
+from bigmc.kernels.linear.optimality import measure
+from bigmc.kernels.linear.penalties import penalty_change, prox, violation
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -132,26 +133,18 @@ def gradient_norms(pair, columns, samples, level, factor, support, out):
         As in `bigmc.kernels.linear.squared_hinge.gradient_norms`; labels are rows of codes.
     """
     loss, penalty = pair
-    n_classes, two_over_n, alpha, ridge = level
+    n_classes, two_over_n, _, _ = level
     slots, coef = support
-    norms, violations, distances = out
     column = column_work(samples.scores, n_classes)
     sums = column.sums
-    work = np.empty(n_classes, np.float64)
-    ones = np.ones(n_classes, np.float64)
+    work = np.ones((2, n_classes), np.float64)
     zeros = np.zeros(n_classes, np.float64)
     for p in columns.order:
         column_gradient(loss, columns.positions[p], columns.entries, samples, factor, column)
         for r in range(n_classes):
             sums[r] *= two_over_n * columns.scale[p]
-        norms[p] = dual_norm(penalty, sums)
         row = zeros if slots[p] < 0 else coef[slots[p]]
-        violations[p] = violation(penalty, alpha, ridge, row, sums, ones, work)
-        distances[p] = 0.0
-        if ridge > 0.0 and norms[p] > alpha:
-            prox(penalty, alpha, sums, ones, work)
-            for r in range(n_classes):
-                distances[p] += work[r] * work[r]
+        measure(penalty, level, sums, row, p, work, out)
 
 
 @njit(cache=True, nogil=True, fastmath=False)

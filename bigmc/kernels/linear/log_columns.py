@@ -26,7 +26,8 @@ from bigmc.kernels.linear.exponentials import lanes_curve, lanes_dot, lanes_turn
 from bigmc.kernels.linear.losses.interface import slopes as slopes_of
 from bigmc.kernels.linear.losses.log import LogLoss
 from bigmc.kernels.linear.losses.samples import sample_odds
-from bigmc.kernels.linear.penalties import dual_norm, prox, violation
+from bigmc.kernels.linear.optimality import measure
+from bigmc.kernels.linear.penalties import violation
 from bigmc.kernels.linear.simd import LANES, lanes_add
 
 _EIGHT = np.uint64(LANES)
@@ -111,24 +112,17 @@ def balanced_slopes(scores, labels, factor, out):
 @njit(cache=True, nogil=True, fastmath=False)
 def gradient_norms(penalty, columns, samples, level, support, out):
     """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by slopes instead of scores."""
-    n_classes, two_over_n, alpha, ridge = level
+    n_classes, two_over_n, _, _ = level
     slots, coef = support
-    norms, violations, distances = out
     total = np.empty(samples.scores.shape[1], np.float64)
-    sums, work, zeros = np.zeros((3, n_classes), np.float64)
-    ones = np.ones(n_classes, np.float64)
+    sums, zeros = np.zeros((2, n_classes), np.float64)
+    work = np.ones((2, n_classes), np.float64)
     for p in columns.order:
         _gradient(columns.positions[p], columns.entries, samples, total)
         for r in range(n_classes):
             sums[r] = two_over_n * columns.scale[p] * total[r]
-        norms[p] = dual_norm(penalty, sums)
         row = zeros if slots[p] < 0 else coef[slots[p]]
-        violations[p] = violation(penalty, alpha, ridge, row, sums, ones, work)
-        distances[p] = 0.0
-        if ridge > 0.0 and norms[p] > alpha:
-            prox(penalty, alpha, sums, ones, work)
-            for r in range(n_classes):
-                distances[p] += work[r] * work[r]
+        measure(penalty, level, sums, row, p, work, out)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -210,6 +204,18 @@ def _products(j, entries, samples, shares, total):
                 lanes_add(total, r * width, square * shares[i, r], shares, i * width)
 
 
+@njit(cache=True, nogil=True, fastmath=False)
+def _fill_laplacian(factor, products, hessian, diagonal):
+    """Fill in the Hessian that products of probabilities make: its rows add up to zero, as they do to 1."""
+    for r in range(hessian.shape[0]):
+        diagonal[r] = 0.0
+        for q in range(hessian.shape[0]):
+            if q != r:
+                hessian[r, q] = -factor * products[r, q]
+                diagonal[r] -= hessian[r, q]
+        hessian[r, r] = diagonal[r]
+
+
 @njit(cache=True, nogil=True, forceinline=True)
 def _turn(slopes, shares, i, value, step):
     """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
@@ -285,15 +291,14 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
         violations[p] = violation(penalty, alpha, extra.ridges[p], row, sums, scratch.ones, scratch.work)
         if violations[p] <= negligible:
             continue
-        _variances(j, columns.entries, samples, shares, total)
-        factor = (0.5 if coupled else 1.0) * scale * columns.scale[p]  # twice the diagonal where it is alone
-        for r in range(n_classes):
-            diagonal[r] = factor * total[r]
+        factor = scale * columns.scale[p]  # twice that of half the Hessian
         if coupled:
             _products(j, columns.entries, samples, shares, products)
-        for r in range(coupled):
-            for q in range(coupled):
-                hessian[r, q] = diagonal[r] if r == q else -factor * products[r, q]
+            _fill_laplacian(0.5 * factor, products, hessian, diagonal)
+        else:
+            _variances(j, columns.entries, samples, shares, total)
+            for r in range(n_classes):
+                diagonal[r] = factor * total[r]
         model = Model(sums, diagonal, hessian, np.inf, extra.ridges[p])
         minimise_model(penalty, alpha, model, row, scratch, new)
         if move_row(1.0, new, columns.scale[p], row, step):

@@ -10,6 +10,37 @@ from bigmc.kernels.linear.penalties import dual_norm, prox, violation
 
 
 @njit(cache=True, nogil=True, fastmath=False)
+def measure(penalty, level, gradient, row, p, work, out):
+    """Measure the gradient of the losses by one row of weights.
+
+    Parameters
+    ----------
+    penalty : Norm
+    level : Level
+        Its factor of the gradient is not used.
+    gradient : float64 array of shape (n_classes,)
+    row : float64 array of shape (at least n_classes,)
+        Weights.
+    p : int
+        Position of the row in `out`.
+    work : float64 array of shape (2, n_classes)
+        Ones, and room for a row.
+    out : Measures
+        Distances are 0 without a ridge.
+    """
+    _, _, alpha, ridge = level
+    norms, violations, distances = out
+    ones, room = work
+    norms[p] = dual_norm(penalty, gradient)
+    violations[p] = violation(penalty, alpha, ridge, row, gradient, ones, room)
+    distances[p] = 0.0
+    if ridge > 0.0 and norms[p] > alpha:
+        prox(penalty, alpha, gradient, ones, room)
+        for r in range(gradient.shape[0]):
+            distances[p] += room[r] * room[r]
+
+
+@njit(cache=True, nogil=True, fastmath=False)
 def measure_gradients(penalty, level, gradients, rows, out):
     """Measure gradients of the losses that are summed up already.
 
@@ -25,21 +56,13 @@ def measure_gradients(penalty, level, gradients, rows, out):
     out : Measures
         Distances are 0 without a ridge.
     """
-    n_classes, _, alpha, ridge = level
-    norms, violations, distances = out
-    ones = np.ones(n_classes, np.float64)
-    work = np.empty(n_classes, np.float64)
+    n_classes = level.n_classes
+    work = np.ones((2, n_classes), np.float64)
     sums = np.empty(n_classes, np.float64)
     for j in range(gradients.shape[0]):
         for r in range(n_classes):
             sums[r] = gradients[j, r]
-        norms[j] = dual_norm(penalty, sums)
-        violations[j] = violation(penalty, alpha, ridge, rows[j], sums, ones, work)
-        distances[j] = 0.0
-        if ridge > 0.0 and norms[j] > alpha:
-            prox(penalty, alpha, sums, ones, work)
-            for r in range(n_classes):
-                distances[j] += work[r] * work[r]
+        measure(penalty, level, sums, rows[j], j, work, out)
 
 
 @njit(cache=True, nogil=True, fastmath=False)

@@ -231,7 +231,7 @@ def _sweep(
             part.active = visited[wanted[visited]]
         if largest <= target and whole:
             return
-        whole = largest <= target or sweep % _SWEEPS_OVER_SOME == 0
+        whole = largest <= target or (sweep + 1) % _SWEEPS_OVER_SOME == 0
         if whole:
             for part, active in zip(parts, every, strict=True):
                 part.active = active
