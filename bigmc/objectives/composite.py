@@ -98,16 +98,31 @@ class Objective:
     def _pair(self) -> Pair:
         return Pair(self.loss.kernels, self.penalty.kernel)
 
-    def replace_scores(
-        self, scores: NDArray[np.floating], labels: NDArray[np.int32], shares: NDArray[np.floating] | None
-    ) -> None:
-        """Put slopes in the place of scores, if the loss keeps them; and fill the shares, if given.
+    def slopes_width(self, n_classes: int, width: int) -> int:
+        """Return the columns of arrays of slopes beside scores of a width: two classes are one margin."""
+        return 1 if self.loss.keeps_slopes and n_classes == 2 else width
 
-        See `bigmc.kernels.linear.log_columns.replace_scores`.
+    def slopes_beside(self, n_classes: int, width: int) -> int:
+        """Return how many slopes and shares of a sample there are beside its scores."""
+        if not self.loss.keeps_slopes:
+            return 0
+        of_slopes = self.slopes_width(n_classes, width)
+        return of_slopes if of_slopes == width else 2 * of_slopes
+
+    def fill_slopes(
+        self,
+        scores: NDArray[np.floating],
+        labels: NDArray[np.int32],
+        slopes: NDArray[np.floating],
+        shares: NDArray[np.floating] | None,
+    ) -> None:
+        """Fill slopes, which may be the scores themselves, if the loss keeps them; and shares, if given.
+
+        See `bigmc.kernels.linear.log_columns.fill_slopes`.
         """
         if self.loss.keeps_slopes:
-            none = np.empty((0, scores.shape[1]), scores.dtype)
-            log_columns.replace_scores(scores, labels, none if shares is None else shares)
+            none = np.empty((0, slopes.shape[1]), slopes.dtype)
+            log_columns.fill_slopes(scores, labels, slopes, none if shares is None else shares)
 
     def add_gradients(
         self,
@@ -120,7 +135,7 @@ class Objective:
     ) -> None:
         """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`.
 
-        Samples of a loss that keeps slopes have these instead of scores, see `replace_scores`.
+        Samples of a loss that keeps slopes have these instead of scores, see `fill_slopes`.
         """
         largest = curvature is Curvature.LARGEST
         if self.loss.keeps_slopes:

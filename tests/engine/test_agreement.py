@@ -1,4 +1,7 @@
-"""One thread, two threads, and clusters of one, two and three workers give the same bytes."""
+"""One thread, two threads, and a cluster of three workers give the same bytes.
+
+Clusters of one and two workers are compared with threads in `test_lost_workers` and `test_sets_on_workers`.
+"""
 
 import csv
 import json
@@ -79,19 +82,13 @@ def run(folder, engine):
     return {str(name): (folder / name).read_bytes() for name in names}, figures
 
 
-@pytest.fixture(scope="module")
-def one_thread(texts):
-    return {}
-
-
 def test_every_engine_gives_the_same_bytes(texts, engine_of, monkeypatch):
     monkeypatch.chdir(texts)  # relative names mean the same to workers elsewhere
     files, figures = run(texts / "one", ThreadEngine(1))
     assert bigmc.open_dataset(texts / "one" / "t.bigmc").n_shards > 6
     assert "t.bigmc/rejects.parquet" in files
     assert "rays-raw.parquet.rejects.parquet" in files
-    engines = {"two": lambda: ThreadEngine(2)}
-    engines |= {f"dask {n}": lambda n=n: engine_of(n) for n in (1, 2, 3)}
+    engines = {"two": lambda: ThreadEngine(2), "three workers": lambda: engine_of(3)}
     for name, make in engines.items():
         engine = make()
         other_files, other_figures = run(texts / name, engine)
@@ -133,18 +130,16 @@ SPARSE = [
 
 def test_sparse_training_gives_the_same_models(counts, engine_of, tiny_limits, tmp_path):
     engines = {f"{n} threads": lambda n=n: ThreadEngine(n) for n in (1, 2)}
-    engines |= {f"dask {n}": lambda n=n: engine_of(n) for n in (1, 2, 3)}
+    engines |= {"three workers": lambda: engine_of(3)}
     models = {}
     for name, make in engines.items():
         engine = make()
         for case, (loss, penalty, limit, more, is_sent) in enumerate(SPARSE):
-            if not is_sent and name in ("dask 2", "dask 3"):
-                continue  # no worker has a part in it
             before, to = engine.usage(), tmp_path / f"{case}-{name}.model"
             options = {"alpha": 0.02, "max_passes": 6 if is_sent else 3, "memory_limit": limit} | more
             bigmc.train("sparse", counts, to, loss=loss, penalty=penalty, engine=engine, **options)
             models[case, name] = to.read_bytes()
-            if "dask" in name:
+            if name == "three workers":
                 assert (engine.usage()["tasks"] > before["tasks"]) == is_sent
     assert not [key for key in models if models[key] != models[key[0], "1 threads"]]
 

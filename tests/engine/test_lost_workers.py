@@ -114,17 +114,27 @@ class Disturbed:
             yield found
 
 
+OUT_OF_CORE = {"alpha": 0.02, "memory_limit": "3MB"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """What threads trained out of core, once there is one."""
+    return {}
+
+
 @pytest.fixture
-def sparse(counts, tiny_limits, tmp_path):
+def sparse(counts, tiny_limits, undisturbed, tmp_path):
     """Return what trains out of core while the workers are disturbed, and checks the bytes of the model."""
-    options = {"alpha": 0.02, "memory_limit": "3MB"}
-    bigmc.train("sparse", counts, tmp_path / "threads.model", **options)
+    if not undisturbed:
+        bigmc.train("sparse", counts, tmp_path / "threads.model", **OUT_OF_CORE)
+        undisturbed["model"] = (tmp_path / "threads.model").read_bytes()
 
     def train(client, at, disturb):
         engine = Disturbed(DaskEngine(client), at, disturb)
-        bigmc.train("sparse", counts, tmp_path / "disturbed.model", engine=engine, **options)
+        bigmc.train("sparse", counts, tmp_path / "disturbed.model", engine=engine, **OUT_OF_CORE)
         assert engine.left < 0
-        assert (tmp_path / "disturbed.model").read_bytes() == (tmp_path / "threads.model").read_bytes()
+        assert (tmp_path / "disturbed.model").read_bytes() == undisturbed["model"]
 
     return train
 

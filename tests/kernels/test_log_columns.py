@@ -55,8 +55,10 @@ class Instance:
         self.samples = Samples(
             wide, self.labels[:, None].astype(np.int32), self.weights, row_scale, row_scale * self.weights
         )
-        self.shares = np.empty_like(wide)
-        log_columns.replace_scores(wide, self.samples.labels, self.shares)
+        slopes = np.empty((self.n, 1), dtype) if n_classes == 2 else wide
+        self.shares = np.empty_like(slopes)
+        log_columns.fill_slopes(wide, self.samples.labels, slopes, self.shares)
+        self.samples = self.samples._replace(scores=slopes)
         self.P = softmax(self.scores, axis=1)
         self.G = self.P - np.eye(n_classes)[self.labels]
 
@@ -68,26 +70,52 @@ class Instance:
         return value / self.weights.sum(), self.G + turned
 
     @property
+    def slopes(self):
+        """Twice the slopes that are kept, of all classes; two of them are kept as one margin."""
+        return unfolded(2 * self.samples.scores, self.n_classes)
+
+    @property
     def two_over_n(self):
         return 2 / self.weights.sum()
 
 
-@pytest.mark.parametrize(("n_classes", "dtype", "tol"), [(2, np.float64, 1e-13), (5, np.float32, 2e-6)])
-def test_scores_are_replaced_by_slopes_and_probabilities(n_classes, dtype, tol):
-    instance = Instance(n_classes, dtype)
-    slopes = 2 * instance.samples.scores
-    assert np.allclose(slopes[:, :n_classes], instance.G, rtol=0, atol=tol)
-    assert np.allclose(instance.shares[:, :n_classes], instance.P, rtol=0, atol=tol)
-    assert not slopes[:, n_classes:].any()
-    assert not instance.shares[:, n_classes:].any()
+def unfolded(slopes, n_classes):
+    """Slopes of all classes."""
+    return np.hstack([-slopes, slopes]) if n_classes == 2 else slopes[:, :n_classes]
+
+
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 2e-6)])
+def test_scores_are_replaced_by_slopes_and_probabilities(dtype, tol):
+    instance = Instance(5, dtype)
+    assert np.allclose(instance.slopes, instance.G, rtol=0, atol=tol)
+    assert np.allclose(instance.shares[:, :5], instance.P, rtol=0, atol=tol)
+    assert not instance.samples.scores[:, 5:].any()
+    assert not instance.shares[:, 5:].any()
+
+
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 1e-6)])
+def test_two_classes_are_one_margin(dtype, tol):
+    instance = Instance(2, dtype)
+    assert np.allclose(instance.slopes, instance.G, rtol=0, atol=tol)
+    assert np.allclose(instance.shares[:, 0], instance.P.prod(axis=1), rtol=0, atol=tol)
 
 
 def test_slopes_of_a_sure_sample_keep_their_digits():
     scores = np.array([[30.0, 0.0] + [PAD] * 6], np.float32)
     none = np.empty((0, WIDTH), np.float32)
-    log_columns.replace_scores(scores, np.zeros((1, 1), np.int32), none)
+    log_columns.fill_slopes(scores, np.zeros((1, 1), np.int32), scores, none)
     expected = np.exp(log_softmax(np.array([30.0, 0.0])))[1] / 2
     assert np.allclose(scores[0, :2], [-expected, expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("label", "margin"), [(0, -30.0), (1, 30.0)])
+def test_the_margin_of_a_sure_sample_keeps_its_digits(label, margin):
+    scores = np.array([[0.0, margin] + [PAD] * 6], np.float32)
+    slopes, shares = np.empty((2, 1, 1), np.float32)
+    log_columns.fill_slopes(scores, np.full((1, 1), label, np.int32), slopes, shares)
+    expected = np.exp(log_softmax(np.array([30.0, 0.0])))
+    assert np.allclose(slopes[0, 0], (1 if label == 0 else -1) * expected[1] / 2, rtol=1e-5)
+    assert np.allclose(shares[0, 0], expected.prod(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -113,10 +141,10 @@ def test_sums_of_losses_are_those_of_scipy(n_classes, dtype, tol):
     scores[0, instance.labels[0]], scores[1, instance.labels[1]] = 40, -90  # sure, and surely wrong
     losses = -log_softmax(scores[:, :n_classes].astype(float), axis=1)[np.arange(instance.n), instance.labels]
     for weights in (instance.weights, np.empty(0)):
-        total = log_columns.total_loss(scores, instance.samples.labels, weights)
+        total = log_columns.total_loss(n_classes, scores, instance.samples.labels, weights)
         expected = (losses * weights).sum() if len(weights) else losses.sum()
         assert total == pytest.approx(expected, rel=tol)
-    alone = log_columns.total_loss(scores[:1], instance.samples.labels[:1], np.empty(0))
+    alone = log_columns.total_loss(n_classes, scores[:1], instance.samples.labels[:1], np.empty(0))
     assert alone == pytest.approx(losses[0], rel=max(tol, 1e-5))
     assert alone > 0
 
@@ -128,12 +156,12 @@ def test_balanced_slopes_are_probabilities_of_others_times_factors(n_classes):
     factor[:, :n_classes] = np.random.default_rng(1).random((n_classes, n_classes))
     scores = np.full((instance.n, WIDTH), PAD)
     scores[:, :n_classes] = instance.scores
-    out = np.full((instance.n, WIDTH), np.nan)
+    out = np.full(instance.shares.shape, np.nan)
     log_columns.balanced_slopes(scores, instance.samples.labels, factor, out)
     expected = instance.P * factor[instance.labels, :n_classes]
     expected[np.arange(instance.n), instance.labels] = 0.0
     expected[np.arange(instance.n), instance.labels] = -expected.sum(axis=1)
-    assert np.allclose(out[:, :n_classes], expected / 2, atol=1e-14)
+    assert np.allclose(unfolded(out, n_classes), expected / 2, atol=1e-14)
     assert not out[:, n_classes:].any()
 
 
@@ -186,8 +214,7 @@ def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
         assert now <= before + 1e-14
         before = now
     assert violations.max() < 1e-6
-    slopes = instance.model(W[:, :n_classes])[1] / 2
-    assert np.allclose(instance.samples.scores[:, :n_classes], slopes, atol=1e-11)
+    assert np.allclose(instance.slopes, instance.model(W[:, :n_classes])[1], atol=1e-11)
     start = W[:, :n_classes].ravel() + generator.normal(0, 0.05, instance.d * n_classes)
     best = minimize(
         objective, start, method="Powell", options={"xtol": 1e-10, "ftol": 1e-14, "maxiter": 10**5}
@@ -203,10 +230,11 @@ def test_steps_of_an_intercept(n_classes):
     w, P = instance.weights, instance.P
     assert np.allclose(slope[:n_classes], w @ instance.G / 2)
     assert np.allclose(variance[:n_classes], w @ (P * (1 - P)))
-    assert np.allclose(products, (P * w[:, None]).T @ P)
+    beside = ~np.eye(n_classes, dtype=bool)  # with two classes the diagonal is not added up
+    assert np.allclose(products[beside], ((P * w[:, None]).T @ P)[beside])
     step = np.zeros(WIDTH)
     step[:n_classes] = np.arange(n_classes) / 3
     log_columns.shift(instance.samples, instance.shares, step)
     T = np.broadcast_to(step[:n_classes], P.shape)
     moved = instance.G + P * (T - (P * T).sum(axis=1, keepdims=True))
-    assert np.allclose(2 * instance.samples.scores[:, :n_classes], moved)
+    assert np.allclose(instance.slopes, moved)

@@ -45,11 +45,11 @@ PLAN = ChunkPlan(
 PARTLY_HELD = replace(PLAN, free_bytes=110_000)
 
 
-def made(n=3000, d=60, n_classes=5, weighting=None, sets=False):
+def made(n=3000, d=60, n_classes=5, weighting=None, sets=False, dtype=np.int8):
     """Samples whose classes differ in some features, sorted by class, in shards of 700."""
     generator = np.random.default_rng(0)
     X = scipy.sparse.random(n, d, 0.15, format="csr", rng=generator)
-    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
+    X.data = generator.integers(1, 4, X.nnz).astype(dtype)
     signal = np.zeros((d, n_classes))
     signal[:20] = generator.standard_normal((20, n_classes))
     scores = X @ signal + generator.gumbel(size=(n, n_classes))
@@ -82,7 +82,7 @@ def pairs():
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("loss", "penalty", "ridge"), pairs())
 def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept):
-    _, dataset = made(sets=loss == "multilabel_ranking")
+    _, dataset = made(sets=loss == "multilabel_ranking", dtype=np.float64)
     options = {"loss": loss, "penalty": penalty, "ridge": ridge, "fit_intercept": fit_intercept}
     best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, **options).certificate
     state, certificate = run(dataset, **options)

@@ -195,7 +195,8 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
 def test_single_precision_scores(loss, monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
     X, y = instance("iris")
-    found = solve(dataset_of(X, y), loss=loss, alpha=0.02, tol=1e-4, **options_of("l1"))
+    counts = np.round(80 * X).astype(np.int8)  # the same optimum with 80 alpha
+    found = solve(dataset_of(counts, y), loss=loss, alpha=80 * 0.02, tol=1e-4, **options_of("l1"))
     assert found.plan.score_dtype == np.float32
     optimum = OPTIMA["iris", 0.02, 0.0, False][loss][1]
     assert found.certificate.lower <= optimum * (1 + 1e-7)

@@ -13,7 +13,9 @@ slopes move along with the steps: they are the derivatives of the model. Friedma
 "Regularization paths for generalized linear models via coordinate descent", Journal of Statistical Software
 33 (2010), go through columns in the same way.
 
-Slopes are half derivatives, so that ``2 / n`` is the factor of all gradients; those of pads are 0.
+Slopes are half derivatives, so that ``2 / n`` is the factor of all gradients; those of pads are 0. Two
+classes are one margin: arrays of slopes that have one column hold those of the second class, which are minus
+those of the first, and their shares are the product of both probabilities.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_
 from bigmc.kernels.linear.exponentials import lanes_curve, lanes_dot, lanes_turn, lanes_variance
 from bigmc.kernels.linear.losses.interface import slopes as slopes_of
 from bigmc.kernels.linear.losses.log import LogLoss
-from bigmc.kernels.linear.losses.samples import sample_odds
+from bigmc.kernels.linear.losses.samples import pair_loss, pair_odds, sample_odds
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import violation
 from bigmc.kernels.linear.simd import LANES, lanes_add
@@ -34,14 +36,16 @@ _EIGHT = np.uint64(LANES)
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def replace_scores(scores, labels, shares):
-    """Replace the scores of samples by half the derivatives of their losses.
+def fill_slopes(scores, labels, slopes, shares):
+    """Take half the derivatives of the losses of samples.
 
     Parameters
     ----------
     scores : array of shape (n_samples, width)
     labels : int32 array of shape (n_samples, 1)
-    shares : array of the shape of the scores, or of no rows
+    slopes : array of the shape of the scores, or with one column for two classes
+        Filled; it may be the scores themselves.
+    shares : array of the shape of the slopes, or of no rows
         Filled with the probabilities.
     """
     number = scores.dtype.type
@@ -49,13 +53,20 @@ def replace_scores(scores, labels, shares):
     odds = np.empty(width, scores.dtype)
     for i in range(scores.shape[0]):
         c = labels[i, 0]
+        if slopes.shape[1] == 1:
+            mine, other, _ = pair_odds(scores, i, c)
+            own_share, other_share = mine / (mine + other), other / (mine + other)
+            slopes[i, 0] = 0.5 * other_share if c == 0 else -0.5 * other_share
+            if shares.shape[0]:
+                shares[i, 0] = own_share * other_share
+            continue
         own, others, _ = sample_odds(scores, i, c, odds)
         part = number(1) / (own + others)
         half = number(0.5) * part
         for r in range(width):
-            scores[i, r] = odds[r] * half
+            slopes[i, r] = odds[r] * half
         # what the others have is more precise than 1 less a probability near 1
-        scores[i, c] = -others * half
+        slopes[i, c] = -others * half
         if shares.shape[0]:
             for r in range(width):
                 shares[i, r] = odds[r] * part
@@ -63,11 +74,12 @@ def replace_scores(scores, labels, shares):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def total_loss(scores, labels, weights):
+def total_loss(n_classes, scores, labels, weights):
     """Return the weighted sum of the losses of samples.
 
     Parameters
     ----------
+    n_classes : int
     scores : array of shape (n_samples, width)
     labels : int32 array of shape (n_samples, 1)
     weights : float64 array of shape (n_samples,), or empty for ones
@@ -77,9 +89,12 @@ def total_loss(scores, labels, weights):
     total = 0.0
     for i in range(scores.shape[0]):
         c = labels[i, 0]
-        own, others, top = sample_odds(scores, i, c, odds)
         if weights.shape[0]:
             weight = weights[i]
+        if n_classes == 2:
+            total += weight * pair_loss(scores, i, c)
+            continue
+        own, others, top = sample_odds(scores, i, c, odds)
         # where the own class is likely, what the others have is more precise than the sum of all
         if own > others:
             total += weight * np.log1p(np.float64(others) / np.float64(own))
@@ -95,16 +110,20 @@ def balanced_slopes(scores, labels, factor, out):
 
     Parameters
     ----------
-    scores, out : arrays of shape (n_samples, width)
+    scores : array of shape (n_samples, width)
     labels : int32 array of shape (n_samples, 1)
     factor : array of shape (n_classes, width)
         See `bigmc.solvers.certificate.balance_classes`.
+    out : array of the shape of the scores, or with one column for two classes
     """
     n_classes = factor.shape[0]
     others = np.empty(scores.shape[1], scores.dtype)
     slope = np.empty(n_classes, scores.dtype)
     for i in range(scores.shape[0]):
         slopes_of(LogLoss(), scores, i, labels, factor, others, slope)
+        if out.shape[1] == 1:
+            out[i, 0] = slope[1]
+            continue
         out[i, :n_classes] = slope
         out[i, n_classes:] = 0
 
@@ -114,7 +133,7 @@ def gradient_norms(penalty, columns, samples, level, support, out):
     """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by slopes instead of scores."""
     n_classes, two_over_n, _, _ = level
     slots, coef = support
-    total = np.empty(samples.scores.shape[1], np.float64)
+    total = np.empty(max(n_classes, samples.scores.shape[1]), np.float64)
     sums, zeros = np.zeros((2, n_classes), np.float64)
     work = np.ones((2, n_classes), np.float64)
     for p in columns.order:
@@ -137,6 +156,12 @@ def add_gradients(places, entries, samples, n_classes, sums, largest):
         place = places[j]
         if place < 0:
             continue
+        if slopes.shape[1] == 1:
+            slope, bend = _margin_sums(j, entries, samples)
+            sums.gradients[place, 0] -= slope
+            sums.gradients[place, 1] += slope
+            sums.curvatures[place] += bend
+            continue
         wide[:] = 0.0
         for s in range(indptr.shape[0]):
             first = np.uint64(base[s])
@@ -154,10 +179,62 @@ def add_gradients(places, entries, samples, n_classes, sums, largest):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
+def _margin_sums(j, entries, samples):
+    """Return half the gradient of the second of two classes by column j, and half the curvature."""
+    indptr, indices, data, base = entries
+    slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
+    number = slopes.dtype.type
+    slope = bend = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * gain[i]
+            size = abs(slopes[i, 0])
+            slope += value * slopes[i, 0]
+            bend += (value * (number(data[k]) * row_scale[i])) * (size * (number(1) - (size + size)))
+    return slope, bend
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _margin_gradient(j, entries, samples):
+    """Return half the gradient of the second of two classes by column j."""
+    indptr, indices, data, base = entries
+    slopes, gain = samples.scores, samples.gain
+    number = slopes.dtype.type
+    slope = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            slope += (number(data[k]) * gain[i]) * slopes[i, 0]
+    return slope
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _margin_variance(j, entries, samples, shares):
+    """Return the curvature of either of two classes by column j."""
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    variance = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            variance += (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i]) * shares[i, 0]
+    return variance
+
+
+@njit(cache=True, nogil=True, fastmath=False)
 def _gradient(j, entries, samples, total):
     """Fill `total` with half the gradient by column j."""
     indptr, indices, data, base = entries
     slopes, gain = samples.scores, samples.gain
+    if slopes.shape[1] == 1:
+        total[1] = _margin_gradient(j, entries, samples)
+        total[0] = -total[1]
+        return
     number = slopes.dtype.type
     width = np.uint64(slopes.shape[1])
     total[:] = 0.0
@@ -173,6 +250,9 @@ def _gradient(j, entries, samples, total):
 @njit(cache=True, nogil=True, fastmath=False)
 def _variances(j, entries, samples, shares, total):
     """Fill `total` with the diagonal of the Hessian by column j."""
+    if shares.shape[1] == 1:
+        total[:] = _margin_variance(j, entries, samples, shares)
+        return
     indptr, indices, data, base = entries
     row_scale, gain = samples.row_scale, samples.gain
     number = shares.dtype.type
@@ -221,6 +301,9 @@ def _turn(slopes, shares, i, value, step):
     """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
     number = slopes.dtype.type
     width = np.uint64(slopes.shape[1])
+    if width == 1:
+        slopes[i, 0] += number(0.5) * value * shares[i, 0] * (step[1] - step[0])
+        return
     at = np.uint64(i) * width
     mean = number(0)
     for q in range(np.uint64(0), width, _EIGHT):
@@ -265,13 +348,13 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     columns : Columns
     samples : Samples
         Slopes instead of scores; changed in place.
-    shares : array of shape (n_samples, width)
+    shares : array of the shape of the slopes
         Probabilities at the scores that the slopes were computed from.
     move, extra, coef, violations
         As in `bigmc.kernels.linear.composite.sweep`.
     """
     n_classes, two_over_n, alpha, _, negligible = move
-    width = samples.scores.shape[1]
+    width = max(n_classes, samples.scores.shape[1])
     coupled = n_classes if 2 < n_classes <= LANES else 0
     hessian, products = np.empty((coupled, coupled), np.float64), np.empty((coupled, width), np.float64)
     room = np.empty((4, n_classes), np.float64)
@@ -313,8 +396,8 @@ def add_level(samples, shares, slope, variance, products):
     ----------
     samples : Samples
         Slopes instead of scores.
-    shares : array of shape (n_samples, width)
-    slope, variance : float64 arrays of shape (width,)
+    shares : array of the shape of the slopes
+    slope, variance : float64 arrays of shape (at least n_classes,)
         Added to: half the gradient, and the diagonal of the Hessian.
     products : float64 array of shape (n_classes, n_classes), or of no rows
         Added to: the sums of ``p p'``.
@@ -326,6 +409,11 @@ def add_level(samples, shares, slope, variance, products):
     for i in range(np.uint64(slopes.shape[0])):
         if weights.shape[0]:
             weight = number(weights[i])
+        if width == 1:
+            slope[0] -= weight * slopes[i, 0]
+            slope[1] += weight * slopes[i, 0]
+            _add_to_both(variance, products, weight * shares[i, 0])
+            continue
         for q in range(np.uint64(0), width, _EIGHT):
             lanes_add(slope, q, weight, slopes, i * width + q)
             lanes_variance(shares, i * width + q, weight, variance, q)
@@ -333,3 +421,12 @@ def add_level(samples, shares, slope, variance, products):
             part = np.float64(weight * shares[i, r])
             for q in range(products.shape[0]):
                 products[r, q] += part * shares[i, q]
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _add_to_both(variance, products, product):
+    """Add the product of the probabilities of two classes to what an intercept's Hessian is made of."""
+    for r in range(2):
+        variance[r] += product
+        if products.shape[0]:
+            products[r, 1 - r] += product

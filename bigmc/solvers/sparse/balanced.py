@@ -168,7 +168,7 @@ def _balance(
     own, share = problem.margins(), problem.weight_sum / task.weight_sum
     others = task.weight_sum / 2.0 * anchor.slope - own.intercept_slope
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
-    problem.replace_scores()
+    problem.fill_slopes()
     ridge = task.objective.ridge / share
     terms = [
         Terms(

@@ -123,7 +123,7 @@ class Evaluation:
         if rare:
             rare.add(chunk, problem)
         own = problem.margins()
-        problem.replace_scores()
+        problem.fill_slopes()
         self._margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
@@ -195,7 +195,7 @@ def improve(
     level, n_classes = weights.intercept, task.n_classes
     level += shift_of(centred, n_classes)
     of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
-    problem.replace_scores()
+    problem.fill_slopes()
     terms = _corrections(parts, chunk, anchor, damping)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
     steps = ChunkSteps.of(

@@ -161,7 +161,7 @@ def gradients_of(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions[part]] = part
         problem.objective.add_gradients(
-            places, columns.entries, problem.samples, problem.n_classes, sums, Curvature.LARGEST
+            places, columns.entries, problem.slope_samples, problem.n_classes, sums, Curvature.LARGEST
         )
 
     for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):

@@ -102,9 +102,9 @@ class ModelSteps(ChunkSteps):
     """On a quadratic model of the log loss, made anew before every sweep: slopes move along."""
 
     def begin_sweep(self) -> None:
-        """Set the scores, and put the slopes in their place."""
+        """Set the scores, and take the slopes there."""
         self._set_scores()
-        self._problem.replace_scores(self._problem.room)
+        self._problem.fill_slopes(self._problem.room)
 
     def end(self) -> None:
         """Set the scores."""
@@ -115,7 +115,7 @@ class ModelSteps(ChunkSteps):
         problem, k = self._problem, self._problem.n_classes
         slope, variance = np.zeros(problem.width), np.zeros(problem.width)
         products = np.zeros((k, k) if k <= _MOST_COUPLED else (0, 0))
-        log_columns.add_level(problem.samples, self._problem.room, slope, variance, products)
+        log_columns.add_level(problem.slope_samples, self._problem.room, slope, variance, products)
         ridge = float(terms.ridges[0])
         gradient = problem.two_over_n * slope[:k] + terms.tilt[0, :k] + ridge * level
         # all classes together may move as they like, which changes no loss
@@ -127,7 +127,7 @@ class ModelSteps(ChunkSteps):
         else:  # twice its diagonal is more than the Hessian
             step[:k] = -gradient / (problem.two_over_n * variance[:k] + ridge)
         level += step[:k]
-        log_columns.shift(problem.samples, self._problem.room, step)
+        log_columns.shift(problem.slope_samples, self._problem.room, step)
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""

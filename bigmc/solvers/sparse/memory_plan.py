@@ -88,8 +88,8 @@ class Size:
         Features that nearly all samples have, see `bigmc.solvers.sparse.chunk_parts`.
     n_kept : int
         Classes whose gradients say what those of all are, see `bigmc.objectives.losses.Loss.n_kept`; 0: all.
-    keeps_shares : bool
-        There are as many probabilities as scores, see `bigmc.solvers.sparse.model_sweeps`.
+    n_beside : int
+        Slopes and probabilities of a sample beside its scores, see `bigmc.solvers.sparse.model_sweeps`.
     """
 
     n_samples: int
@@ -107,7 +107,7 @@ class Size:
     largest_shard: int = 0
     n_frequent: int = 0
     n_kept: int = 0
-    keeps_shares: bool = False
+    n_beside: int = 0
 
 
 def plan_memory(limit: int, size: Size) -> SolverPlan:
@@ -146,7 +146,7 @@ def plan_memory(limit: int, size: Size) -> SolverPlan:
         ("sums per class", 6 * 8 * size.n_classes * width),
         ("workspace", WORKSPACE if size.nnz > 1 << 20 else 1 << 20),
         ("weights", coef),
-        ("scores", n_samples * width * dtype.itemsize * (2 if size.keeps_shares else 1)),
+        ("scores", n_samples * (width + size.n_beside) * dtype.itemsize),
         ("all blocks", held + working_columns * column + 16 * n_features),
     ]
     plan = Plan.of(limit, items)

@@ -43,8 +43,8 @@ def sweep_model(
     Parameters
     ----------
     problem : Problem
-        With slopes in the place of the scores, which move along.
-    shares : array of the shape of the scores
+        Its slopes are filled, and move along.
+    shares : array of the shape of the slopes
         Probabilities that the model was made with.
     working : WorkingColumns
     chosen : int64 array
@@ -67,7 +67,7 @@ def sweep_model(
     ordered = columns.shuffled(chosen, (seed, aim.number), problem.scale_of(columns.features))
     step = Step(problem.n_classes, problem.two_over_n, float(aim.alpha), True, float(aim.negligible))
     kernel, extra = problem.objective.penalty.kernel, Extra(terms.ridges, terms.tilt)
-    log_columns.sweep(kernel, ordered, problem.samples, shares, step, extra, rows, violations)
+    log_columns.sweep(kernel, ordered, problem.slope_samples, shares, step, extra, rows, violations)
     largest = float(violations[chosen].max(initial=0.0))
     if not np.isfinite(largest):
         raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
@@ -104,7 +104,7 @@ class ModelSweeper(Sweeper):
             return super()._sweep_blocks(working, chosen, intercept, aim)
         before, start = self._value(working, aim.alpha), [w.rows.copy() for w in working]
         shares = self._problem.room
-        self._problem.replace_scores(shares)
+        self._problem.fill_slopes(shares)
         largest = 0.0
         for b in shuffled(range(len(working)), (self._seed, aim.number)):
             found = sweep_model(self._problem, shares, working[b], chosen[b], aim, self._seed)

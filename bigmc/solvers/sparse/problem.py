@@ -75,6 +75,8 @@ class Problem:
     ----------
     scores : array of shape (n_samples, width)
         Product of samples and weights plus intercept; pads hold the loss's pad score.
+    slopes : array of shape (n_samples, width), or (n_samples, 1)
+        Where a loss that keeps them has its slopes: in the place of the scores, but for two classes.
     labels : int32 array of shape (n_samples, most labels)
         Of each sample, increasing, -1 after the last.
     label : int32 array of shape (n_samples,)
@@ -116,6 +118,8 @@ class Problem:
         lanes = objective.loss.lanes
         self.width = -(-self.n_classes // lanes) * lanes
         self.scores = np.empty((self.n_samples, self.width), dtype)
+        of_slopes = objective.slopes_width(self.n_classes, self.width)
+        self.slopes = self.scores if of_slopes == self.width else np.empty((self.n_samples, of_slopes), dtype)
 
     def unscaled(self) -> Problem:
         """Return the same samples, scores included, for columns whose values have their scales already."""
@@ -128,6 +132,11 @@ class Problem:
     def samples(self) -> Samples:
         """The samples as kernels take them."""
         return Samples(self.scores, self.labels, self.weights, self.row_scale, self.gain)
+
+    @property
+    def slope_samples(self) -> Samples:
+        """The samples as kernels take them that add up gradients: of a loss that keeps slopes with these."""
+        return self.samples._replace(scores=self.slopes)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -191,23 +200,24 @@ class Problem:
             for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
                 pass
 
-    def replace_scores(self, shares: NDArray[Any] | None = None) -> None:
-        """Put slopes in the place of the scores, if the loss keeps them: gradients are added up from these.
+    def fill_slopes(self, shares: NDArray[Any] | None = None) -> None:
+        """Fill the slopes, if the loss keeps them: gradients are added up from these.
 
-        What takes scores comes before, or after they are set anew. Probabilities go to `shares`, if given.
+        They may take the place of the scores: what takes scores comes before, or after they are set anew.
+        Probabilities go to `shares`, if given.
         """
 
-        def replace(part: tuple[int, int]) -> None:
+        def fill(part: tuple[int, int]) -> None:
             some = slice(*part)
             own = None if shares is None else shares[some]
-            self.objective.replace_scores(self.scores[some], self.labels[some], own)
+            self.objective.fill_slopes(self.scores[some], self.labels[some], self.slopes[some], own)
 
-        self._each_part(replace)
+        self._each_part(fill)
 
     @cached_property
     def room(self) -> NDArray[Any]:
-        """An array as large as the scores, for probabilities or slopes."""
-        return np.empty_like(self.scores)
+        """An array as large as the slopes, for probabilities or other slopes."""
+        return np.empty_like(self.slopes)
 
     def dual_samples(self, factor: NDArray[np.floating]) -> Samples:
         """Return the samples as kernels take them that add up gradients of a dual point.
@@ -220,15 +230,14 @@ class Problem:
             Factors of the dual variables, see `bigmc.objectives.losses.Loss.balance`.
         """
         if not self.objective.loss.keeps_slopes:
-            return self.samples
+            return self.slope_samples
 
         def fill(part: tuple[int, int]) -> None:
             some = slice(*part)
             if len(factor):
                 log_columns.balanced_slopes(self.scores[some], self.labels[some], factor, self.room[some])
             else:
-                self.room[some] = self.scores[some]
-                self.objective.replace_scores(self.room[some], self.labels[some], None)
+                self.objective.fill_slopes(self.scores[some], self.labels[some], self.room[some], None)
 
         self._each_part(fill)
         return self.samples._replace(scores=self.room)
@@ -241,7 +250,9 @@ class Problem:
         def add_up(part: tuple[int, int]) -> float:
             some = slice(*part)
             weights = self.weights[some] if len(self.weights) else self.weights
-            total: float = log_columns.total_loss(self.scores[some], self.labels[some], weights)
+            total: float = log_columns.total_loss(
+                self.n_classes, self.scores[some], self.labels[some], weights
+            )
             return total
 
         return sum(total for _, total in self.engine.map(add_up, self._row_parts()))

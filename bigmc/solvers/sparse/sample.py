@@ -163,7 +163,9 @@ class SampleLoss:
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions] = np.arange(n)
         sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
-        problem.objective.add_gradients(places, columns.entries, problem.samples, problem.n_classes, sums)
+        problem.objective.add_gradients(
+            places, columns.entries, problem.slope_samples, problem.n_classes, sums
+        )
         scale = problem.scale_of(columns.features)
         return (
             sums.gradients * (problem.two_over_n * scale)[:, None],

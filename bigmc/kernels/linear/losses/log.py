@@ -16,7 +16,7 @@ import numpy as np
 
 from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_bend, lanes_dot, lanes_growth
 from bigmc.kernels.linear.losses.interface import LossKernels, slopes
-from bigmc.kernels.linear.losses.samples import sample_odds
+from bigmc.kernels.linear.losses.samples import pair_loss, pair_odds, sample_odds
 from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
 from bigmc.kernels.linear.simd import LANES
 
@@ -29,6 +29,13 @@ class LogLoss(LossKernels):
     def slopes(self, scores, i, labels, factor, others, slope):
         number = scores.dtype.type
         c = labels[i, 0]
+        if slope.shape[0] == 2:
+            own, other, _ = pair_odds(scores, i, c)
+            part = number(0.5 * other / (own + other))
+            if factor.shape[0]:
+                part *= factor[c, 1 - c]
+            slope[c], slope[1 - c] = -part, part
+            return
         own, total, _ = sample_odds(scores, i, c, others)
         half = number(0.5) / (own + total)
         for r in range(slope.shape[0]):
@@ -79,8 +86,18 @@ class LogLoss(LossKernels):
     def add_class_sums(self, scores, i, labels, weight, work, sums):
         none, others, slope, wide = work
         n_classes = slope.shape[0]
-        slopes(self, scores, i, labels, none, others, slope)
         c = labels[i, 0]
+        if n_classes == 2:
+            own, other, _ = pair_odds(scores, i, c)
+            p, q = own / (own + other), other / (own + other)
+            sums[1][c, c] += weight * pair_loss(scores, i, c)
+            sums[0][c, 1 - c] += weight * q
+            sums[2][c, c] += weight * p * p
+            sums[2][1 - c, 1 - c] += weight * q * q
+            sums[2][0, 1] += weight * p * q
+            sums[2][1, 0] += weight * p * q
+            return
+        slopes(self, scores, i, labels, none, others, slope)
         for r in range(scores.shape[1]):
             wide[0, r] = scores[i, r]
         own, total, top = sample_odds(wide, 0, c, wide[1])

@@ -50,6 +50,24 @@ def sample_odds(scores, i, c, others):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
+def pair_odds(scores, i, c):
+    """Return what `sample_odds` does of two classes: exponentials of the label c and the other, their top.
+
+    They are in double precision, and the larger one is 1.
+    """
+    own, other = np.float64(scores[i, c]), np.float64(scores[i, 1 - c])
+    odds = np.exp(-abs(own - other))
+    return (1.0, odds, own) if own > other else (odds, 1.0, other)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def pair_loss(scores, i, c):
+    """Return the log loss of a sample of two classes, label c."""
+    own, other, top = pair_odds(scores, i, c)
+    return np.log1p(min(own, other)) + (top - np.float64(scores[i, c]))
+
+
+@njit(cache=True, nogil=True, fastmath=False)
 def squares_change(margin, move):
     """Return ``max(margin + move, 0)² - max(margin, 0)²``."""
     before = max(margin, 0.0)
