@@ -22,6 +22,22 @@ class Checkpoint(Protocol):
         ...
 
 
+class MemoryCheckpoint:
+    """Keeps the last saved state in memory: a run of this process can be continued with more rounds."""
+
+    def __init__(self) -> None:
+        self._saved: tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None = None
+
+    def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Replace the state; solvers replace arrays, but append to lists."""
+        kept = {name: list(value) if isinstance(value, list) else value for name, value in meta.items()}
+        self._saved = kept, arrays
+
+    def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
+        """Return the state that was saved last, if any."""
+        return self._saved
+
+
 #: Changes when a solver keeps something else: an unfinished run of before cannot be gone on with.
 VERSION = 6
 

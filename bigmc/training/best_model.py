@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources, ThreadEngine
 from bigmc.errors import DataError
@@ -12,6 +14,7 @@ from bigmc.options.learners import SparseOptions
 from bigmc.solvers import DualDescent, check_memory
 from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
+from bigmc.training.ridges import Ridges
 from bigmc.training.search import Limits, Search, first_candidate
 from bigmc.training.sizes import smallest_good, train_with_size
 from bigmc.training.trials import Course, weighted
@@ -49,18 +52,35 @@ def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
 def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
     """Refuse a memory limit too small for the plain ridge model, which every winner is compared with.
 
+    Parameters
+    ----------
+    samples : Dataset
+        All that a model is made of.
+    limits : Limits
+
     Raises
     ------
     MemoryLimitError
+        With the least limit that works: that of rows kept in memory, or of chunks of them.
     """
-    if DualDescent.memory(samples) <= limits.memory:
+    in_memory = Ridges.memory(samples)
+    if in_memory <= limits.memory:
         return
     candidate = first_candidate(samples)
     own = samples.sample_weights()
     total = float(samples.n_samples if own is None else own.sum())
     learner = SparseLearner(SparseOptions(**candidate.options(total)))
-    run = RunContext(ThreadEngine())
-    check_memory(learner.solver_run(weighted(samples, candidate), None, limits.memory, run))
+    rows, context = weighted(samples, candidate), RunContext(ThreadEngine())
+    try:
+        check_memory(learner.solver_run(rows, None, limits.memory, context))
+    except MemoryLimitError:
+        with suppress(MemoryLimitError):
+            check_memory(learner.solver_run(rows, None, in_memory, context))
+            raise  # chunks of the rows work with less than all at once
+        raise MemoryLimitError(
+            f"training with all rows in memory takes {format_bytes(in_memory)}",
+            f"give --memory {-(-in_memory // 10**6)}MB or more",
+        ) from None
 
 
 def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:

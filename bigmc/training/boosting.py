@@ -9,23 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
 from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import is_sparse
+from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.search import Search
+from bigmc.training.search import EVERY_FOLD, FIRST_FOLD, Search
 from bigmc.training.trials import Candidate, Trial
 
 DEPTHS = (4, 2)
 """Levels of the trees that are tried; of equal ones the first."""
 C, LARGER_C = 1e5, 1e7
 """Strength of the loss, and the one that is tried too where no round was too many."""
-ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100)
-"""Rounds that are tried; more of them where the last were the best."""
+ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200, 400)
+"""Rounds that are tried; where the last were the best, more of them as long as those gain."""
+WORTH_MORE = 0.005
+"""Share of the log loss that twice the rounds must take away, of rows that are cross-validated first on those
+of one fold."""
+FAR_WORSE = 0.05
+"""Share of the log loss by which trees of another depth are too bad on one fold to be tried on the others."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,16 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     folder : Path
         Where the trials are written down: those of a killed run are not made again.
     """
-    best = _better(search, [_best_rounds(search, folder, depth, C, ROUNDS) for depth in _depths(dataset)])
+    ladder, *others = [_Ladder(search, folder, depth, C) for depth in _depths(dataset)]
+    for other in others:
+        if not search.cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
+            ladder = ladder.better(other)
+    best = ladder.first
     if best.n_rounds < ROUNDS[-1]:
         return best
     if not search.cross_validates:  # few rows are never fitted too loosely
-        best = _better(search, [best, _best_rounds(search, folder, best.max_depth, LARGER_C, ROUNDS)])
-    more = _best_rounds(search, folder, best.max_depth, best.C, MORE_ROUNDS)
-    return more if more.trial.log_loss < best.trial.log_loss else best
+        ladder = ladder.better(_Ladder(search, folder, best.max_depth, LARGER_C))
+    return ladder.climb()
 
 
 def _depths(dataset: Dataset) -> Sequence[int]:
@@ -78,27 +88,75 @@ def _depths(dataset: Dataset) -> Sequence[int]:
     return (1,) if is_sparse(dataset) and not dataset.features.get("one_hot") else DEPTHS
 
 
-def _best_rounds(search: Search, folder: Path, depth: int, C: float, rounds: Sequence[int]) -> Boosting:
-    """Return the number of rounds with the least log loss, by which few rows tell more than by errors."""
-    file = folder / f"boosting-{depth}-{C:g}-{rounds[-1]}.json"
-    if file.exists():
-        trials = [Trial.from_dict(fields) for fields in read_work_file(file, folder)]
-    else:
-        options = BoostOptions(max_depth=depth, C=C, n_rounds=rounds[-1])
-        entered = Candidate(None, "boosting", 1.0 / C)
-        trials = search.judge(options, entered, lambda model: _stages(model, rounds))
-        write_work_file(file, [asdict(trial) for trial in trials])
-    number, trial = min(zip(rounds, trials, strict=True), key=lambda found: found[1].log_loss)
-    return Boosting(depth, C, number, trial)
+class _Ladder:
+    """Numbers of rounds of one boosting, tried in turn; the later ones continue the models of the earlier."""
+
+    def __init__(self, search: Search, folder: Path, depth: int, C: float) -> None:
+        self._search, self._folder, self._depth, self._C = search, folder, depth, C
+        self._states: list[MemoryCheckpoint] = []
+
+    @cached_property
+    def first(self) -> Boosting:
+        """The best of the first rounds, by log loss: few rows tell more by it than by errors."""
+        return min(self._tried(ROUNDS), key=lambda found: found.trial.log_loss)
+
+    def better(self, other: _Ladder) -> _Ladder:
+        """Return the better of two by their first rounds."""
+        one, two = self.first.trial, other.first.trial
+        return other if self._search.better(one, two) is two else self
+
+    def probe(self, rounds: Sequence[int]) -> float:
+        """Return the least log loss of some numbers of rounds on the rows of the first fold."""
+        return min(found.trial.log_loss for found in self._tried(rounds, FIRST_FOLD))
+
+    def climb(self) -> Boosting:
+        """Return the best of the first and of more rounds, as long as those gain and there is time."""
+        best = self.first
+        for n_rounds in MORE_ROUNDS if best.n_rounds == ROUNDS[-1] else ():
+            if not self._goes_on(best, n_rounds):
+                break
+            [more] = self._tried([n_rounds])
+            if more.trial.log_loss >= best.trial.log_loss:
+                break
+            best, before = more, best
+            if not _is_worth_it(before.trial.log_loss, best.trial.log_loss):
+                break
+        return best
+
+    def _goes_on(self, best: Boosting, n_rounds: int) -> bool:
+        """Return whether more rounds are tried on all rows."""
+        if self._file([n_rounds], EVERY_FOLD).exists():
+            return True
+        if not self._search.has_time(2.0 * best.trial.seconds):  # twice the rounds of the last trial
+            return False
+        if not self._search.cross_validates:
+            return True
+        fewer, more = self._tried([best.n_rounds, n_rounds], FIRST_FOLD)
+        return _is_worth_it(fewer.trial.log_loss, more.trial.log_loss)
+
+    def _file(self, rounds: Sequence[int], folds: slice) -> Path:
+        name = f"boosting-{self._depth}-{self._C:g}-{'-'.join(map(str, rounds))}"
+        return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
+
+    def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
+        file = self._file(rounds, folds)
+        if file.exists():
+            trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
+        else:
+            options = BoostOptions(max_depth=self._depth, C=self._C, n_rounds=rounds[-1])
+            entered, states = Candidate(None, "boosting", 1.0 / self._C), self._states
+            trials = self._search.judge(
+                options, entered, lambda model: _stages(model, rounds), states, folds=folds
+            )
+            write_work_file(file, [asdict(trial) for trial in trials])
+        return [Boosting(self._depth, self._C, *found) for found in zip(rounds, trials, strict=True)]
+
+
+def _is_worth_it(before: float, after: float) -> bool:
+    """Return whether twice the rounds have lowered the log loss enough."""
+    return before - after > WORTH_MORE * before
 
 
 def _stages(model: Model, rounds: Sequence[int]) -> list[Model]:
     boosted = cast(BoostedModel, model)
     return [replace(boosted, stage=min(n, boosted.n_stages - 1)) for n in rounds]
-
-
-def _better(search: Search, settings: Sequence[Boosting]) -> Boosting:
-    best = settings[0]
-    for other in settings[1:]:
-        best = other if search.better(best.trial, other.trial) is other.trial else best
-    return best

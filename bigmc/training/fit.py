@@ -87,7 +87,7 @@ class Fit:
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
         if self._test is not None:
-            check_ridge_memory(self._train, self._limits)
+            check_ridge_memory(self._data, self._limits)
         with exclusive(self._folder / "lock"):
             self._claim()
             refuse_other_file(self._target, identity(self._data))

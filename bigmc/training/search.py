@@ -25,6 +25,7 @@ from bigmc.learners import learner_of
 from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.weighting import Weighting
@@ -75,6 +76,8 @@ FIRST_PENALTY = 0.1
 _MANY_FEATURES = 1000
 """Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
 penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
+EVERY_FOLD, FIRST_FOLD = slice(None), slice(1)
+"""Folds that a trial holds out."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
 
 
@@ -358,7 +361,19 @@ class Search:
     def _draw_valid(self) -> tuple[Dataset, NDArray[np.int64]]:
         return draw_groups(self._sample, self._held_out, _VALID_SEED, self._engine)
 
-    def judge(self, options: LearnerOptions, candidate: Candidate, versions: Versions) -> list[Trial]:
+    def has_time(self, seconds: float) -> bool:
+        """Return whether what takes so many seconds would end in time."""
+        return time.monotonic() + seconds <= self._ends
+
+    def judge(
+        self,
+        options: LearnerOptions,
+        candidate: Candidate,
+        versions: Versions,
+        states: list[MemoryCheckpoint] | None = None,
+        *,
+        folds: slice = EVERY_FOLD,
+    ) -> list[Trial]:
         """Return what versions of the models of another learner reach on the same rows.
 
         Parameters
@@ -368,11 +383,23 @@ class Search:
             What the trials are entered as.
         versions : callable
             Makes the models to judge of one that was trained, as many and in the same order of each.
+        states : list of MemoryCheckpoint, optional
+            Of each fold; training continues from them. An empty list is filled.
+        folds : slice, optional
+            Hold out the rows of these alone.
         """
-        return self._judged(options, candidate, self._stored, versions)
+        if states == []:
+            states += [MemoryCheckpoint() for _ in self._folds]
+        chosen = _Folds(self._folds[folds], [None] * len(self._folds) if states is None else states[folds])
+        return self._judged(options, candidate, self._stored, versions, chosen)
 
     def _judged(
-        self, options: LearnerOptions, candidate: Candidate, weighting: Weighting, versions: Versions
+        self,
+        options: LearnerOptions,
+        candidate: Candidate,
+        weighting: Weighting,
+        versions: Versions,
+        chosen: _Folds | None = None,
     ) -> list[Trial]:
         started = time.monotonic()
         resources = Resources(self._engine, self._limits.memory)
@@ -380,20 +407,32 @@ class Search:
         valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
         scores: list[list[NDArray[np.float64]]] = []
         n_used: list[list[int]] = []
-        for fold in self._folds:
-            trained = learner_of(options).train(samples, resources, sample_weight=fold.learns).model
-            models = versions(trained)
+        learner = learner_of(options)
+        folds, states = chosen or _Folds(self._folds, [None] * len(self._folds))
+        for fold, state in zip(folds, states, strict=True):
+            trained = learner.train(samples, resources, sample_weight=fold.learns, checkpoint=state)
+            models = versions(trained.model)
             scores.append([self._scores(model, valid, fold) for model in models])
             n_used.append([len(model.used_features) for model in models])
         seconds = time.monotonic() - started
+        some = len(folds) < len(self._folds)
+        truth = self._truth.of_rows(np.concatenate([f.places for f in folds])) if some else self._truth
+        joined = np.concatenate if some else self._in_order
         return [
-            Trial.of(candidate, self._truth.judge(self._in_order(found)), max(used), seconds)
+            Trial.of(candidate, truth.judge(joined(found)), max(used), seconds)
             for found, used in zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
         ]
 
     def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
         found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
         return found[fold.places] if self.cross_validates else found
+
+
+class _Folds(NamedTuple):
+    """Folds, and from which state the training of each continues."""
+
+    folds: Sequence[Fold]
+    states: Sequence[MemoryCheckpoint | None]
 
 
 class _TimeIsOver(Exception):

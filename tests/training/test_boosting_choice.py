@@ -7,59 +7,92 @@ import pytest
 
 import bigmc
 from bigmc.engine import ThreadEngine
-from bigmc.options.learners import BoostOptions
 from bigmc.store.dataset import Dataset
-from bigmc.training.boosting import MORE_ROUNDS, ROUNDS, choose_boosting
+from bigmc.training import boosting
+from bigmc.training.boosting import ROUNDS, choose_boosting
 from bigmc.training.search import Limits, Search
 from bigmc.training.trials import Candidate, Trial, better
 
 RNG = np.random.default_rng(3)
 
 
-def searched(X, y):
+def searched(X, y, **limits):
     """Return a search on rows in memory, and the rows."""
     data = Dataset.from_arrays(X, y)
-    return Search(data, ThreadEngine(1), Limits(1 << 30)), data
+    return Search(data, ThreadEngine(1), Limits(1 << 30, **limits)), data
+
+
+def additive(n=400):
+    """Return rows whose labels are a sum of waves, without noise."""
+    X = np.random.default_rng(5).normal(size=(n, 3))
+    return X, (np.sin(3 * X).sum(axis=1) > 0).astype(int)
+
+
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """Try numbers of rounds that take no time, and return them."""
+    monkeypatch.setattr(boosting, "ROUNDS", (2, 4))
+    monkeypatch.setattr(boosting, "MORE_ROUNDS", (8, 16))
+    return 2, 4, 8, 16
 
 
 def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
-    X = RNG.normal(size=(900, 8))
-    y = (X[:, 0] + 3 * RNG.normal(size=900) > 0).astype(int)
+    X = RNG.normal(size=(400, 4))
+    y = (X[:, 0] + 3 * RNG.normal(size=400) > 0).astype(int)
     found = choose_boosting(*searched(X, y), tmp_path)
     assert found.n_rounds < ROUNDS[-1]
-    model = bigmc.MultiBoostClassifier(max_depth=4).fit(X, y)
-    Z = RNG.normal(size=(4000, 8))
+    model = bigmc.MultiBoostClassifier(max_depth=4, n_rounds=60).fit(X, y)
+    Z = RNG.normal(size=(4000, 4))
     truth = (Z[:, 0] + 3 * RNG.normal(size=4000) > 0).astype(int)
     options = {"max_depth": found.max_depth, "n_rounds": found.n_rounds, "C": found.C}
     chosen = bigmc.MultiBoostClassifier(**options).fit(X, y)
     assert chosen.score(Z, truth) > model.score(Z, truth)
 
 
-def test_sums_of_steps_without_noise_ask_for_many_rounds(tmp_path):
-    X = RNG.normal(size=(1500, 6))
-    y = np.sin(3 * X[:, :3]).sum(axis=1) + X[:, 3] * X[:, 4] > 0
-    found = choose_boosting(*searched(X, y.astype(int)), tmp_path)
-    assert found.n_rounds in MORE_ROUNDS
-
-
-def test_the_trial_is_that_of_a_model_of_so_many_rounds(tmp_path):
-    X = RNG.normal(size=(400, 5))
-    y = (X[:, 0] * X[:, 1] + RNG.normal(size=400) > 0).astype(int)
-    search, data = searched(X, y)
+def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):
+    search, data = searched(*additive())
     found = choose_boosting(search, data, tmp_path)
-    assert isinstance(found.options, BoostOptions)
+    assert found.n_rounds in few_rounds[2:]
+    # More rounds continue the models of fewer: as if these had been trained at once.
     [alone] = search.judge(found.options, found.trial.candidate, lambda model: [model])
     assert replace(alone, seconds=0.0) == replace(found.trial, seconds=0.0)
 
 
-def test_trials_of_a_killed_run_are_not_made_again(tmp_path, monkeypatch):
-    X = RNG.normal(size=(300, 4))
-    search, data = searched(X, RNG.integers(0, 2, 300))
+def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
+    search, data = searched(*additive(), seconds=0.0)
+    assert choose_boosting(search, data, tmp_path).n_rounds == few_rounds[1]
+
+
+def test_trials_of_a_killed_run_are_not_made_again(tmp_path, monkeypatch, few_rounds):
+    search, data = searched(*additive())
     found = choose_boosting(search, data, tmp_path)
-    monkeypatch.setattr(search, "judge", lambda *_: pytest.fail("judged again"))
+    monkeypatch.setattr(search, "judge", lambda *_, **__: pytest.fail("judged again"))
     again = choose_boosting(search, data, tmp_path)
     assert again == found
     assert again.trial.seconds == found.trial.seconds
+
+
+def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeypatch, few_rounds):
+    data, judged = additive(), []
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+    search, rows = searched(*data)
+    judge = search.judge
+
+    def killed(*asked, **how):
+        judged.append(asked)
+        if len(judged) == 5:
+            raise KeyboardInterrupt
+        return judge(*asked, **how)
+
+    monkeypatch.setattr(search, "judge", killed)
+    with pytest.raises(KeyboardInterrupt):
+        choose_boosting(search, rows, tmp_path / "killed")
+    again = choose_boosting(*searched(*data), tmp_path / "killed")
+    whole = choose_boosting(*searched(*data), tmp_path / "whole")
+    assert replace(again, trial=replace(again.trial, seconds=0.0)) == replace(
+        whole, trial=replace(whole.trial, seconds=0.0)
+    )
 
 
 @pytest.mark.parametrize(("quality", "log_loss", "wins"), [(0.80, 0.4, 0), (0.81, 0.4, 1), (0.80, 0.35, 1)])

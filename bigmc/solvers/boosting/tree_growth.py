@@ -135,16 +135,15 @@ class Forest:
     weights : int64 array of shape (n_classes, n_samples)
     depth : int
         Levels of the trees.
-    n_cells : int
-        Cells of the histogram of a node, if histograms are kept; 0 if not.
+    hist : int64 array of shape (n_trees, n_nodes of the last level, n_cells)
+        Space for the histograms of the nodes, if they are kept; of no trees if not.
     """
 
-    def __init__(self, roots: Roots, weights: NDArray[np.int64], depth: int, n_cells: int) -> None:
+    def __init__(self, roots: Roots, weights: NDArray[np.int64], depth: int, hist: NDArray[np.int64]) -> None:
         n_trees, n_nodes = len(roots.classes), 2 ** (depth - 1)
         self.classes, self._weights = roots.classes, weights
-        self._depth, self._kept = depth, n_cells > 0
+        self._depth, self._kept, self.hist = depth, hist.size > 0, hist
         self.nodes = np.zeros((n_trees, weights.shape[1]), np.uint8)
-        self.hist = np.empty((n_trees if n_cells else 0, n_nodes, n_cells), np.int64)
         self.cuts, self.sides = roots.cuts[:, np.newaxis], roots.sides[:, np.newaxis]
         self._levels = [self.cuts]
         self._slots = np.zeros((n_trees, n_nodes), np.int64)
@@ -228,7 +227,7 @@ class TreeGrower:
     ) -> None:
         self.source, self._engine, self._histogram_bytes = source, engine, histogram_bytes
         self._n_samples, self._depth = n_samples, depth
-        self._codes = np.empty(0, np.uint8)
+        self._codes, self._hist = np.empty(0, np.uint8), np.empty(0, np.int64)
         self._weights = np.empty((0, n_samples), np.int64)
 
     @property
@@ -260,18 +259,21 @@ class TreeGrower:
     def grow(self, roots: Roots) -> Grown:
         """Return the trees of roots."""
         n_trees, n_cells, step = len(roots.classes), 0, 0
+        n_nodes = 1 << (self._depth - 1)
         if self.source.keeps:
             found = (block.bins for block in self.source.stream())
             n_cells = sum(int(bins.n_bins[bins.columns].sum()) for bins in found)
-            step = self._histogram_bytes // (8 * n_cells << (self._depth - 1)) if n_cells else 0
-        if not step:
-            n_cells, step = 0, max(n_trees, 1)
-        return Grown.joined(
-            [
-                self._grow(Forest(roots.take(slice(k, k + step)), self._weights, self._depth, n_cells))
-                for k in range(0, max(n_trees, 1), step)
-            ]
-        )
+            step = min(self._histogram_bytes // (8 * n_cells * n_nodes), n_trees) if n_cells else 0
+        size = step * n_nodes * n_cells
+        if len(self._hist) < size:
+            self._hist = np.empty(size, np.int64)
+        hist = self._hist[:size].reshape(step, n_nodes, n_cells)
+        parts = []
+        for k in range(0, max(n_trees, 1), step or max(n_trees, 1)):
+            part = roots.take(slice(k, k + step) if step else slice(None))
+            forest = Forest(part, self._weights, self._depth, hist[: len(part.classes)])
+            parts.append(self._grow(forest))
+        return Grown.joined(parts)
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
         """Return the answers of trees found before: a pass for every level of every so many trees."""
