@@ -1,15 +1,11 @@
 """The memory limit is a promise of every command: a real process, measured above its bare imports."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from measured import said_number
 
-import bigmc
 from bigmc import api
 from bigmc.engine import ThreadEngine
 
@@ -77,13 +73,5 @@ def here(tmp_path_factory):
     ids=["train in 64 MB", "train in 128 MB", "evaluate", "predict a dataset", "predict a file"],
 )
 def test_peak_above_the_bare_imports_is_within_the_limit(command, arguments, options, here):
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps([command, arguments, options])],
-        cwd=here,
-        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) <= int(options["memory_limit"].removesuffix("MB")) * 1_000_000
+    peak = said_number(MEASURE, json.dumps([command, arguments, options]), folder=here)
+    assert peak <= int(options["memory_limit"].removesuffix("MB")) * 1_000_000

@@ -2,14 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-import bigmc
+from measured import said_number
 
 pytestmark = pytest.mark.slow
 
@@ -55,17 +54,9 @@ def test_a_run_that_compiles_its_kernels_stays_within_the_limit(folder, tmp_path
 
 
 def measured_peak(options, folder, environment=None):
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps(options)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1]), **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    subprocess.run(["rm", "-r", folder / "d.bigmc"], check=True)
-    return int(done.stdout)
+    peak = said_number(MEASURE, json.dumps(options), folder=folder, environment=environment)
+    shutil.rmtree(folder / "d.bigmc")
+    return peak
 
 
 @pytest.mark.parametrize(("chosen", "allocator"), [(None, "system"), ("mimalloc", "mimalloc")])
