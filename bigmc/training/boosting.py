@@ -26,7 +26,7 @@ DEPTHS = (4, 2)
 """Levels of the trees that are tried; of equal ones the first."""
 C, LARGER_C = 1e5, 1e7
 """Strength of the loss, and the one that is tried too where no round was too many."""
-ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200, 400)
+ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Rounds that are tried; where the last were the best, more of them as long as those gain."""
 WORTH_MORE = 0.005
 """Share of the log loss that twice the rounds must take away, of rows that are cross-validated first on those
