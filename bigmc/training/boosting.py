@@ -28,7 +28,7 @@ C, LARGER_C = 1e5, 1e7
 """Strength of the loss, and the one that is tried too where no round was too many."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Rounds that are tried; where the last were the best, more of them as long as those gain."""
-WORTH_MORE = 0.005
+WORTH_MORE = 0.01
 """Share of the log loss that twice the rounds must take away, of rows that are cross-validated first on those
 of one fold."""
 FAR_WORSE = 0.05
