@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.kernels.linear import composite, log_columns, loss_columns, optimality, squared_hinge
+from bigmc.kernels.linear import composite, log_columns, log_rows, loss_columns, optimality, squared_hinge
 from bigmc.kernels.linear.arguments import (
     Columns,
     Entries,
@@ -118,11 +118,11 @@ class Objective:
     ) -> None:
         """Fill slopes, which may be the scores themselves, if the loss keeps them; and shares, if given.
 
-        See `bigmc.kernels.linear.log_columns.fill_slopes`.
+        See `bigmc.kernels.linear.log_rows.fill_slopes`.
         """
         if self.loss.keeps_slopes:
             none = np.empty((0, slopes.shape[1]), slopes.dtype)
-            log_columns.fill_slopes(scores, labels, slopes, none if shares is None else shares)
+            log_rows.fill_slopes(scores, labels, slopes, none if shares is None else shares)
 
     def add_gradients(
         self,

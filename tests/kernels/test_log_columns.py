@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear import log_columns, log_rows
 from bigmc.kernels.linear.arguments import (
     Columns,
     Entries,
@@ -57,7 +57,7 @@ class Instance:
         )
         slopes = np.empty((self.n, 1), dtype) if n_classes == 2 else wide
         self.shares = np.empty_like(slopes)
-        log_columns.fill_slopes(wide, self.samples.labels, slopes, self.shares)
+        log_rows.fill_slopes(wide, self.samples.labels, slopes, self.shares)
         self.samples = self.samples._replace(scores=slopes)
         self.P = softmax(self.scores, axis=1)
         self.G = self.P - np.eye(n_classes)[self.labels]
@@ -103,7 +103,7 @@ def test_two_classes_are_one_margin(dtype, tol):
 def test_slopes_of_a_sure_sample_keep_their_digits():
     scores = np.array([[30.0, 0.0] + [PAD] * 6], np.float32)
     none = np.empty((0, WIDTH), np.float32)
-    log_columns.fill_slopes(scores, np.zeros((1, 1), np.int32), scores, none)
+    log_rows.fill_slopes(scores, np.zeros((1, 1), np.int32), scores, none)
     expected = np.exp(log_softmax(np.array([30.0, 0.0])))[1] / 2
     assert np.allclose(scores[0, :2], [-expected, expected], rtol=1e-5)
 
@@ -112,7 +112,7 @@ def test_slopes_of_a_sure_sample_keep_their_digits():
 def test_the_margin_of_a_sure_sample_keeps_its_digits(label, margin):
     scores = np.array([[0.0, margin] + [PAD] * 6], np.float32)
     slopes, shares = np.empty((2, 1, 1), np.float32)
-    log_columns.fill_slopes(scores, np.full((1, 1), label, np.int32), slopes, shares)
+    log_rows.fill_slopes(scores, np.full((1, 1), label, np.int32), slopes, shares)
     expected = np.exp(log_softmax(np.array([30.0, 0.0])))
     assert np.allclose(slopes[0, 0], (1 if label == 0 else -1) * expected[1] / 2, rtol=1e-5)
     assert np.allclose(shares[0, 0], expected.prod(), rtol=1e-5)
@@ -141,10 +141,10 @@ def test_sums_of_losses_are_those_of_scipy(n_classes, dtype, tol):
     scores[0, instance.labels[0]], scores[1, instance.labels[1]] = 40, -90  # sure, and surely wrong
     losses = -log_softmax(scores[:, :n_classes].astype(float), axis=1)[np.arange(instance.n), instance.labels]
     for weights in (instance.weights, np.empty(0)):
-        total = log_columns.total_loss(n_classes, scores, instance.samples.labels, weights)
+        total = log_rows.total_loss(n_classes, scores, instance.samples.labels, weights)
         expected = (losses * weights).sum() if len(weights) else losses.sum()
         assert total == pytest.approx(expected, rel=tol)
-    alone = log_columns.total_loss(n_classes, scores[:1], instance.samples.labels[:1], np.empty(0))
+    alone = log_rows.total_loss(n_classes, scores[:1], instance.samples.labels[:1], np.empty(0))
     assert alone == pytest.approx(losses[0], rel=max(tol, 1e-5))
     assert alone > 0
 
@@ -157,7 +157,7 @@ def test_balanced_slopes_are_probabilities_of_others_times_factors(n_classes):
     scores = np.full((instance.n, WIDTH), PAD)
     scores[:, :n_classes] = instance.scores
     out = np.full(instance.shares.shape, np.nan)
-    log_columns.balanced_slopes(scores, instance.samples.labels, factor, out)
+    log_rows.balanced_slopes(scores, instance.samples.labels, factor, out)
     expected = instance.P * factor[instance.labels, :n_classes]
     expected[np.arange(instance.n), instance.labels] = 0.0
     expected[np.arange(instance.n), instance.labels] = -expected.sum(axis=1)
@@ -226,7 +226,7 @@ def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
 def test_steps_of_an_intercept(n_classes):
     instance = Instance(n_classes)
     slope, variance, products = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((n_classes, n_classes))
-    log_columns.add_level(instance.samples, instance.shares, slope, variance, products)
+    log_rows.add_level(instance.samples, instance.shares, slope, variance, products)
     w, P = instance.weights, instance.P
     assert np.allclose(slope[:n_classes], w @ instance.G / 2)
     assert np.allclose(variance[:n_classes], w @ (P * (1 - P)))
@@ -234,7 +234,7 @@ def test_steps_of_an_intercept(n_classes):
     assert np.allclose(products[beside], ((P * w[:, None]).T @ P)[beside])
     step = np.zeros(WIDTH)
     step[:n_classes] = np.arange(n_classes) / 3
-    log_columns.shift(instance.samples, instance.shares, step)
+    log_rows.shift(instance.samples, instance.shares, step)
     T = np.broadcast_to(step[:n_classes], P.shape)
     moved = instance.G + P * (T - (P * T).sum(axis=1, keepdims=True))
     assert np.allclose(instance.slopes, moved)

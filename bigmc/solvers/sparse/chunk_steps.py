@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear import log_rows
 from bigmc.solvers.sparse.chunk_parts import Part
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.intercept import improve_intercept
@@ -115,7 +115,7 @@ class ModelSteps(ChunkSteps):
         problem, k = self._problem, self._problem.n_classes
         slope, variance = np.zeros(problem.width), np.zeros(problem.width)
         products = np.zeros((k, k) if k <= _MOST_COUPLED else (0, 0))
-        log_columns.add_level(problem.slope_samples, self._problem.room, slope, variance, products)
+        log_rows.add_level(problem.slope_samples, self._problem.room, slope, variance, products)
         ridge = float(terms.ridges[0])
         gradient = problem.two_over_n * slope[:k] + terms.tilt[0, :k] + ridge * level
         # all classes together may move as they like, which changes no loss
@@ -127,7 +127,7 @@ class ModelSteps(ChunkSteps):
         else:  # twice its diagonal is more than the Hessian
             step[:k] = -gradient / (problem.two_over_n * variance[:k] + ridge)
         level += step[:k]
-        log_columns.shift(problem.slope_samples, self._problem.room, step)
+        log_rows.shift(problem.slope_samples, self._problem.room, step)
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear import log_rows
 from bigmc.kernels.linear.arguments import Rows, Samples
 from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
@@ -235,7 +235,7 @@ class Problem:
         def fill(part: tuple[int, int]) -> None:
             some = slice(*part)
             if len(factor):
-                log_columns.balanced_slopes(self.scores[some], self.labels[some], factor, self.room[some])
+                log_rows.balanced_slopes(self.scores[some], self.labels[some], factor, self.room[some])
             else:
                 self.objective.fill_slopes(self.scores[some], self.labels[some], self.room[some], None)
 
@@ -250,9 +250,7 @@ class Problem:
         def add_up(part: tuple[int, int]) -> float:
             some = slice(*part)
             weights = self.weights[some] if len(self.weights) else self.weights
-            total: float = log_columns.total_loss(
-                self.n_classes, self.scores[some], self.labels[some], weights
-            )
+            total: float = log_rows.total_loss(self.n_classes, self.scores[some], self.labels[some], weights)
             return total
 
         return sum(total for _, total in self.engine.map(add_up, self._row_parts()))

@@ -1,0 +1,159 @@
+# mypy: ignore-errors
+"""Sums over the entries of one column of what is kept of each sample: slopes and shares of the log loss.
+
+Both layouts of `bigmc.kernels.linear.log_rows` are summed: one of a row for each class, in lanes, and one
+margin for two classes. Loops are written out for each sum, because sums that are not needed cost as much as
+those that are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from bigmc.kernels.linear.exponentials import lanes_curve, lanes_variance
+from bigmc.kernels.linear.log_rows import turn
+from bigmc.kernels.linear.simd import LANES, lanes_add
+
+_EIGHT = np.uint64(LANES)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def gradient(j, entries, samples, total):
+    """Fill `total` with half the gradient by column j."""
+    indptr, indices, data, base = entries
+    slopes, gain = samples.scores, samples.gain
+    if slopes.shape[1] == 1:
+        total[1] = _margin_gradient(j, entries, samples)
+        total[0] = -total[1]
+        return
+    number = slopes.dtype.type
+    width = np.uint64(slopes.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * gain[i]
+            for q in range(np.uint64(0), width, _EIGHT):
+                lanes_add(total, q, value, slopes, i * width + q)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _margin_gradient(j, entries, samples):
+    """Return half the gradient of the second of two classes by column j."""
+    indptr, indices, data, base = entries
+    slopes, gain = samples.scores, samples.gain
+    number = slopes.dtype.type
+    slope = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            slope += (number(data[k]) * gain[i]) * slopes[i, 0]
+    return slope
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def curvature(j, entries, samples, wide):
+    """Fill rows of `wide`, of shape (2, width), with half the gradient by column j and half the curvature."""
+    indptr, indices, data, base = entries
+    slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
+    if slopes.shape[1] == 1:
+        wide[0, 1], wide[1, 1] = _margin_curvature(j, entries, samples)
+        wide[0, 0], wide[1, 0] = -wide[0, 1], wide[1, 1]
+        return
+    number = slopes.dtype.type
+    width = np.uint64(slopes.shape[1])
+    wide[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * gain[i]
+            factors = (value, value * (number(data[k]) * row_scale[i]))
+            for q in range(np.uint64(0), width, _EIGHT):
+                lanes_curve(slopes, i * width + q, factors, wide, (q, width + q))
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _margin_curvature(j, entries, samples):
+    """Return half the gradient of the second of two classes by column j, and half the curvature."""
+    indptr, indices, data, base = entries
+    slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
+    number = slopes.dtype.type
+    slope = bend = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            value = number(data[k]) * gain[i]
+            size = abs(slopes[i, 0])
+            slope += value * slopes[i, 0]
+            bend += (value * (number(data[k]) * row_scale[i])) * (size * (number(1) - (size + size)))
+    return slope, bend
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def variances(j, entries, samples, shares, total):
+    """Fill `total` with the diagonal of the Hessian by column j."""
+    if shares.shape[1] == 1:
+        total[:] = _margin_variance(j, entries, samples, shares)
+        return
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    width = np.uint64(shares.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
+            for q in range(np.uint64(0), width, _EIGHT):
+                lanes_variance(shares, i * width + q, square, total, q)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def _margin_variance(j, entries, samples, shares):
+    """Return the curvature of either of two classes by column j."""
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    variance = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            variance += (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i]) * shares[i, 0]
+    return variance
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def class_products(j, entries, samples, shares, total):
+    """Fill `total`, of shape (n_classes, width), with the sums of ``p p'`` times the squares of column j."""
+    indptr, indices, data, base = entries
+    row_scale, gain = samples.row_scale, samples.gain
+    number = shares.dtype.type
+    width = np.uint64(shares.shape[1])
+    total[:] = 0.0
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
+            for r in range(np.uint64(total.shape[0])):
+                lanes_add(total, r * width, square * shares[i, r], shares, i * width)
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_column_step(j, entries, samples, shares, step):
+    """Move the slopes by a step of the weights of column j."""
+    indptr, indices, data, base = entries
+    slopes, row_scale = samples.scores, samples.row_scale
+    number = slopes.dtype.type
+    for s in range(indptr.shape[0]):
+        first = np.uint64(base[s])
+        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+            i = first + np.uint64(indices[k])
+            turn(slopes, shares, i, number(data[k]) * row_scale[i], step)
