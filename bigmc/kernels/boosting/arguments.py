@@ -60,6 +60,8 @@ class Table(NamedTuple):
     Attributes
     ----------
     codes : uint8 array of shape (n_samples, n_columns)
+    columns : uint8 array of shape (n_columns, n_samples rounded up to whole words of bits)
+        The same, column after column.
     features, n_edges : int64 arrays of shape (n_columns,)
     missing : bool array of shape (n_columns,)
         Whether the column has missing values, whose code is the last.
@@ -70,6 +72,7 @@ class Table(NamedTuple):
     """
 
     codes: NDArray[np.uint8]
+    columns: NDArray[np.uint8]
     features: NDArray[np.int64]
     n_edges: NDArray[np.int64]
     missing: NDArray[np.bool_]
@@ -87,8 +90,8 @@ class Level(NamedTuple):
         Row of `weights` of each tree.
     weights : int64 array of shape (n_classes, n_samples)
         Packed dual weights.
-    nodes : uint8 array of shape (n_trees, n_samples)
-        Node of each sample.
+    members : uint64 array of shape (n_trees, at least n_nodes, n_words)
+        Bits of the samples of each node.
     totals : int64 array of shape (n_trees, n_nodes)
         Packed sums of the nodes.
     slots : int64 array of shape (n_trees, at least n_nodes)
@@ -107,7 +110,7 @@ class Level(NamedTuple):
 
     classes: NDArray[np.int64]
     weights: NDArray[np.int64]
-    nodes: NDArray[np.uint8]
+    members: NDArray[np.uint64]
     totals: NDArray[np.int64]
     slots: NDArray[np.int64]
     added: NDArray[np.uint8]

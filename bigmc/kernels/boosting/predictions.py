@@ -13,7 +13,7 @@ _WORD = 64
 
 
 @intrinsic
-def _range_word(typing, codes, at, low, high):
+def range_word(typing, codes, at, low, high):
     """Return a word with the bits of the `_WORD` codes between two codes, both included."""
     signature = types.uint64(codes, at, low, high)
 
@@ -52,7 +52,7 @@ def range_bits(codes, low, high, words):
     first, last = np.uint8(low), np.uint8(high)
     whole = codes.shape[0] // _WORD
     for w in range(whole):
-        words[w] = _range_word(codes, w * _WORD, first, last)
+        words[w] = range_word(codes, w * _WORD, first, last)
     for i in range(whole * _WORD, codes.shape[0]):
         if first <= codes[i] <= last:
             words[whole] |= _ONE << np.uint64(i - whole * _WORD)

@@ -11,18 +11,22 @@ Sums are whole numbers: a weight is rounded to a multiple of ``sum |u| / UNIT`` 
 first: the histogram of a node is that of its parent minus that of its sibling, and blocks, threads and
 workers cannot change a bit. A node whose weights all have one sign (``|G| = W``) has nothing to gain: it is
 closed, as is everything below it.
+
+The samples of a node are a set of bits, 64 in a word: a cut compares the codes of 64 samples at once.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from bigmc.kernels.boosting.predictions import range_word
 
 #: What the weights of a class add up to, about; their sums stay below ``2^31``.
 UNIT = 1 << 30
-#: Set in the node of a sample that goes above at the level being cut.
-ABOVE = np.uint8(128)
-_NODE = np.uint8(127)
+_ONE, _WORD = np.uint64(1), np.uint64(64)
 _HALF = np.uint32(0xFFFFFFFF)
 _ROWS = 128
 
@@ -46,6 +50,26 @@ def pack_weights(u, masses, packed):
                 row[i] = (g << 32) + abs(g)
         else:
             row[:] = 0
+
+
+@intrinsic
+def _count_ones(typing, word):
+    """Return the number of bits that are set."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def _count_trailing_zeros(typing, word):
+    """Return the place of the lowest bit that is set; one is."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -89,37 +113,49 @@ def tabulate(columns, entries, zero, shard, table):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def _add_rows(table, nodes, slots, added, weights, rows, hist):
-    """Add the samples of some nodes to their histograms; `rows` is space for a list of them."""
-    width, cells = np.uint64(table.codes.shape[1]), np.uint64(hist.shape[1])
-    flat, out, firsts = table.codes.ravel(), hist.ravel(), table.firsts
-    n = 0
-    for i in range(nodes.shape[0]):
-        rows[n] = i
-        n += added[nodes[i] & _NODE]
-    for k in range(n):
-        i = np.uint64(rows[k])
-        weight = weights[i]
-        first = np.uint64(slots[nodes[i] & _NODE]) * cells + np.uint64(table.at)
-        for p in range(table.codes.shape[1]):
-            code = flat[i * width + np.uint64(p)]
-            out[first + firsts[p] + np.uint64(code)] += weight
+def transpose_codes(table, columns):
+    """Write the codes of a table, shape (n_samples, n_columns), column after column."""
+    for first in range(0, table.shape[0], _ROWS):
+        stop = min(first + _ROWS, table.shape[0])
+        for p in range(table.shape[1]):
+            target = columns[p]
+            for i in range(first, stop):
+                target[i] = table[i, p]
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def add_samples(table, weights, rows, hist):
+def _add_members(table, members, weights, hist):
+    """Add the samples of a node to its histogram."""
+    width, flat, at, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.at, table.firsts
+    out = hist[at:]
+    for w in range(members.shape[0]):
+        bits = members[w]
+        while bits:
+            i = np.uint64(w) * _WORD + _count_trailing_zeros(bits)
+            bits &= bits - _ONE
+            weight = weights[i]
+            if weight != 0:
+                for p in range(table.codes.shape[1]):
+                    out[firsts[p] + np.uint64(flat[i * width + np.uint64(p)])] += weight
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def add_samples(table, weights, hist):
     """Add all samples to a histogram.
 
     Parameters
     ----------
     table : Table
     weights : int64 array of shape (n_samples,)
-    rows : int32 array of shape (n_samples + 1,)
-        Scratch space.
-    hist : int64 array of shape (1, n_cells)
+    hist : int64 array of shape (n_cells,)
     """
-    nodes, slots = np.zeros(table.codes.shape[0], np.uint8), np.zeros(1, np.int64)
-    _add_rows(table, nodes, slots, np.ones(1, np.uint8), weights, rows, hist)
+    width, flat, at, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.at, table.firsts
+    out = hist[at:]
+    for i in range(table.codes.shape[0]):
+        weight = weights[i]
+        if weight != 0:
+            for p in range(table.codes.shape[1]):
+                out[firsts[p] + np.uint64(flat[np.uint64(i) * width + np.uint64(p)])] += weight
 
 
 @njit(cache=True, nogil=True, fastmath=False)
@@ -176,13 +212,15 @@ def find_peaks(hist, table, values, cuts, sides):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def open_level(nodes, totals, kept, slots, added):
+def open_level(members, above, totals, kept, slots, added):
     """Move the samples to the next level, and say whose histograms are to be summed up.
 
     Parameters
     ----------
-    nodes : uint8 array of shape (n_trees, n_samples)
-        Node of each sample at the level above, with `ABOVE`; changed.
+    members : uint64 array of shape (n_trees, at least n_nodes, n_words)
+        Bits of the samples of each node of the level above; overwritten.
+    above : uint64 array of shape (n_trees, n_words)
+        Bits of the samples that go above; cleared.
     totals : int64 array of shape (n_trees, n_nodes)
         Packed sums of the nodes of the new level.
     kept : bool
@@ -193,31 +231,37 @@ def open_level(nodes, totals, kept, slots, added):
         1 for nodes to be summed up.
     """
     n_nodes = totals.shape[1]
-    counts, parents = np.empty(128, np.int64), np.empty(n_nodes // 2, np.int64)
-    for tree in range(nodes.shape[0]):
-        at = nodes[tree]
-        counts[:] = 0
-        for i in range(at.shape[0]):
-            x = np.uint8(((at[i] & _NODE) << 1) | (at[i] >> 7))
-            at[i] = x
-            counts[x] += 1
+    counts, parents = np.empty(n_nodes, np.uint64), np.empty(n_nodes // 2, np.int64)
+    for tree in range(members.shape[0]):
+        up = above[tree]
+        for parent in range(n_nodes // 2 - 1, -1, -1):  # the first one is where its own children go
+            whole = members[tree, parent]
+            lower, upper = members[tree, 2 * parent], members[tree, 2 * parent + 1]
+            n_below = n_above = np.uint64(0)
+            for w in range(up.shape[0]):
+                bits = whole[w]
+                lower[w], upper[w] = bits & ~up[w], bits & up[w]
+                n_below += _count_ones(lower[w])
+                n_above += _count_ones(upper[w])
+            counts[2 * parent], counts[2 * parent + 1] = n_below, n_above
+        up[:] = 0
         parents[:] = slots[tree, : n_nodes // 2]
         for parent in range(n_nodes // 2):
-            below, above = 2 * parent, 2 * parent + 1
+            below, over = 2 * parent, 2 * parent + 1
             if kept:
-                needed = _is_open(totals[tree, below]) or _is_open(totals[tree, above])
-                few = below if counts[below] <= counts[above] else above
-                many = below + above - few
+                needed = _is_open(totals[tree, below]) or _is_open(totals[tree, over])
+                few = below if counts[below] <= counts[over] else over
+                many = below + over - few
                 slots[tree, few], slots[tree, many] = parents[parent] + n_nodes // 2, parents[parent]
                 added[tree, few], added[tree, many] = needed, 0
             else:
-                for node in (below, above):
+                for node in (below, over):
                     slots[tree, node] = node
                     added[tree, node] = _is_open(totals[tree, node])
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def split_nodes(first_tree, stop_tree, table, level, rows, hist):
+def split_nodes(first_tree, stop_tree, table, level, hist):
     """Offer the cuts of some columns to every open node of some trees.
 
     Parameters
@@ -225,8 +269,6 @@ def split_nodes(first_tree, stop_tree, table, level, rows, hist):
     first_tree, stop_tree : int
     table : Table
     level : Level
-    rows : int32 array of shape (n_samples + 1,)
-        Scratch space.
     hist : int64 array of shape (n_trees, n_slots, n_cells)
         If histograms are not kept, those of one tree, to be used by all, with the cells of the table only.
     """
@@ -237,11 +279,12 @@ def split_nodes(first_tree, stop_tree, table, level, rows, hist):
     stop_at = at + np.int64(firsts[n_columns - 1]) + n_edges[n_columns - 1] + 1 + missing[n_columns - 1]
     for tree in range(first_tree, stop_tree):
         here = hist[tree if kept else 0]
+        weights = level.weights[level.classes[tree]]
         for node in range(n_nodes):
             if added[tree, node]:
-                here[slots[tree, node], at:stop_at] = 0
-        weights = level.weights[level.classes[tree]]
-        _add_rows(table, level.nodes[tree], slots[tree], added[tree], weights, rows, here)
+                sums = here[slots[tree, node]]
+                sums[at:stop_at] = 0
+                _add_members(table, level.members[tree, node], weights, sums)
         for node in range(n_nodes):
             if kept and added[tree, node]:
                 few, many = slots[tree, node], slots[tree, node ^ 1]
@@ -277,35 +320,58 @@ def split_nodes(first_tree, stop_tree, table, level, rows, hist):
 
 
 @njit(cache=True, nogil=True, fastmath=False)
-def route(first_tree, stop_tree, table, cuts, nodes):
+def route(first_tree, stop_tree, table, cuts, members, above):
     """Mark the samples that go above at the nodes which ask one of some columns.
 
     Parameters
     ----------
     first_tree, stop_tree, table
         See `split_nodes`; the features increase.
-    cuts, nodes
+    cuts, members
         See `Level`.
+    above : uint64 array of shape (n_trees, n_words)
+        Bits of the samples that go above at their nodes.
     """
-    width, flat = np.uint64(table.codes.shape[1]), table.codes.ravel()
-    features, n_edges = table.features, table.n_edges
-    column, low = np.zeros(128, np.uint64), np.empty(128, np.uint8)
-    high, kept = np.empty(128, np.uint8), np.empty(128, np.uint8)
+    features = table.features
     for tree in range(first_tree, stop_tree):
-        some = False
+        up = above[tree]
         for node in range(cuts.shape[1]):
             p = np.searchsorted(features, cuts[tree, node, 0])
-            # A node that asks none of the columns keeps what it has.
-            low[node], high[node], kept[node] = 255, 0, 255
-            if p < features.shape[0] and features[p] == cuts[tree, node, 0]:
-                some = True
-                low[node], column[node], kept[node] = cuts[tree, node, 1] + 1, p, _NODE
-                high[node] = n_edges[p] if cuts[tree, node, 2] else n_edges[p] + 1
-        if not some:
-            continue
-        at = nodes[tree]
-        for i in range(at.shape[0]):
-            node = at[i] & _NODE
-            code = flat[np.uint64(i) * width + column[node]]
-            inside = np.uint8((code >= low[node]) & (code <= high[node]))
-            at[i] = (at[i] & kept[node]) | (inside << np.uint8(7))
+            if p == features.shape[0] or features[p] != cuts[tree, node, 0]:
+                continue  # what it has may be of columns before
+            codes, own = table.columns[p], members[tree, node]
+            low = np.uint8(cuts[tree, node, 1] + 1)
+            high = np.uint8(table.n_edges[p] if cuts[tree, node, 2] else table.n_edges[p] + 1)
+            for w in range(up.shape[0]):
+                bits = own[w]
+                if bits:
+                    up[w] = (up[w] & ~bits) | (bits & range_word(codes, w * 64, low, high))
+
+
+@njit(cache=True, nogil=True, fastmath=False)
+def tree_bits(members, above, leaf, words):
+    """Set the bit of every sample whose leaf is positive.
+
+    Parameters
+    ----------
+    members : uint64 array of shape (n_nodes, n_words)
+        Bits of the samples of each node of the last level.
+    above : uint64 array of shape (n_words,)
+        Bits of those that go above there.
+    leaf : int8 array of shape (2 n_nodes,)
+    words : uint64 array of shape (n_words,)
+        Overwritten.
+    """
+    words[:] = 0
+    for node in range(members.shape[0]):
+        below, over = leaf[2 * node] > 0, leaf[2 * node + 1] > 0
+        own = members[node]
+        if below and over:
+            for w in range(words.shape[0]):
+                words[w] |= own[w]
+        elif below:
+            for w in range(words.shape[0]):
+                words[w] |= own[w] & ~above[w]
+        elif over:
+            for w in range(words.shape[0]):
+                words[w] |= own[w] & above[w]

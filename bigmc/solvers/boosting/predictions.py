@@ -254,15 +254,6 @@ def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> l
     return answers
 
 
-def bits_of_leaves(nodes: NDArray[np.uint8], leaf: NDArray[np.int8]) -> NDArray[np.uint64]:
-    """Return the answer of a tree as bits, given the leaf of every sample."""
-    words = np.empty(-(-len(nodes) // WORD), np.uint64)
-    table = np.zeros(256, np.int8)
-    table[: len(leaf)] = leaf
-    leaf_bits(nodes, table, words)
-    return words
-
-
 def _out_of_memory() -> MemoryLimitError:
     return MemoryLimitError(
         "the answers of the learners do not fit into the memory limit", "raise it, or give a smaller C"

@@ -24,16 +24,20 @@ from bigmc.kernels.boosting.trees import (
     route,
     split_nodes,
     tabulate,
+    transpose_codes,
+    tree_bits,
 )
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock, equal_parts
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
-from bigmc.solvers.boosting.predictions import bits_of_leaves
 
-#: Bytes and columns of a table at most: a row of histograms should stay in the cache.
+#: Bytes of a table, which holds its codes twice, and its columns at most: a row of histograms should stay in
+#: the cache.
 TABLE_BYTES = 8 << 20
 _TABLE_COLUMNS = 32
 #: Parts the trees are cut into for the threads, whatever their number.
 _PARTS = 8
+#: Samples of a word of bits.
+_WORD = 64
 #: Bytes of the nodes of samples that are worked on together to find the answers of trees again.
 _ANSWER_NODES = 32 << 20
 #: What a cut must gain, as part of the sum of ``|u|``.
@@ -143,7 +147,7 @@ class Forest:
         n_trees, n_nodes = len(roots.classes), 2 ** (depth - 1)
         self.classes, self._weights = roots.classes, weights
         self._depth, self._kept, self.hist = depth, hist.size > 0, hist
-        self.nodes = np.zeros((n_trees, weights.shape[1]), np.uint8)
+        self._members, self._above = _at_roots(n_trees, n_nodes, weights.shape[1])
         self.cuts, self.sides = roots.cuts[:, np.newaxis], roots.sides[:, np.newaxis]
         self._levels = [self.cuts]
         self._slots = np.zeros((n_trees, n_nodes), np.int64)
@@ -168,16 +172,16 @@ class Forest:
     def enter(self, part: tuple[int, int]) -> None:
         """Move the samples of some trees to the level that has begun."""
         here = slice(*part)
-        open_level(self.nodes[here], self._totals[here], self._kept, self._slots[here], self._added[here])
+        slots, added = self._slots[here], self._added[here]
+        open_level(self._members[here], self._above[here], self._totals[here], self._kept, slots, added)
 
     def offer(self, part: tuple[int, int], table: Table) -> None:
         """Take the better cuts of some columns into some trees."""
         hist = self.hist if self._kept else np.empty((1, self._totals.shape[1], table.n_cells), np.int64)
-        rows = np.empty(self.nodes.shape[1] + 1, np.int32)
         level = Level(
             classes=self.classes,
             weights=self._weights,
-            nodes=self.nodes,
+            members=self._members,
             totals=self._totals,
             slots=self._slots,
             added=self._added,
@@ -187,12 +191,12 @@ class Forest:
             kept=self._kept,
             last=self._last,
         )
-        split_nodes(*part, table if self._kept else table._replace(at=0), level, rows, hist)
+        split_nodes(*part, table if self._kept else table._replace(at=0), level, hist)
         self.route(part, table)
 
     def route(self, part: tuple[int, int], table: Table) -> None:
         """Mark the samples of some trees that go above at cuts of some columns."""
-        route(*part, table, self.cuts, self.nodes)
+        route(*part, table, self.cuts, self._members, self._above)
 
     def grown(self) -> Grown:
         """Return the trees."""
@@ -203,7 +207,7 @@ class Forest:
         features, bins, missing = cuts[..., 0], cuts[..., 1].astype(np.int16), cuts[..., 2].astype(bool)
         leaf = (leaf * signs[:, np.newaxis]).astype(np.int8)
         learners = Learners(features.astype(np.int32), bins, missing, leaf)
-        answers = _answers(_below(self.nodes), learners)
+        answers = _answers(self._members, self._above, learners)
         return Grown(learners, signs, np.abs(sums).sum(axis=1), answers)
 
 
@@ -277,36 +281,43 @@ class TreeGrower:
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
         """Return the answers of trees found before: a pass for every level of every so many trees."""
-        step = max(1, _ANSWER_NODES // self._n_samples)
+        step, n_nodes = max(1, _ANSWER_NODES // self._n_samples), 1 << (self._depth - 1)
         found = []
         for first in range(0, len(learners.feature), step):
             trees = learners.take(slice(first, first + step))
             cuts = np.stack([trees.feature, trees.cut, trees.missing_below], axis=2).astype(np.int64)
-            nodes = np.zeros((len(cuts), self._n_samples), np.uint8)
+            members, above = _at_roots(len(cuts), n_nodes, self._n_samples)
             for depth in range(self._depth):
+                if depth:
+                    totals = np.zeros((len(cuts), 2**depth), np.int64)
+                    slots, added = np.zeros_like(totals), np.zeros(totals.shape, np.uint8)
+                    open_level(members, above, totals, False, slots, added)
                 level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
                 for table in self._tables():
-                    route(0, len(cuts), table, level, nodes)
-                nodes = _below(nodes)
-            found += _answers(nodes, trees)
+                    route(0, len(cuts), table, level, members, above)
+            found += _answers(members, above, trees)
         return found
 
     def _tables(self) -> Iterator[Table]:
         """Yield all columns with something to cut; one is valid until the next is asked for."""
-        n, at = self._n_samples, 0
-        most = min(max(1, TABLE_BYTES // n), _TABLE_COLUMNS)
+        n, at, padded = self._n_samples, 0, _n_words(self._n_samples) * _WORD
+        most = min(max(1, TABLE_BYTES // (2 * n)), _TABLE_COLUMNS)
         for block in self.source.stream():
             bins = block.bins
             for first in range(0, len(bins.columns), most):
                 columns = bins.columns[first : first + most]
-                if len(self._codes) < n * len(columns):
-                    self._codes = np.empty(n * len(columns), np.uint8)
-                codes = self._codes[: n * len(columns)].reshape(n, -1)
+                size = n * len(columns)
+                if len(self._codes) < size + padded * len(columns):
+                    self._codes = np.zeros(size + padded * len(columns), np.uint8)
+                codes = self._codes[:size].reshape(n, -1)
                 for _ in self._engine.map(_tabulate, range(len(block.base) - 1), block, columns, codes):
                     pass
+                turned = self._codes[size : size + padded * len(columns)].reshape(-1, padded)
+                transpose_codes(codes, turned)
                 ends = np.cumsum(bins.n_bins[columns])
                 yield Table(
                     codes=codes,
+                    columns=turned,
                     features=block.lo + columns,
                     n_edges=bins.n_edges[columns],
                     missing=bins.missing[columns],
@@ -329,8 +340,7 @@ class TreeGrower:
 
     def _add_root(self, k: int, table: Table, classes: Sequence[int], hist: NDArray[np.int64]) -> None:
         """Add a table's columns to the histogram of all samples of class ``classes[k]``."""
-        rows = np.empty(self._n_samples + 1, np.int32)
-        add_samples(table, self._weights[classes[k]], rows, hist[k : k + 1])
+        add_samples(table, self._weights[classes[k]], hist[k])
 
     def _grow(self, forest: Forest) -> Grown:
         run = self._engine.map
@@ -364,11 +374,24 @@ def _largest(values: NDArray[np.float64], n_best: int) -> NDArray[np.int64]:
     return np.argsort(-values, kind="stable")[:n_best]
 
 
-def _below(nodes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the node of every sample one level below, given those with `ABOVE` where they go above."""
-    return (nodes << 1 | nodes >> 7).astype(np.uint8, copy=False)
+def _n_words(n_samples: int) -> int:
+    return -(-n_samples // _WORD)
 
 
-def _answers(nodes: NDArray[np.uint8], learners: Learners) -> list[NDArray[np.uint64]]:
-    """Return the answers of trees, given the leaf of every sample."""
-    return [bits_of_leaves(at, leaf) for at, leaf in zip(nodes, learners.leaf, strict=True)]
+def _at_roots(n_trees: int, n_nodes: int, n_samples: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the samples of so many nodes of trees, all in the first one, and none that goes above."""
+    members = np.zeros((n_trees, n_nodes, _n_words(n_samples)), np.uint64)
+    members[:, 0] = ~np.uint64(0)
+    if beyond := n_samples % _WORD:
+        members[:, 0, -1] = (1 << beyond) - 1
+    return members, np.zeros((n_trees, members.shape[2]), np.uint64)
+
+
+def _answers(
+    members: NDArray[np.uint64], above: NDArray[np.uint64], learners: Learners
+) -> list[NDArray[np.uint64]]:
+    """Return the answers of trees, given the samples of the nodes of their last level."""
+    answers = [np.empty(above.shape[1], np.uint64) for _ in above]
+    for own, over, leaf, words in zip(members, above, learners.leaf, answers, strict=True):
+        tree_bits(own, over, leaf, words)
+    return answers
