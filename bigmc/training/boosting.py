@@ -19,7 +19,8 @@ from bigmc.solvers.boosting import is_sparse
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.search import EVERY_FOLD, FIRST_FOLD, Search
+from bigmc.training.held_out import EVERY_FOLD, FIRST_FOLD
+from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial
 
 DEPTHS = (4, 2)
@@ -73,12 +74,12 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     """
     ladder, *others = [_Ladder(search, folder, depth, C) for depth in _depths(dataset)]
     for other in others:
-        if not search.cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
+        if not search.rows.cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
             ladder = ladder.better(other)
     best = ladder.first
     if best.n_rounds < ROUNDS[-1]:
         return best
-    if not search.cross_validates:  # few rows are never fitted too loosely
+    if not search.rows.cross_validates:  # few rows are never fitted too loosely
         ladder = ladder.better(_Ladder(search, folder, best.max_depth, LARGER_C))
     return ladder.climb()
 
@@ -129,7 +130,7 @@ class _Ladder:
             return True
         if not self._search.has_time(2.0 * best.trial.seconds):  # twice the rounds of the last trial
             return False
-        if not self._search.cross_validates:
+        if not self._search.rows.cross_validates:
             return True
         fewer, more = self._tried([best.n_rounds, n_rounds], FIRST_FOLD)
         return _is_worth_it(fewer.trial.log_loss, more.trial.log_loss)
@@ -145,7 +146,7 @@ class _Ladder:
         else:
             options = BoostOptions(max_depth=self._depth, C=self._C, n_rounds=rounds[-1])
             entered, states = Candidate(None, "boosting", 1.0 / self._C), self._states
-            trials = self._search.judge(
+            trials = self._search.rows.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds
             )
             write_work_file(file, [asdict(trial) for trial in trials])

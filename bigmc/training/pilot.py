@@ -29,7 +29,7 @@ from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.training.folds import FEW_ROWS
-from bigmc.training.search import Limits, Search
+from bigmc.training.held_out import HeldOut, Limits
 from bigmc.training.trials import WEIGHTINGS, Candidate
 
 ROUNDS = (2_000, 8_000, 32_000)
@@ -230,10 +230,9 @@ class _Trials:
     def trial(self, choice: Hashing, n_tried: int) -> Point:
         """Return how good a model of some rows is, at the rows of them that it does not learn from."""
         chosen = np.sort(self._order[:n_tried])
-        # The rows as they were hashed are gone when the search begins, which draws a copy of them.
-        search = Search(self._hashed(choice, chosen), ThreadEngine(), self._limits)
-        quality = search.quality(Candidate(None))
-        return Point(n_tried, search.n_learned, search.n_held_out, quality)
+        # The rows as they were hashed are gone when training begins, on a copy that is drawn of them.
+        rows = HeldOut(self._hashed(choice, chosen), ThreadEngine(), self._limits)
+        return Point(n_tried, rows.n_learned, rows.n_held_out, rows.quality(Candidate(None)))
 
     def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:
         """Return the chosen rows, hashed."""

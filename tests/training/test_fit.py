@@ -12,7 +12,8 @@ from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file
 from bigmc.training.fit import wilson
-from bigmc.training.search import Limits, Search
+from bigmc.training.held_out import Limits
+from bigmc.training.search import Search
 from bigmc.training.trials import Candidate
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,285 @@
+"""Rows held out of a sample, and how models that learn from the others are judged on them.
+
+The sample is in memory, however large the data is. Of few rows every one is held out in its turn.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, Resources
+from bigmc.learners import learner_of
+from bigmc.model import Model
+from bigmc.options.learners import LearnerOptions, SparseOptions
+from bigmc.solvers.checkpoint import MemoryCheckpoint
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_groups, draw_rows
+from bigmc.store.weighting import Weighting
+from bigmc.training.folds import FEW_ROWS, FEW_ROWS_OF_TABLES, Fold, cross_validated
+from bigmc.training.label_thresholds import Thresholds
+from bigmc.training.ridges import Ridges
+from bigmc.training.sizes import Duals, HeldOutRows, size_curve
+from bigmc.training.trials import Candidate, Size, Trial, Truth, is_table, weighted, weightings_of
+
+SAMPLE_ROWS = 40_000
+"""Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
+SAMPLE_WORK = 200_000_000
+"""Non-zeros of these rows times classes, at most."""
+FEWEST_ROWS = 5_000
+"""Rows that the search reads in any case."""
+HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
+"""Share of the sample that validates, and the most rows."""
+FEW_VALUES = 500_000
+"""Values of the sample up to which one thread does everything: two took a fifth more processor time for a
+thousand rows of a table, and hardly less of the clock."""
+SCORE_ENTRIES = 16_000_000
+"""Scores of the rows that validate, at most."""
+_MANY_FEATURES = 1000
+"""Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
+penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
+EVERY_FOLD, FIRST_FOLD = slice(None), slice(1)
+"""Folds that a trial holds out."""
+_SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
+
+Versions = Callable[[Model], Sequence[Model]]
+"""From a trained model to those that are judged."""
+
+
+class Limits(NamedTuple):
+    """What a search may use.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes.
+    seconds : float
+        No trial begins later; infinite: until validation has turned.
+    max_features : int or None
+        Features that the model may have.
+    work : int
+        Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
+    few_rows : int or None
+        Up to so many rows are cross-validated; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
+    """
+
+    memory: int
+    seconds: float = math.inf
+    max_features: int | None = None
+    work: int = SAMPLE_WORK
+    few_rows: int | None = None
+
+    def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
+        """Return whether a search on so many rows of a dataset holds out every row in its turn."""
+        by_default = FEW_ROWS_OF_TABLES if is_table(dataset) else FEW_ROWS
+        return n_rows <= (by_default if self.few_rows is None else self.few_rows)
+
+
+def first_candidate(dataset: Dataset) -> Candidate:
+    """Return what is tried first: a ridge alone, on texts by tf-idf, on tables in units of deviation."""
+    choices = weightings_of(dataset)
+    return Candidate(next(iter(choices), None))
+
+
+class HeldOut:
+    """A sample of rows, some of them held out: models learn from the others and are judged on these.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The rows to learn from.
+    engine : Engine
+    limits : Limits
+    thresholds : Thresholds, optional
+        What models of sets of labels are judged by.
+    """
+
+    def __init__(
+        self, dataset: Dataset, engine: Engine, limits: Limits, thresholds: Thresholds = Thresholds.SHARED
+    ) -> None:
+        self._limits, self._stored = limits, dataset.weighting
+        base = weighted(dataset, first_candidate(dataset))
+        work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
+        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
+        share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
+        self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
+        # Threads that take turns at small parts cost more than they bring.
+        few = self.sample.nnz <= FEW_VALUES and engine.shares_memory
+        self._engine = engine = engine.at_most(1) if few else engine
+        n, rows = self.sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
+        self._held_out = min(HELD_OUT, max(rows, 1) / n)
+        valid, places = self._draw_valid()
+        self._folds = [Fold.of(self.sample, places, engine)]
+        if limits.cross_validates(dataset, n) and (
+            folds := cross_validated(self.sample, engine, _VALID_SEED)
+        ):
+            self._folds, valid = folds, self.sample
+        self._truth = Truth.of(valid, thresholds)
+        self._places = np.concatenate([fold.places for fold in self._folds])
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the sample."""
+        return self.sample.n_samples
+
+    @property
+    def n_held_out(self) -> int:
+        """Rows of the sample that validate."""
+        return len(self._places)
+
+    @property
+    def n_learned(self) -> int:
+        """Rows of the sample that a model of a trial learns from."""
+        return self.n_rows - len(self._folds[0].places)
+
+    @property
+    def cross_validates(self) -> bool:
+        """Whether every row is held out in its turn."""
+        return len(self._folds) > 1
+
+    @property
+    def descends_duals(self) -> bool:
+        """Whether ridge models alone are tried, by dual coordinates, because features are many."""
+        if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
+            return True
+        many = int(np.count_nonzero(self.sample.column_nnz())) >= _MANY_FEATURES
+        return many and Ridges.memory(self.sample) <= self._limits.memory
+
+    def solves_by_duals(self, candidate: Candidate) -> bool:
+        """Return whether dual coordinates solve a candidate."""
+        return candidate.is_ridge_hinge and self.descends_duals
+
+    def enter(self, candidate: Candidate, origin: Candidate | None) -> None:
+        """Note that a candidate starts from the model of another, or from none."""
+        for fold in self._folds:
+            fold.ridges.enter(candidate, origin)
+
+    def duals(self, candidate: Candidate) -> Duals:
+        """Return the dual variables of a candidate; their places are among all rows to learn from."""
+        return Duals(self._folds[0].ridges.duals(candidate), self._positions)
+
+    def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
+        """Return what fewer features of a candidate that dual coordinates solve reach, all first.
+
+        The rows of the first fold judge.
+        """
+        fold = self._folds[0]
+        start = Duals(fold.ridges.duals(candidate))
+        for each in self._folds:
+            each.ridges.release()
+        truth = self._truth.of_rows(fold.places) if self.cross_validates else self._truth
+        rows = HeldOutRows(weighted(self.sample, candidate), fold.weights, fold.places, truth)
+        return size_curve(rows, candidate, self._limits.max_features, self._engine, start)
+
+    def attempt(self, candidate: Candidate) -> Trial:
+        """Train on the rows of the sample that are not held out, and judge on the others."""
+        started = time.monotonic()
+        if self.solves_by_duals(candidate):
+            scores, n_used = self._dual_scores(candidate)
+            return Trial.of(candidate, self._truth.judge(scores), n_used, time.monotonic() - started)
+        weighting = weighted(self.sample, candidate).weighting
+        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
+        return self._judged(options, candidate, weighting, lambda model: [model])[0]
+
+    def quality(self, candidate: Candidate) -> float:
+        """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
+        if self.solves_by_duals(candidate) and not self.sample.has_sets:
+            return self._truth.share_right(self._dual_scores(candidate)[0])
+        return self.attempt(candidate).quality
+
+    def _dual_scores(self, candidate: Candidate) -> tuple[NDArray[np.float64], int]:
+        """Return the scores of the rows held out, and the number of features with weight."""
+        scores, n_used = [], 0
+        for fold in self._folds:
+            duals = fold.ridges.train(candidate)
+            scores.append(duals.scores(fold.places))
+            n_used = max(n_used, duals.n_used)
+        return self._in_order(scores), n_used
+
+    def _in_order(self, scores: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the scores of all folds in the order of the rows that judge."""
+        together = np.concatenate(scores)
+        return together[np.argsort(self._places)] if self.cross_validates else together
+
+    def judge(
+        self,
+        options: LearnerOptions,
+        candidate: Candidate,
+        versions: Versions,
+        states: list[MemoryCheckpoint] | None = None,
+        *,
+        folds: slice = EVERY_FOLD,
+    ) -> list[Trial]:
+        """Return what versions of the models of another learner reach on the same rows.
+
+        Parameters
+        ----------
+        options : LearnerOptions
+        candidate : Candidate
+            What the trials are entered as.
+        versions : callable
+            Makes the models to judge of one that was trained, as many and in the same order of each.
+        states : list of MemoryCheckpoint, optional
+            Of each fold; training continues from them. An empty list is filled.
+        folds : slice, optional
+            Hold out the rows of these alone.
+        """
+        if states == []:
+            states += [MemoryCheckpoint() for _ in self._folds]
+        chosen = _Folds(self._folds[folds], [None] * len(self._folds) if states is None else states[folds])
+        return self._judged(options, candidate, self._stored, versions, chosen)
+
+    def _judged(
+        self,
+        options: LearnerOptions,
+        candidate: Candidate,
+        weighting: Weighting,
+        versions: Versions,
+        chosen: _Folds | None = None,
+    ) -> list[Trial]:
+        started = time.monotonic()
+        resources = Resources(self._engine, self._limits.memory)
+        samples = self.sample.with_weighting(weighting)
+        valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
+        scores: list[list[NDArray[np.float64]]] = []
+        n_used: list[list[int]] = []
+        learner = learner_of(options)
+        folds, states = chosen or _Folds(self._folds, [None] * len(self._folds))
+        for fold, state in zip(folds, states, strict=True):
+            trained = learner.train(samples, resources, sample_weight=fold.learns, checkpoint=state)
+            models = versions(trained.model)
+            scores.append([self._scores(model, valid, fold) for model in models])
+            n_used.append([len(model.used_features) for model in models])
+        seconds = time.monotonic() - started
+        some = len(folds) < len(self._folds)
+        truth = self._truth.of_rows(np.concatenate([f.places for f in folds])) if some else self._truth
+        joined = np.concatenate if some else self._in_order
+        return [
+            Trial.of(candidate, truth.judge(joined(found)), max(used), seconds)
+            for found, used in zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
+        ]
+
+    def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
+        found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
+        return found[fold.places] if self.cross_validates else found
+
+    @cached_property
+    def _valid(self) -> Dataset:
+        """The rows held out; dual descent scores them without."""
+        return self._draw_valid()[0]
+
+    def _draw_valid(self) -> tuple[Dataset, NDArray[np.int64]]:
+        return draw_groups(self.sample, self._held_out, _VALID_SEED, self._engine)
+
+
+class _Folds(NamedTuple):
+    """Folds, and from which state the training of each continues."""
+
+    folds: Sequence[Fold]
+    states: Sequence[MemoryCheckpoint | None]
