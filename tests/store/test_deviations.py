@@ -25,7 +25,7 @@ def units():
 def test_factors_are_one_over_the_deviations(units):
     X, y = units
     scale = Dataset.from_arrays(X, y, weighting=SCALED).column_scale()
-    expected = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-30), 1.0)
+    expected = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-30), 1 / 7)
     np.testing.assert_allclose(scale, expected, rtol=1e-6)
 
 
@@ -48,3 +48,11 @@ def test_a_model_of_scaled_columns_is_that_of_standardised_ones(units, tmp_path)
     np.testing.assert_allclose(chances, other.predict_proba(standard), atol=2e-3)
     pipeline = bigmc.to_sklearn(tmp_path / "m")
     np.testing.assert_array_equal(pipeline.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("first", [10**6, 10**9])
+def test_numbers_of_rows_become_about_one(first):
+    """Far from 0 beside their deviations, descent would not end."""
+    numbers = np.arange(first, first + 100.0)[:, np.newaxis]
+    scale = Dataset.from_arrays(numbers, np.arange(100) % 2, weighting=SCALED).column_scale()
+    np.testing.assert_allclose(scale * numbers[0], 1.0, rtol=1e-4)
