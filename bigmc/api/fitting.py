@@ -89,8 +89,8 @@ def fit(
     from bigmc.store.outputs import Output, OutputKind
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
-    from bigmc.training.held_out import Limits
     from bigmc.training.label_thresholds import Thresholds
+    from bigmc.training.validation import Limits
     from bigmc.training.winner import Splits
 
     started = time.monotonic()

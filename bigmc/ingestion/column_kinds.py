@@ -159,6 +159,8 @@ def _holds_dates(column: pa.Array) -> bool:
 
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:
     """Enter each column under its kind; return the texts."""
+    if not any(column.n_rows for column in columns):
+        raise DataError("the source has no rows", "check the path")
     useful = [column for column in columns if not (column.unfit or column.is_empty)]
     dense = tuple(column.name for column in useful if column.is_number)
     categories = tuple(column.name for column in useful if not column.is_number and column.is_category)

@@ -117,10 +117,15 @@ def _environment(module: str, constants: list[Any], name: str) -> environment.En
     return found
 
 
+_elsewhere: dict[str, int] = {}
+"""Modules whose kernels a child compiles, and how many names they had."""
+
+
 def compile_elsewhere() -> None:
     """Let every kernel imported so far be compiled by a child process when it is called."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(f"{__package__}."):
+        if name.startswith(f"{__package__}.") and _elsewhere.get(name) != len(vars(module)):
+            _elsewhere[name] = len(vars(module))
             for kernel in vars(module).values():
                 if isinstance(kernel, Dispatcher) and type(vars(kernel).get("_cache")) is FunctionCache:
                     vars(kernel)["_cache"] = _ChildCache(kernel.py_func)

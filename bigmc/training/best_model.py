@@ -14,11 +14,11 @@ from bigmc.options.learners import SparseOptions
 from bigmc.solvers import DualDescent, check_memory
 from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
-from bigmc.training.held_out import Limits, first_candidate
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
 from bigmc.training.sizes import smallest_good, train_with_size
 from bigmc.training.trials import Course, weighted
+from bigmc.training.validation import Limits, first_candidate
 from bigmc.training.winner import Winner
 
 
@@ -101,6 +101,6 @@ def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, M
     if winner.size is None:
         learner = learner_of(winner.options(samples))
         return course, winner.completed(learner.train(samples, Resources(engine, limits.memory)).model)
-    start = search.rows.duals(candidate)
+    start = search.validation.duals(candidate)
     trained = train_with_size(samples, candidate, winner.size, winner.max_features, engine, start)
     return course, winner.completed(trained.model)

@@ -19,9 +19,9 @@ from bigmc.solvers.boosting import is_sparse
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.held_out import EVERY_FOLD, FIRST_FOLD
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial
+from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
 
 DEPTHS = (4, 2)
 """Levels of the trees that are tried; of equal ones the first."""
@@ -73,13 +73,14 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
         Where the trials are written down: those of a killed run are not made again.
     """
     ladder, *others = [_Ladder(search, folder, depth, C) for depth in _depths(dataset)]
+    cross_validates = search.validation.cross_validates
     for other in others:
-        if not search.rows.cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
+        if not cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
             ladder = ladder.better(other)
     best = ladder.first
     if best.n_rounds < ROUNDS[-1]:
         return best
-    if not search.rows.cross_validates:  # few rows are never fitted too loosely
+    if not cross_validates:  # few rows are never fitted too loosely
         ladder = ladder.better(_Ladder(search, folder, best.max_depth, LARGER_C))
     return ladder.climb()
 
@@ -130,7 +131,7 @@ class _Ladder:
             return True
         if not self._search.has_time(2.0 * best.trial.seconds):  # twice the rounds of the last trial
             return False
-        if not self._search.rows.cross_validates:
+        if not self._search.validation.cross_validates:
             return True
         fewer, more = self._tried([best.n_rounds, n_rounds], FIRST_FOLD)
         return _is_worth_it(fewer.trial.log_loss, more.trial.log_loss)
@@ -146,7 +147,7 @@ class _Ladder:
         else:
             options = BoostOptions(max_depth=self._depth, C=self._C, n_rounds=rounds[-1])
             entered, states = Candidate(None, "boosting", 1.0 / self._C), self._states
-            trials = self._search.rows.judge(
+            trials = self._search.validation.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds
             )
             write_work_file(file, [asdict(trial) for trial in trials])

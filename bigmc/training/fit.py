@@ -34,13 +34,13 @@ from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.boosting import Boosting, choose_boosting
 from bigmc.training.fit_target import refuse_other_file
-from bigmc.training.held_out import SCORE_ENTRIES, Limits
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
 from bigmc.training.trials import Course, Size, Truth, better, is_table
+from bigmc.training.validation import SCORE_ENTRIES, Limits
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
@@ -109,7 +109,7 @@ class Fit:
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             course = search.run(None if rival is None else rival.trial.quality)
             course = course._replace(sizes=search.sizes(course.best.candidate))
-            self._searched = search.rows.duals(course.best.candidate) if course.sizes else None
+            self._searched = search.validation.duals(course.best.candidate) if course.sizes else None
             del search  # and with it the rows of the search
             winner, rivals = self._choose(course, rival)
             measured = self._measured(winner, course)

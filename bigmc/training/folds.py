@@ -43,9 +43,26 @@ class Fold(NamedTuple):
         weights = learns if own is None else learns * own
         return cls(places, learns, weights, Ridges(sample, weights, engine))
 
+    def can_learn(self, sample: Dataset) -> bool:
+        """Return whether the rows to learn from are of at least two classes, where each row has one."""
+        return sample.has_sets or len(np.unique(sample.labels()[self.weights > 0.0])) > 1
+
 
 def cross_validated(sample: Dataset, engine: Engine, seed: int) -> list[Fold]:
-    """Return folds of whole groups of rows, together all rows; none if one of them is empty."""
-    fold_of = (hashed_shares(holdout_keys(sample), seed) * FOLDS).astype(int)
-    places = [np.flatnonzero(fold_of == number) for number in range(FOLDS)]
-    return [Fold.of(sample, rows, engine) for rows in places] if min(map(len, places)) else []
+    """Return folds of whole groups of rows, together all rows; none if there is but one group."""
+    shares = hashed_shares(holdout_keys(sample), seed)
+    groups, first, group_of = np.unique(shares, return_index=True, return_inverse=True)
+    if len(groups) < 2:
+        return []
+    folds = _folds_of(sample, engine, (shares * FOLDS).astype(int))
+    if len(folds) == FOLDS and all(fold.can_learn(sample) for fold in folds):
+        return folds
+    # Chance leaves too little of few rows: those of a class take turns.
+    order = np.arange(len(groups)) if sample.has_sets else np.argsort(sample.labels()[first], kind="stable")
+    turns = np.empty(len(groups), int)
+    turns[order] = np.arange(len(groups)) % FOLDS
+    return _folds_of(sample, engine, turns[group_of])
+
+
+def _folds_of(sample: Dataset, engine: Engine, fold_of: NDArray[np.int_]) -> list[Fold]:
+    return [Fold.of(sample, np.flatnonzero(fold_of == number), engine) for number in np.unique(fold_of)]

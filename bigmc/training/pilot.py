@@ -29,8 +29,8 @@ from bigmc.options.raw import FileOptions
 from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.training.folds import FEW_ROWS
-from bigmc.training.held_out import HeldOut, Limits
 from bigmc.training.trials import WEIGHTINGS, Candidate
+from bigmc.training.validation import Limits, Validation
 
 ROUNDS = (2_000, 8_000, 32_000)
 """Rows that the choices are tried on, one round after the other."""
@@ -231,7 +231,7 @@ class _Trials:
         """Return how good a model of some rows is, at the rows of them that it does not learn from."""
         chosen = np.sort(self._order[:n_tried])
         # The rows as they were hashed are gone when training begins, on a copy that is drawn of them.
-        rows = HeldOut(self._hashed(choice, chosen), ThreadEngine(), self._limits)
+        rows = Validation(self._hashed(choice, chosen), ThreadEngine(), self._limits)
         return Point(n_tried, rows.n_learned, rows.n_held_out, rows.quality(Candidate(None)))
 
     def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:

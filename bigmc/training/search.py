@@ -18,9 +18,9 @@ from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
-from bigmc.training.held_out import HeldOut, Limits
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
+from bigmc.training.validation import Limits, Validation
 
 STEP = 10**0.5
 """From one ridge, or penalty, to the next."""
@@ -55,7 +55,7 @@ class Search:
 
     Attributes
     ----------
-    rows : HeldOut
+    validation : Validation
         What the trials learn from, and are judged on.
     """
 
@@ -68,7 +68,7 @@ class Search:
         progress: ProgressCallback = silent,
         thresholds: Thresholds = Thresholds.SHARED,
     ) -> None:
-        self.rows = HeldOut(dataset, engine, limits, thresholds)
+        self.validation = Validation(dataset, engine, limits, thresholds)
         self._folder, self._progress = folder, progress
         self._weightings = weightings_of(dataset)
         self._trials: list[Trial] = []
@@ -100,17 +100,17 @@ class Search:
         return self._course(best, ended)
 
     def _course(self, best: Trial, ended: str) -> Course:
-        return Course(tuple(self._trials), best, self.rows.n_rows, self.rows.n_held_out, ended)
+        return Course(tuple(self._trials), best, self.validation.n_rows, self.validation.n_held_out, ended)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return what fewer features reach, all first; nothing where dual coordinates do not apply."""
-        if not self.rows.solves_by_duals(candidate):
+        if not self.validation.solves_by_duals(candidate):
             return ()
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
-        found = self.rows.sizes(candidate)
-        if self.rows.cross_validates:  # all rows say more about the probabilities than those of one fold
+        found = self.validation.sizes(candidate)
+        if self.validation.cross_validates:  # all rows say more of probabilities than one fold
             calibration = self.trial_of(candidate).calibration
             found = tuple(replace(size, calibration=calibration) for size in found)
         if file is not None:
@@ -118,7 +118,7 @@ class Search:
         return found
 
     def _weighting(self, best: Trial) -> Trial:
-        scale = self.rows.sample.column_scale() if best.candidate.weighting == "scaled" else None
+        scale = self.validation.sample.column_scale() if best.candidate.weighting == "scaled" else None
         if scale is not None and scale.max() > MOST_SPREAD * scale.min():
             return best
         for name in list(self._weightings)[1:]:
@@ -133,13 +133,13 @@ class Search:
         return best
 
     def _loss(self, best: Trial) -> Trial:
-        if self.rows.sample.has_sets or self.rows.descends_duals:
+        if self.validation.sample.has_sets or self.validation.descends_duals:
             return best
         start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
         return self.better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
-        if self.rows.descends_duals:
+        if self.validation.descends_duals:
             return best
         start = self.trial_of(replace(best.candidate, alpha=FIRST_PENALTY))
         if self.better(best, start) is best:
@@ -157,7 +157,7 @@ class Search:
 
     def better(self, one: Trial, other: Trial) -> Trial:
         """Return the better of two by quality and log loss; the first unless the other is worth it."""
-        return better(one, other, self.rows.n_held_out)
+        return better(one, other, self.validation.n_held_out)
 
     def _best(self) -> Trial:
         if not self._trials:
@@ -169,7 +169,7 @@ class Search:
 
     def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
         """Return the trial of a candidate, which changes one setting of `origin`."""
-        self.rows.enter(candidate, None if origin is None else origin.candidate)
+        self.validation.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:
             if trial.candidate == candidate:
                 return trial
@@ -181,7 +181,7 @@ class Search:
                 return trial
         if self._trials and time.monotonic() > self._ends:
             raise _TimeIsOver
-        trial = self.rows.attempt(candidate)
+        trial = self.validation.attempt(candidate)
         if file is not None:
             write_work_file(file, asdict(trial))
         self._trials.append(trial)

@@ -10,9 +10,9 @@ from bigmc.engine import ThreadEngine
 from bigmc.store.dataset import Dataset
 from bigmc.training import boosting
 from bigmc.training.boosting import ROUNDS, choose_boosting
-from bigmc.training.held_out import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
+from bigmc.training.validation import Limits
 
 RNG = np.random.default_rng(3)
 
@@ -55,7 +55,7 @@ def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):
     found = choose_boosting(search, data, tmp_path)
     assert found.n_rounds in few_rounds[2:]
     # More rounds continue the models of fewer: as if these had been trained at once.
-    [alone] = search.rows.judge(found.options, found.trial.candidate, lambda model: [model])
+    [alone] = search.validation.judge(found.options, found.trial.candidate, lambda model: [model])
     assert replace(alone, seconds=0.0) == replace(found.trial, seconds=0.0)
 
 
@@ -67,7 +67,7 @@ def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
 def test_trials_of_a_killed_run_are_not_made_again(tmp_path, monkeypatch, few_rounds):
     search, data = searched(*additive())
     found = choose_boosting(search, data, tmp_path)
-    monkeypatch.setattr(search.rows, "judge", lambda *_, **__: pytest.fail("judged again"))
+    monkeypatch.setattr(search.validation, "judge", lambda *_, **__: pytest.fail("judged again"))
     again = choose_boosting(search, data, tmp_path)
     assert again == found
     assert again.trial.seconds == found.trial.seconds
@@ -78,7 +78,7 @@ def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeyp
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
     search, rows = searched(*data)
-    judge = search.rows.judge
+    judge = search.validation.judge
 
     def killed(*asked, **how):
         judged.append(asked)
@@ -86,7 +86,7 @@ def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeyp
             raise KeyboardInterrupt
         return judge(*asked, **how)
 
-    monkeypatch.setattr(search.rows, "judge", killed)
+    monkeypatch.setattr(search.validation, "judge", killed)
     with pytest.raises(KeyboardInterrupt):
         choose_boosting(search, rows, tmp_path / "killed")
     again = choose_boosting(*searched(*data), tmp_path / "killed")

@@ -12,9 +12,10 @@ from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file
 from bigmc.training.fit import wilson
-from bigmc.training.held_out import Limits
+from bigmc.training.folds import cross_validated
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate
+from bigmc.training.validation import Limits, Validation
 
 pytestmark = pytest.mark.slow
 
@@ -225,3 +226,31 @@ def test_trials_are_written_down(fitted):
     _, folder, _ = fitted
     first = read_work_file(folder / "m.fit" / "trial-000.json")
     assert Candidate(**first["candidate"]) == Candidate("tfidf")
+
+
+@pytest.mark.parametrize("n", [6, 10, 25])
+def test_few_rows_make_a_model(n, tmp_path):
+    rows = pd.DataFrame({"a": np.linspace(-1, 1, n), "y": np.where(np.arange(n) % 2, "odd", "even")})
+    bigmc.fit(rows, tmp_path / "m.model", label="y")
+    assert set(bigmc.load_model(tmp_path / "m.model").predict(rows)) <= {"odd", "even"}
+
+
+def test_a_class_of_one_row_of_two_is_refused():
+    data = Dataset.from_arrays(np.linspace(-1, 1, 30)[:, None], [0] + [1] * 29)
+    with pytest.raises(DataError, match="too few: without those held out, all are of one class"):
+        Validation(data, ThreadEngine(1), Limits(1 << 30))
+
+
+def test_a_table_without_rows_says_so(tmp_path):
+    with pytest.raises(DataError, match="no rows"):
+        bigmc.fit(pd.DataFrame({"a": [], "y": []}), tmp_path / "m.model", label="y")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_fold_of_few_rows_leaves_both_classes(seed):
+    data = Dataset.from_arrays(np.ones((8, 1)), [0, 1] * 4)
+    folds = cross_validated(data, ThreadEngine(1), seed)
+    assert sorted(np.concatenate([fold.places for fold in folds])) == list(range(8))
+    for fold in folds:
+        assert set(data.labels()[fold.learns > 0]) == {0, 1}
+        assert not fold.learns[fold.places].any()

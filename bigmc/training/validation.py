@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
@@ -87,7 +88,7 @@ def first_candidate(dataset: Dataset) -> Candidate:
     return Candidate(next(iter(choices), None))
 
 
-class HeldOut:
+class Validation:
     """A sample of rows, some of them held out: models learn from the others and are judged on these.
 
     Parameters
@@ -98,6 +99,11 @@ class HeldOut:
     limits : Limits
     thresholds : Thresholds, optional
         What models of sets of labels are judged by.
+
+    Raises
+    ------
+    DataError
+        If rows are so few that without those held out all are of one class.
     """
 
     def __init__(
@@ -120,6 +126,11 @@ class HeldOut:
             folds := cross_validated(self.sample, engine, _VALID_SEED)
         ):
             self._folds, valid = folds, self.sample
+        if not all(fold.can_learn(self.sample) for fold in self._folds):
+            raise DataError(
+                f"{n:,} rows with their labels are too few: without those held out, all are of one class",
+                "give more rows of the rare classes; bigmc train holds none out",
+            )
         self._truth = Truth.of(valid, thresholds)
         self._places = np.concatenate([fold.places for fold in self._folds])
 
