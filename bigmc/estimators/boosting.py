@@ -69,6 +69,12 @@ class MultiBoostClassifier(WeightedClassifier):
         trees 0.3: the weights of learners found greedily are better not fitted to the end.
     max_bins : int, default=255
         Bins of a feature, 2 to 255; with no more different values no cut is lost.
+    column_share : float, default=1.0
+        Share of the columns that the trees of a round may ask, drawn for every round: above 0 and at most 1, which
+        is all. With fewer, trees differ more, and a round costs less. Learners of one cut ask all.
+    n_models : int, default=1
+        Models that are trained, each with columns drawn of its own; their mean is the model. It takes a
+        `column_share` below 1. A mean of 4 errs less than one model, on tables of few rows above all.
     validation_fraction : float, default=0.0
         Share of the samples to hold out, below 1. The stage with the fewest errors on them is the one that
         predicts, and its probabilities (`predict_proba`) are fitted to them; see `calibrate` for others.
@@ -134,6 +140,8 @@ class MultiBoostClassifier(WeightedClassifier):
         inner_rounds: int | None = None,
         learning_rate: float | None = None,
         max_bins: int = 255,
+        column_share: float = 1.0,
+        n_models: int = 1,
         validation_fraction: float = 0.0,
         patience: int = 10,
         time_limit: float | None = None,
@@ -153,6 +161,8 @@ class MultiBoostClassifier(WeightedClassifier):
         self.inner_rounds = inner_rounds
         self.learning_rate = learning_rate
         self.max_bins = max_bins
+        self.column_share = column_share
+        self.n_models = n_models
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.time_limit = time_limit

@@ -27,7 +27,7 @@ from bigmc.solvers.boosting import (
     choose_C,
     held_out,
     is_sparse,
-    solve,
+    solve_averaged,
 )
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import holdout_keys
@@ -66,7 +66,7 @@ class BoostingLearner(Learner):
         """Refuse options that cannot be used; see `Learner.check`."""
         if self.options.C != "auto":
             self._check_positive("C")
-        self._check_count("n_rounds", "patience")
+        self._check_count("n_rounds", "patience", "n_models")
         chosen = ("pool", "max_sweeps", "inner_rounds")
         self._check_count(*(name for name in chosen if getattr(self.options, name) is not None))
         rate: Any = 1.0 if self.options.learning_rate is None else self.options.learning_rate
@@ -88,6 +88,11 @@ class BoostingLearner(Learner):
         share: Any = self.options.validation_fraction
         if not isinstance(share, Real) or not 0 <= float(share) < 1:
             raise BigmcError(f"validation_fraction is {share!r}", "give a number from 0 to below 1")
+        columns: Any = self.options.column_share
+        if not isinstance(columns, Real) or not 0 < float(columns) <= 1:
+            raise BigmcError(f"column_share is {columns!r}", "give a number above 0, at most 1")
+        if self.options.n_models > 1 and columns == 1:
+            raise BigmcError("models that are averaged ask all columns", "give a column_share below 1")
         if self.options.time_limit is not None:
             self._check_positive("time_limit")
         super().check()
@@ -105,7 +110,8 @@ class BoostingLearner(Learner):
                 left = max(options.time_limit - (time.monotonic() - started), 0.0)
                 options = replace(options, time_limit=left)
         options = replace(options, C=float(C))
-        solution = solve(dataset, options, limit, context, run.weights)
+        n_models = int(self.options.n_models)
+        solution = solve_averaged(dataset, options, n_models, limit, context, run.weights)
         stages, bounds = solution.stages, solution.certificate
         if solution.limit_for_more is not None:
             notes = (
@@ -165,6 +171,7 @@ class BoostingLearner(Learner):
             if given.learning_rate is None
             else float(given.learning_rate),
             max_bins=int(given.max_bins),
+            column_share=float(given.column_share),
             tol=self.tolerance,
             validation_fraction=float(given.validation_fraction),
             patience=int(given.patience),

@@ -121,6 +121,10 @@ class BoostOptions(LearnerOptions):
     max_sweeps: int | None = None
     inner_rounds: int | None = None
     max_bins: int = 255
+    column_share: float = option(
+        1.0, "Share of the columns that the trees of a round may ask, drawn for every round."
+    )
+    n_models: int = option(1, "Models with columns of their own, whose mean answers.", "--models")
 
 
 OPTIONS: dict[str, type[LearnerOptions]] = {

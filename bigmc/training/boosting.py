@@ -27,6 +27,9 @@ DEPTHS = (4, 2)
 """Levels of the trees that are tried; of equal ones the first."""
 C, LARGER_C = 1e5, 1e7
 """Strength of the loss, and the one that is tried too where no round was too many."""
+COLUMN_SHARE, N_MODELS = 0.5, 4
+"""Of rows that are cross-validated: share of the columns that a round may ask, and models whose mean is
+taken. One model of all columns errs more; models of samples drawn with replacement, too."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Rounds that are tried; where the last were the best, more of them as long as those gain."""
 WORTH_MORE = 0.01
@@ -42,22 +45,19 @@ class Boosting:
 
     Attributes
     ----------
-    max_depth : int
-    C : float
-    n_rounds : int
+    options : BoostOptions
+        What the learner is asked for.
     trial : Trial
         On the rows held out.
     """
 
-    max_depth: int
-    C: float
-    n_rounds: int
+    options: BoostOptions
     trial: Trial
 
     @property
-    def options(self) -> BoostOptions:
-        """What the learner is asked for."""
-        return BoostOptions(max_depth=self.max_depth, C=self.C, n_rounds=self.n_rounds)
+    def n_rounds(self) -> int:
+        """Rounds."""
+        return self.options.n_rounds
 
 
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
@@ -72,8 +72,8 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     folder : Path
         Where the trials are written down: those of a killed run are not made again.
     """
-    ladder, *others = [_Ladder(search, folder, depth, C) for depth in _depths(dataset)]
     cross_validates = search.validation.cross_validates
+    ladder, *others = [_Ladder(search, folder, _of_depth(d, cross_validates)) for d in _depths(dataset)]
     for other in others:
         if not cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
             ladder = ladder.better(other)
@@ -81,7 +81,7 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     if best.n_rounds < ROUNDS[-1]:
         return best
     if not cross_validates:  # few rows are never fitted too loosely
-        ladder = ladder.better(_Ladder(search, folder, best.max_depth, LARGER_C))
+        ladder = ladder.better(_Ladder(search, folder, replace(best.options, C=LARGER_C)))
     return ladder.climb()
 
 
@@ -90,11 +90,18 @@ def _depths(dataset: Dataset) -> Sequence[int]:
     return (1,) if is_sparse(dataset) and not dataset.features.get("one_hot") else DEPTHS
 
 
+def _of_depth(depth: int, few_rows: bool) -> BoostOptions:
+    """Return the boosting of a depth to try: of few rows the mean of models."""
+    if few_rows and depth > 1:
+        return BoostOptions(max_depth=depth, C=C, column_share=COLUMN_SHARE, n_models=N_MODELS)
+    return BoostOptions(max_depth=depth, C=C)
+
+
 class _Ladder:
     """Numbers of rounds of one boosting, tried in turn; the later ones continue the models of the earlier."""
 
-    def __init__(self, search: Search, folder: Path, depth: int, C: float) -> None:
-        self._search, self._folder, self._depth, self._C = search, folder, depth, C
+    def __init__(self, search: Search, folder: Path, options: BoostOptions) -> None:
+        self._search, self._folder, self._options = search, folder, options
         self._states: list[MemoryCheckpoint] = []
 
     @cached_property
@@ -137,7 +144,11 @@ class _Ladder:
         return _is_worth_it(fewer.trial.log_loss, more.trial.log_loss)
 
     def _file(self, rounds: Sequence[int], folds: slice) -> Path:
-        name = f"boosting-{self._depth}-{self._C:g}-{'-'.join(map(str, rounds))}"
+        own = self._options
+        parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
+        if own.n_models > 1:  # a fit begun before there were means goes on
+            parts.append(f"mean-{own.n_models}")
+        name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
 
     def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
@@ -145,13 +156,14 @@ class _Ladder:
         if file.exists():
             trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
         else:
-            options = BoostOptions(max_depth=self._depth, C=self._C, n_rounds=rounds[-1])
-            entered, states = Candidate(None, "boosting", 1.0 / self._C), self._states
+            options = replace(self._options, n_rounds=rounds[-1])
+            entered, states = Candidate(None, "boosting", 1.0 / float(options.C)), self._states
             trials = self._search.validation.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds
             )
             write_work_file(file, [asdict(trial) for trial in trials])
-        return [Boosting(self._depth, self._C, *found) for found in zip(rounds, trials, strict=True)]
+        asked = [replace(self._options, n_rounds=n) for n in rounds]
+        return [Boosting(*found) for found in zip(asked, trials, strict=True)]
 
 
 def _is_worth_it(before: float, after: float) -> bool:

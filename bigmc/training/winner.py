@@ -73,7 +73,8 @@ class Winner:
         if self.boosting is None:
             return str(self.candidate)
         depth, rounds = self.boosting.max_depth, self.boosting.n_rounds
-        return f"depth {depth}, {rounds} rounds, C {self.boosting.C:g}"
+        said = f"depth {depth}, {rounds} rounds, C {self.boosting.C:g}"
+        return f"{said}, mean of {self.boosting.n_models}" if self.boosting.n_models > 1 else said
 
     def completed(self, model: Model) -> Model:
         """Return a model with what held-out rows say about its scores."""

@@ -17,6 +17,7 @@ With learners h of each class c, weights w ≥ 0, scores ``F_c = Σ_h w_ch h`` a
 `rounds.Rounds` puts the steps together for `bigmc.solvers.loop`; `solve.solve` prepares a run.
 """
 
+from bigmc.solvers.boosting.averaging import solve_averaged
 from bigmc.solvers.boosting.choose_c import GRID, Trials, choose_C
 from bigmc.solvers.boosting.options import FAMILIES, LEARNERS, MAX_DEPTH, BoostingOptions, is_sparse
 from bigmc.solvers.boosting.solve import Solution, held_out, solve
@@ -33,4 +34,5 @@ __all__ = [
     "held_out",
     "is_sparse",
     "solve",
+    "solve_averaged",
 ]

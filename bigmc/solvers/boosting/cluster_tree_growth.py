@@ -83,28 +83,29 @@ class WorkerGrower:
         self._columns, self._plan, self._workers = columns, plan, engine
         self._edges: Edges = {}
         self._n_classes = self._round = 0
+        self._drawn: NDArray[np.bool_] | None = None
         self.bytes_read = 0
 
     @property
     def _weights(self) -> str:
         return f"weights-{self._round}"
 
-    def begin(self, weights: NDArray[np.int64]) -> None:
-        """Take the weights, shape (n_classes, n_samples), for what follows."""
+    def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
+        """Take the weights, shape (n_classes, n_samples), and the columns to cut, or all, for what follows."""
         if self._round:
             self._columns.remove(self._weights)
-        self._round, self._n_classes = self._round + 1, len(weights)
+        self._round, self._n_classes, self._drawn = self._round + 1, len(weights), columns
         self._columns.write(self._weights, weights)
 
     def roots(self, n_best: int) -> Roots:
         """Return so many of the best roots of every class."""
         parts = self._parts(self._n_classes)
-        return Roots.joined(self._map(_roots_part, parts, self._weights, n_best))
+        return Roots.joined(self._map(_roots_part, parts, self._weights, self._drawn, n_best))
 
     def grow(self, roots: Roots) -> Grown:
         """Return the trees of roots."""
         parts = [roots.take(slice(*part)) for part in self._parts(len(roots.classes))]
-        return Grown.joined(self._map(_grow_part, parts, self._weights))
+        return Grown.joined(self._map(_grow_part, parts, self._weights, self._drawn))
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
         """Return the answers of trees found before."""
@@ -153,17 +154,22 @@ def _do(
 
 
 def _roots_part(
-    part: tuple[int, int], columns: Columns, grower: TreeGrower, weights: str, n_best: int
+    part: tuple[int, int],
+    columns: Columns,
+    grower: TreeGrower,
+    weights: str,
+    drawn: NDArray[np.bool_] | None,
+    n_best: int,
 ) -> tuple[Roots, NDArray[Any]]:
-    grower.begin(columns.array(weights)[slice(*part)])
+    grower.begin(columns.array(weights)[slice(*part)], drawn)
     roots = grower.roots(n_best)
     return roots._replace(classes=roots.classes + part[0]), roots.cuts[:, 0]
 
 
 def _grow_part(
-    roots: Roots, columns: Columns, grower: TreeGrower, weights: str
+    roots: Roots, columns: Columns, grower: TreeGrower, weights: str, drawn: NDArray[np.bool_] | None
 ) -> tuple[Grown, NDArray[Any]]:
-    grower.begin(columns.array(weights))
+    grower.begin(columns.array(weights), drawn)
     grown = grower.grow(roots)
     return grown, grown.learners.feature
 

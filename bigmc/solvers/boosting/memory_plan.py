@@ -113,6 +113,11 @@ class BoostingPlan:
     block_bytes: int | None
 
     @property
+    def n_features(self) -> int:
+        """Columns of the dataset."""
+        return self.ranges[-1][1] if self.ranges else 0
+
+    @property
     def residency(self) -> Residency:
         """Where the codes of the columns are between two passes."""
         return Residency.MEMORY if self.keep_blocks else Residency.DISK

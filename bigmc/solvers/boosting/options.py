@@ -6,6 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bigmc.errors import BigmcError
 from bigmc.solvers.loop import Fingerprint
 from bigmc.store.dataset import Dataset
@@ -68,6 +71,11 @@ class BoostingOptions:
         Visits of the pool between two passes at most.
     max_bins : int
         Bins of a column at most; columns with no more different values lose no cut.
+    column_share : float
+        Share of the columns that the trees of a round may ask, drawn for every round; above 0 and at most 1.
+        Where none of theirs is worth taking in, the round looks at all columns.
+    draw : int
+        Which columns are drawn, with the seed: models that are averaged differ in it.
     tol : float
         Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
         the learners found in a round with which it ends.
@@ -96,6 +104,8 @@ class BoostingOptions:
     learning_rate: float = 1.0
     inner_rounds: int = 30
     max_bins: int = 255
+    column_share: float = 1.0
+    draw: int = 0
     tol: float = 1e-3
     validation_fraction: float = 0.0
     patience: int = 10
@@ -115,6 +125,10 @@ class BoostingOptions:
                 raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
         if self.family == "ray" and self.max_depth > 1:
             raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+        if not 0.0 < self.column_share <= 1.0:
+            raise BigmcError(f"column_share is {self.column_share}", "give a number above 0, at most 1")
+        if self.column_share < 1.0 and not self.grows_trees:
+            raise BigmcError("learners of one cut look at all columns", "give a max_depth of 2 or more")
 
     @property
     def grows_trees(self) -> bool:
@@ -125,6 +139,16 @@ class BoostingOptions:
         """Return what learners of one cut are on this dataset."""
         ray = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
         return CutKind.RAY if ray and not self.grows_trees else CutKind.STUMP
+
+    def drawn_columns(self, n_features: int, number: int) -> NDArray[np.bool_] | None:
+        """Return which columns the trees of a round may ask; None for all."""
+        n_drawn = math.ceil(self.column_share * n_features)
+        if n_drawn == n_features:
+            return None
+        generator = np.random.default_rng([self.seed, self.draw, number])
+        drawn = np.zeros(n_features, np.bool_)
+        drawn[generator.permutation(n_features)[:n_drawn]] = True
+        return drawn
 
     def fingerprint(self) -> Fingerprint:
         """Return the options that decide the state after every round."""

@@ -91,8 +91,8 @@ class Oracle(Protocol):
         """Decoded bytes read from the shards so far."""
         ...
 
-    def price(self, duals: Duals, n_best: int) -> Found:
-        """Return so many of the best learners of each class."""
+    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Found:
+        """Return so many of the best learners of each class, which ask some of the columns; None for all."""
         ...
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:

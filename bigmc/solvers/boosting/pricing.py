@@ -294,8 +294,9 @@ class CutOracle:
         everywhere = self._responses.everywhere()
         return [found.get(place, everywhere) for place in places]
 
-    def price(self, duals: Duals, n_best: int) -> Found:
-        """Return the best learners of each class: one pass."""
+    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Found:
+        """Return the best learners of each class: one pass over all columns."""
+        assert columns is None  # as `BoostingOptions` demands of learners of one cut
         totals = sums_of(duals.u, self._responses.labels, self._engine)
         best = Best.none(self._n_classes, n_best)
         for c in range(self._n_classes):

@@ -97,10 +97,20 @@ class Rounds:
             self._reason = FULL
         self._found = None
         if n_best and (self._reason is None or self._oracle.exact):
-            self._found = self._oracle.price(Duals(master.u, master.r), n_best)
-            state.n_passes += self._oracle.n_passes
+            self._found = self._price(n_best)
             state.bytes_read = self._read_before + self._oracle.bytes_read
         return self._certified(point)
+
+    def _price(self, n_best: int) -> Found:
+        """Return the best learners of some of the columns, or of all where those are not worth taking in."""
+        duals, options = Duals(self._master.u, self._master.r), self._options
+        drawn = options.drawn_columns(self._plan.n_features, len(self.state.stages) - 1)
+        found = self._oracle.price(duals, n_best, drawn)
+        self.state.n_passes += self._oracle.n_passes
+        if drawn is not None and found.sigma <= 1.0 + options.tol:
+            found = self._oracle.price(duals, n_best)
+            self.state.n_passes += self._oracle.n_passes
+        return found
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Return why the run ends with this round, or None."""

@@ -104,8 +104,8 @@ class Grown(NamedTuple):
 class Grower(Protocol):
     """Grows trees under packed weights, see `bigmc.kernels.boosting.trees.pack_weights`."""
 
-    def begin(self, weights: NDArray[np.int64]) -> None:
-        """Take the weights, shape (n_classes, n_samples), for what follows."""
+    def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
+        """Take the weights, shape (n_classes, n_samples), and the columns to cut, or all, for what follows."""
         ...
 
     def roots(self, n_best: int) -> Roots:
@@ -233,6 +233,7 @@ class TreeGrower:
         self._n_samples, self._depth = n_samples, depth
         self._codes, self._hist = np.empty(0, np.uint8), np.empty(0, np.int64)
         self._weights = np.empty((0, n_samples), np.int64)
+        self._drawn: NDArray[np.bool_] | None = None
 
     @property
     def bytes_read(self) -> int:
@@ -243,15 +244,15 @@ class TreeGrower:
         """Return the edges of the bins of a feature that a tree asks."""
         return self.source.edges_of(feature)
 
-    def begin(self, weights: NDArray[np.int64]) -> None:
-        """Take the weights, shape (n_classes, n_samples), for what follows."""
-        self._weights = weights
+    def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
+        """Take the weights, shape (n_classes, n_samples), and the columns to cut, or all, for what follows."""
+        self._weights, self._drawn = weights, columns
 
     def roots(self, n_best: int) -> Roots:
         """Return so many of the best roots of every class."""
         classes = range(len(self._weights))
         best = [(np.empty(0), np.empty((0, 5), np.int64))] * len(classes)
-        for table in self._tables():
+        for table in self._tables(self._drawn):
             for c, found in self._engine.map(self._peaks, classes, table, n_best):
                 values, places = (np.concatenate(pair) for pair in zip(best[c], found, strict=True))
                 order = _largest(values, n_best)
@@ -265,8 +266,8 @@ class TreeGrower:
         n_trees, n_cells, step = len(roots.classes), 0, 0
         n_nodes = 1 << (self._depth - 1)
         if self.source.keeps:
-            found = (block.bins for block in self.source.stream())
-            n_cells = sum(int(bins.n_bins[bins.columns].sum()) for bins in found)
+            blocks = self.source.stream()
+            n_cells = sum(int(b.bins.n_bins[_columns_of(b, self._drawn)].sum()) for b in blocks)
             step = min(self._histogram_bytes // (8 * n_cells * n_nodes), n_trees) if n_cells else 0
         size = step * n_nodes * n_cells
         if len(self._hist) < size:
@@ -298,14 +299,14 @@ class TreeGrower:
             found += _answers(members, above, trees)
         return found
 
-    def _tables(self) -> Iterator[Table]:
-        """Yield all columns with something to cut; one is valid until the next is asked for."""
+    def _tables(self, drawn: NDArray[np.bool_] | None = None) -> Iterator[Table]:
+        """Yield all, or the drawn, columns with something to cut; one is valid until the next is asked for."""
         n, at, padded = self._n_samples, 0, _n_words(self._n_samples) * _WORD
         most = min(max(1, TABLE_BYTES // (2 * n)), _TABLE_COLUMNS)
         for block in self.source.stream():
-            bins = block.bins
-            for first in range(0, len(bins.columns), most):
-                columns = bins.columns[first : first + most]
+            bins, chosen = block.bins, _columns_of(block, drawn)
+            for first in range(0, len(chosen), most):
+                columns = chosen[first : first + most]
                 size = n * len(columns)
                 if len(self._codes) < size + padded * len(columns):
                     self._codes = np.zeros(size + padded * len(columns), np.uint8)
@@ -347,7 +348,7 @@ class TreeGrower:
         # The first pass sends the samples down from the roots, and sums up those of each class at hand.
         different, places = np.unique(forest.classes, return_inverse=True)
         whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
-        for table in self._tables():
+        for table in self._tables(self._drawn):
             for _ in run(forest.route, forest.parts, table):
                 pass
             if forest.hist.size:
@@ -359,10 +360,16 @@ class TreeGrower:
             forest.next_level()
             for _ in run(forest.enter, forest.parts):
                 pass
-            for table in self._tables():
+            for table in self._tables(self._drawn):
                 for _ in run(forest.offer, forest.parts, table):
                     pass
         return forest.grown()
+
+
+def _columns_of(block: CodedBlock, drawn: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """Return the columns of a block, counted within it, that have something to cut and are drawn."""
+    columns = block.bins.columns
+    return columns if drawn is None else columns[drawn[block.lo + columns]]
 
 
 def _tabulate(shard: int, block: CodedBlock, columns: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:

@@ -48,14 +48,14 @@ class TreeOracle:
         """Return the edges of the bins of a feature that a tree asks."""
         return self._grower.edges_of(feature)
 
-    def price(self, duals: Duals, n_best: int) -> Found:
-        """Return good trees of each class: a pass for every level."""
+    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Found:
+        """Return good trees of each class, of some columns or of all: a pass for every level."""
         labels, (u, r) = self._responses.labels, duals
         total, own = sums_of(u, labels, self._engine)[:, : self._n_classes]
         masses = 2.0 * own - total  # of |u|: it is positive at the own class only
         weights = np.empty((self._n_classes, len(labels)), np.int64)
         pack_weights(u, masses, weights)
-        self._grower.begin(weights)
+        self._grower.begin(weights, columns)
         roots = self._grower.roots(n_best)
         grown = self._grower.grow(roots)
         return self._found(grown, roots.classes, r * grown.scores * (masses[roots.classes] / UNIT), r * total)

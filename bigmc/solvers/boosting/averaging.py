@@ -1,0 +1,179 @@
+"""The mean of boosted models whose trees ask other columns: again one sum of weighted trees.
+
+Trees found greedily differ by chance where columns are alike, and their errors with them; the mean of models
+with columns drawn for each has fewer (Breiman, "Random forests", Machine Learning 2001, of trees; Friedman,
+"Stochastic gradient boosting", 2002, of samples drawn in every round).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.options import BoostingOptions
+from bigmc.solvers.boosting.solve import Solution, solve
+from bigmc.solvers.boosting.state import Stages
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import Figures, RunContext
+from bigmc.store.dataset import Dataset
+
+_SUMMED = ("n_passes", "n_learners", "bytes_read")
+"""Figures of a round that are added up; of others the mean is taken."""
+
+
+def solve_averaged(
+    dataset: Dataset,
+    options: BoostingOptions,
+    n_models: int,
+    memory_limit: int,
+    context: RunContext,
+    sample_weight: NDArray[np.float64] | None = None,
+) -> Solution:
+    """Return the mean of models that differ in the columns drawn; arguments as of `solve`.
+
+    They are trained one after another; the checkpoint holds the states of all, so that a resumed run goes
+    on with the one under way, and a run of more rounds with each. A time limit is for all together.
+    """
+    if n_models == 1:
+        return solve(dataset, options, memory_limit, context, sample_weight)
+    kept = None if context.checkpoint is None else _Kept(context.checkpoint)
+    end = None if options.time_limit is None else time.monotonic() + options.time_limit
+    solutions = []
+    for number in range(n_models):
+        left = None if end is None else max(0.0, (end - time.monotonic()) / (n_models - number))
+        own = replace(options, draw=number, time_limit=left)
+        checkpoint = None if kept is None else _Member(kept, number)
+        member = replace(context, checkpoint=checkpoint)
+        solutions.append(solve(dataset, own, memory_limit, member, sample_weight))
+    return averaged(solutions, chooses_stage=options.validation_fraction > 0)
+
+
+def averaged(solutions: Sequence[Solution], *, chooses_stage: bool) -> Solution:
+    """Return the mean of solutions, stage by stage; of those that ended earlier the last stage counts.
+
+    The objective is convex, so that the mean of the values bounds its value at the mean from above; of the
+    certificates over the trees found nothing is left.
+
+    Parameters
+    ----------
+    solutions : sequence of Solution
+        Their learners cut at edges of the same bins.
+    chooses_stage : bool
+        Whether the stage with the fewest errors on samples held out is the one to use, not the last.
+    """
+    n_stages = max(len(solution.stages) for solution in solutions)
+    history = [_mean_figures(_at(solution.history, s) for solution in solutions) for s in range(n_stages)]
+    stages, thresholds = _mean_stages(solutions, n_stages)
+    upper = float(np.mean([solution.objective for solution in solutions]))
+    limits = [s.limit_for_more for s in solutions if s.limit_for_more is not None]
+    errors = [entry["held_error"] for entry in history]
+    return Solution(
+        stages=stages,
+        stage=int(np.argmin(errors)) if chooses_stage else n_stages - 1,
+        thresholds=thresholds,
+        objective=upper,
+        certificate=Certificate(-math.inf, upper, math.inf),
+        n_iter=n_stages - 1,
+        n_passes=sum(solution.n_passes for solution in solutions),
+        history=history,
+        bytes_read=sum(solution.bytes_read for solution in solutions),
+        limit_for_more=max(limits, default=None),
+    )
+
+
+def _mean_stages(solutions: Sequence[Solution], n_stages: int) -> tuple[Stages, NDArray[np.float64]]:
+    """Return the stages of the mean, equal learners as one, and the thresholds of its learners."""
+    place: dict[tuple[int, int, bytes], int] = {}
+    places, first = [], []
+    for number, solution in enumerate(solutions):
+        own = solution.stages
+        names = zip(own.classes.tolist(), own.signs.tolist(), own.learners.keys(), strict=True)
+        found = np.empty(len(own.classes), np.int64)
+        for k, name in enumerate(names):
+            if name not in place:
+                place[name] = len(place)
+                first.append((number, k))
+            found[k] = place[name]
+        places.append(found)
+    order = np.array(first, np.int64).reshape(-1, 2)
+    chosen = [order[order[:, 0] == number, 1] for number in range(len(solutions))]
+    taken = list(zip(solutions, chosen, strict=True))
+    stages = Stages(1)
+    stages.learners = Learners.joined([s.stages.learners.take(k) for s, k in taken])
+    stages.classes = np.concatenate([s.stages.classes[k] for s, k in taken])
+    stages.signs = np.concatenate([s.stages.signs[k] for s, k in taken])
+    members, weights = [], []
+    for number in range(n_stages):
+        total = np.zeros(len(place))
+        for solution, own_places in zip(solutions, places, strict=True):
+            own_members, own_weights = solution.stages.stage(min(number, len(solution.stages) - 1))
+            total[own_places[own_members]] += own_weights / len(solutions)
+        members.append(np.flatnonzero(total))
+        weights.append(total[members[-1]])
+    stages.ends = np.cumsum([len(own) for own in members]).tolist()
+    stages.members, stages.weights = np.concatenate(members), np.concatenate(weights)
+    return stages, np.concatenate([s.thresholds[k] for s, k in taken])
+
+
+def _at(history: Sequence[Figures], number: int) -> Figures:
+    return history[min(number, len(history) - 1)]
+
+
+def _mean_figures(entries: Any) -> Figures:
+    """Return figures of one round of all models, without those of certificates over their own trees."""
+    rows: list[Figures] = list(entries)
+    names = [name for name in rows[0] if not name.startswith("restricted_")]
+    sums = {name: sum(row[name] for row in rows) for name in names}
+    figures = {name: sums[name] if name in _SUMMED else sums[name] / len(rows) for name in names}
+    return {**figures, "n_iter": max(row["n_iter"] for row in rows)}
+
+
+class _Kept:
+    """The states of several runs, in one checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self.states: dict[str, tuple[Mapping[str, Any], dict[str, NDArray[Any]]]] = {}
+        saved = checkpoint.load()
+        if saved is not None and "models" in saved[0]:
+            meta, arrays = saved
+            for key, own in meta["models"].items():
+                prefix = f"{key}."
+                mine = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+                self.states[key] = own, mine
+
+    def save(self) -> None:
+        """Replace what is kept."""
+        arrays = {
+            f"{key}.{name}": array for key, (_, own) in self.states.items() for name, array in own.items()
+        }
+        self._checkpoint.save({"models": {key: meta for key, (meta, _) in self.states.items()}}, arrays)
+
+
+class _Member:
+    """The checkpoint of one of several runs."""
+
+    def __init__(self, kept: _Kept, number: int) -> None:
+        self._kept, self._key = kept, str(number)
+
+    def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Replace the state; solvers replace arrays, but append to lists."""
+        own = {name: list(value) if isinstance(value, list) else value for name, value in meta.items()}
+        self._kept.states[self._key] = own, arrays
+        self._kept.save()
+
+    def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
+        """Return the state, if there is one; the run may append to its lists."""
+        saved = self._kept.states.get(self._key)
+        if saved is None:
+            return None
+        meta = {name: list(value) if isinstance(value, list) else value for name, value in saved[0].items()}
+        return meta, saved[1]
