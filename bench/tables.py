@@ -101,8 +101,8 @@ def shown(results: Path) -> None:
     """Print means over the splits, and how far `bigmc fit` is from LightGBM, with the standard error."""
     runs = pd.DataFrame(map(json.loads, results.read_text().splitlines()))
     runs = runs.drop_duplicates(["set", "seed", "method"], keep="last").set_index(["set", "seed", "method"])
-    print("| table | bigmc fit | LightGBM | forest | bigmc − LightGBM | log loss of the three | CPU s | wall s |")
-    print("|---|---|---|---|---|---|---|---|")
+    columns = ("table", *METHODS, "fit − LightGBM", "log loss of the three", "CPU s", "wall s")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     figures = ["accuracy", "log_loss", "cpu_seconds", "seconds"]
     for name in sorted(runs.index.unique("set"), key=lambda name: (name in CHOSEN_ON, name)):
         wide = runs.loc[name][figures].unstack("method").dropna()

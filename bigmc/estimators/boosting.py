@@ -70,8 +70,8 @@ class MultiBoostClassifier(WeightedClassifier):
     max_bins : int, default=255
         Bins of a feature, 2 to 255; with no more different values no cut is lost.
     column_share : float, default=1.0
-        Share of the columns that the trees of a round may ask, drawn for every round: above 0 and at most 1, which
-        is all. With fewer, trees differ more, and a round costs less. Learners of one cut ask all.
+        Share of the columns that the trees of a round may ask, drawn for every round: above 0 and at most
+        1, which is all. With fewer, trees differ more, and a round costs less. Learners of one cut ask all.
     n_models : int, default=1
         Models that are trained, each with columns drawn of its own; their mean is the model. It takes a
         `column_share` below 1. A mean of 4 errs less than one model, on tables of few rows above all.

@@ -45,8 +45,7 @@ def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
     model = bigmc.MultiBoostClassifier(max_depth=4, n_rounds=60).fit(X, y)
     Z = RNG.normal(size=(4000, 4))
     truth = (Z[:, 0] + 3 * RNG.normal(size=4000) > 0).astype(int)
-    options = {"max_depth": found.max_depth, "n_rounds": found.n_rounds, "C": found.C}
-    chosen = bigmc.MultiBoostClassifier(**options).fit(X, y)
+    chosen = bigmc.MultiBoostClassifier(**found.options.parameters()).fit(X, y)
     assert chosen.score(Z, truth) > model.score(Z, truth)
 
 

@@ -91,7 +91,7 @@ class WorkerGrower:
         return f"weights-{self._round}"
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
-        """Take the weights, shape (n_classes, n_samples), and the columns to cut, or all, for what follows."""
+        """Take the weights, shape (n_classes, n_samples), and which columns to cut: None for all."""
         if self._round:
             self._columns.remove(self._weights)
         self._round, self._n_classes, self._drawn = self._round + 1, len(weights), columns

@@ -144,12 +144,15 @@ class Rounds:
     def thresholds(self) -> NDArray[np.float64]:
         """Return where the nodes of all learners cut; infinity above all values that are not missing."""
         learners = self.state.stages.learners
-        values = np.zeros(learners.feature.shape)
-        for place in np.argwhere(learners.feature >= 0):
-            edges = self._oracle.edges_of(int(learners.feature[tuple(place)]))
-            cut = int(learners.cut[tuple(place)])
-            values[tuple(place)] = edges[cut] if cut < len(edges) else np.inf
-        return values
+        features, cuts = learners.feature.ravel(), learners.cut.ravel()
+        values = np.zeros(features.shape)
+        asking = np.flatnonzero(features >= 0)
+        asking = asking[np.argsort(features[asking], kind="stable")]
+        different, firsts = np.unique(features[asking], return_index=True)
+        for feature, nodes in zip(different.tolist(), np.split(asking, firsts[1:]), strict=False):
+            edges = np.append(self._oracle.edges_of(feature), np.inf)
+            values[nodes] = edges[np.minimum(cuts[nodes], len(edges) - 1)]
+        return values.reshape(learners.feature.shape)
 
     def _reason_before_search(self, point: Point) -> str | None:
         """Return why no further round is begun, whatever a search would find."""

@@ -105,7 +105,7 @@ class Grower(Protocol):
     """Grows trees under packed weights, see `bigmc.kernels.boosting.trees.pack_weights`."""
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
-        """Take the weights, shape (n_classes, n_samples), and the columns to cut, or all, for what follows."""
+        """Take the weights, shape (n_classes, n_samples), and which columns to cut: None for all."""
         ...
 
     def roots(self, n_best: int) -> Roots:
@@ -245,7 +245,7 @@ class TreeGrower:
         return self.source.edges_of(feature)
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
-        """Take the weights, shape (n_classes, n_samples), and the columns to cut, or all, for what follows."""
+        """Take the weights, shape (n_classes, n_samples), and which columns to cut: None for all."""
         self._weights, self._drawn = weights, columns
 
     def roots(self, n_best: int) -> Roots:
@@ -300,7 +300,7 @@ class TreeGrower:
         return found
 
     def _tables(self, drawn: NDArray[np.bool_] | None = None) -> Iterator[Table]:
-        """Yield all, or the drawn, columns with something to cut; one is valid until the next is asked for."""
+        """Yield the columns with something to cut, all or drawn; a table is valid until the next one."""
         n, at, padded = self._n_samples, 0, _n_words(self._n_samples) * _WORD
         most = min(max(1, TABLE_BYTES // (2 * n)), _TABLE_COLUMNS)
         for block in self.source.stream():
