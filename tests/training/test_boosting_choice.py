@@ -13,6 +13,7 @@ from bigmc.training.boosting import ROUNDS, choose_boosting
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
 from bigmc.training.validation import Limits
+from bigmc.training.winner import Winner
 
 RNG = np.random.default_rng(3)
 
@@ -100,3 +101,14 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
     candidate = Candidate(None)
     trials = [Trial(candidate, 0.80, 0.4, None, 1), Trial(candidate, quality, log_loss, None, 1)]
     assert better(*trials, n_held_out=1000) is trials[wins]
+
+
+@pytest.mark.parametrize(("few_rows", "n_models"), [(None, 4), (0, 1)])
+def test_rows_that_are_cross_validated_have_the_mean_of_models(tmp_path, few_rounds, few_rows, n_models):
+    search, data = searched(*additive(), few_rows=few_rows)
+    found = choose_boosting(search, data, tmp_path)
+    assert search.validation.cross_validates == (n_models > 1)
+    assert found.options.n_models == n_models
+    assert (found.options.column_share < 1.0) == (n_models > 1)
+    said = Winner("boost", None, found.trial.calibration, boosting=found.options).settings
+    assert said.endswith("mean of 4") == (n_models > 1)
