@@ -87,9 +87,8 @@ def at_once(before: str, types: list[str], cache: Path) -> list[int]:
     root = str(Path(bigmc.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(cache)}
     code = TAKING_TURNS.format(before=before)
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, each], env=env, stdout=subprocess.PIPE) for each in types
-    ]
+    commands = [[sys.executable, "-c", code, each] for each in types]
+    running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE) for command in commands]
     return [int(process.communicate(timeout=120)[0]) for process in running]
 
 
