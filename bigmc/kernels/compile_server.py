@@ -5,17 +5,24 @@ missing in numba's cache is compiled by a child process for exactly the types it
 loaded from the cache. The child stays for the next ones, because to import numba takes longer than most
 kernels; it ends when none has come for some seconds, or this process ends. A warm cache is used as ever.
 Where no cache can be written, or no process be started, the kernel is compiled here.
+
+Processes that share a cache take turns, by locks on bytes of one file in its folder: of those that miss the
+same kernel one compiles it and the others wait, and its index is written by one at a time. Without that, two
+that save a kernel for different types can give both the same file: numba reads the index, adds to it and
+replaces it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import pickle
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -36,14 +43,53 @@ IDLE_SECONDS = 5.0
 GARBAGE_OBJECTS = 50_000, 20, 20
 
 
-class _ChildCache(FunctionCache):
+#: File of a cache folder whose bytes are locked.
+LOCKS = "bigmc.lock"
+
+
+@contextmanager
+def _locked(folder: str, what: str) -> Iterator[None]:
+    """Hold what is named alone among all processes, where the folder's file system can lock.
+
+    The lock is on one byte of a file, chosen by the name's checksum: those that happen to share a byte wait
+    for each other, no more. It ends with the process.
+    """
+    with suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+    try:
+        handle = os.open(os.path.join(folder, LOCKS), os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:  # nothing can be written there
+        yield
+        return
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.lockf(handle, fcntl.LOCK_EX, 1, zlib.crc32(what.encode()))
+        yield
+    finally:
+        os.close(handle)
+
+
+class _SharedCache(FunctionCache):
+    """Numba's cache of one kernel, whose index other processes may write, too."""
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Add a compiled kernel to the cache."""
+        with _locked(self.cache_path, self._cache_file._index_name):
+            super().save_overload(sig, data)
+
+
+class _ChildCache(_SharedCache):
     """Numba's cache of one kernel, filled by another process."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel, or None if it must be compiled here."""
         found = self._loaded(sig, target_context)
-        if found is None and _compile_in_child(self._py_func, sig):
-            found = self._loaded(sig, target_context)
+        if found is not None:
+            return found
+        with _locked(self.cache_path, f"{self._cache_file._index_name} {sig}"):
+            found = self._loaded(sig, target_context)  # another process may have compiled it meanwhile
+            if found is None and _compile_in_child(self._py_func, sig):
+                found = self._loaded(sig, target_context)
         return found
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
@@ -57,8 +103,12 @@ class _ChildCache(FunctionCache):
             except (AttributeError, ImportError):  # an older version left it, whose types are gone
                 self.flush()
                 return None
-        if found is not None:
-            _leave_bitcode(found.library, partial(self._bitcode, sig, target_context))
+        if found is None:
+            return None
+        if tuple(found.signature.args) != tuple(sig):  # two processes without locks gave a file to both
+            self.flush()
+            return None
+        _leave_bitcode(found.library, partial(self._bitcode, sig, target_context))
         return found
 
     def _bitcode(self, sig: Any, target_context: Any) -> bytes:
@@ -117,18 +167,23 @@ def _environment(module: str, constants: list[Any], name: str) -> environment.En
     return found
 
 
-_elsewhere: dict[str, int] = {}
-"""Modules whose kernels a child compiles, and how many names they had."""
+_equipped: dict[str, int] = {}
+"""Modules whose kernels were given another cache, and how many names they had."""
 
 
 def compile_elsewhere() -> None:
     """Let every kernel imported so far be compiled by a child process when it is called."""
+    _equip(_ChildCache)
+
+
+def _equip(cache: type[FunctionCache]) -> None:
+    """Give every kernel imported so far a cache of this class instead of numba's own."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(f"{__package__}.") and _elsewhere.get(name) != len(vars(module)):
-            _elsewhere[name] = len(vars(module))
+        if name.startswith(f"{__package__}.") and _equipped.get(name) != len(vars(module)):
+            _equipped[name] = len(vars(module))
             for kernel in vars(module).values():
                 if isinstance(kernel, Dispatcher) and type(vars(kernel).get("_cache")) is FunctionCache:
-                    vars(kernel)["_cache"] = _ChildCache(kernel.py_func)
+                    vars(kernel)["_cache"] = cache(kernel.py_func)
 
 
 @dataclass
@@ -199,7 +254,9 @@ def serve() -> None:
             module, name, sig = pickle.load(sys.stdin.buffer)  # from the process that started this one
         except EOFError:
             return
-        getattr(import_module(module), name).compile(sig)
+        kernel = getattr(import_module(module), name)
+        _equip(_SharedCache)
+        kernel.compile(sig)
         os.write(answers, b"1")
 
 

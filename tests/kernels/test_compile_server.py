@@ -54,6 +54,62 @@ def test_an_index_of_an_older_version_whose_types_are_gone_is_made_anew(tmp_path
     assert called("", tmp_path) == "[1, 1, 3] 1 0"
 
 
+TAKING_TURNS = """
+import subprocess
+import sys
+import time
+import numpy as np
+from numba.core.caching import IndexDataCacheFile
+from bigmc.kernels.compile_server import compile_elsewhere
+from bigmc.kernels.csc import undo_delta
+compile_elsewhere()
+started, start = [], subprocess.Popen
+def noted(*args, **options):
+    started.append(args)
+    return start(*args, **options)
+subprocess.Popen = noted
+read = IndexDataCacheFile._load_index
+def slowly_read(file):
+    found = read(file)
+    time.sleep(0.2)
+    return found
+IndexDataCacheFile._load_index = slowly_read
+values = np.array([1, 0, 2], sys.argv[1])
+{before}
+undo_delta(values)
+assert values.tolist() == [1, 1, 3]
+print(len(started))
+"""
+
+
+def at_once(before: str, types: list[str], cache: Path) -> list[int]:
+    """Return how many children processes started that call the kernel for these types at once."""
+    root = str(Path(bigmc.__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(cache)}
+    code = TAKING_TURNS.format(before=before)
+    commands = [[sys.executable, "-c", code, each] for each in types]
+    running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE) for command in commands]
+    return [int(process.communicate(timeout=120)[0]) for process in running]
+
+
+def test_of_processes_that_miss_the_same_kernel_one_lets_it_be_compiled(tmp_path: Path) -> None:
+    assert sorted(at_once("", ["uint16"] * 3, tmp_path)) == [0, 0, 1]
+
+
+def test_kernels_saved_at_once_have_files_of_their_own(tmp_path: Path) -> None:
+    at_once("sys.executable = '/nowhere/python'", ["uint16", "uint32", "int64"], tmp_path)
+    assert len(list(tmp_path.rglob("*.nbc"))) == 3
+    assert called("", tmp_path) == "[1, 1, 3] 1 0"
+
+
+def test_a_file_that_holds_the_kernel_for_other_types_is_not_run(tmp_path: Path) -> None:
+    at_once("", ["uint16", "float64"], tmp_path)
+    one, other = (file.read_bytes() for file in sorted(tmp_path.rglob("*.nbc")))
+    for file, content in zip(sorted(tmp_path.rglob("*.nbc")), (other, one), strict=True):
+        file.write_bytes(content)
+    assert called("", tmp_path) == "[1, 1, 3] 1 0"
+
+
 SEVERAL = """
 import os
 import subprocess
