@@ -22,6 +22,11 @@ class Checkpoint(Protocol):
         ...
 
 
+def with_own_lists(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy that does not change as a run goes on: solvers replace arrays, but append to lists."""
+    return {name: list(value) if isinstance(value, list) else value for name, value in meta.items()}
+
+
 class MemoryCheckpoint:
     """Keeps the last saved state in memory: a run of this process can be continued with more rounds."""
 
@@ -29,9 +34,8 @@ class MemoryCheckpoint:
         self._saved: tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None = None
 
     def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace the state; solvers replace arrays, but append to lists."""
-        kept = {name: list(value) if isinstance(value, list) else value for name, value in meta.items()}
-        self._saved = kept, arrays
+        """Replace the state."""
+        self._saved = with_own_lists(meta), arrays
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return the state that was saved last, if any."""

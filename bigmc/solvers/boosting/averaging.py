@@ -21,7 +21,7 @@ from bigmc.solvers.boosting.options import BoostingOptions
 from bigmc.solvers.boosting.solve import Solution, solve
 from bigmc.solvers.boosting.state import Stages
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.checkpoint import Checkpoint, with_own_lists
 from bigmc.solvers.loop import Figures, RunContext
 from bigmc.store.dataset import Dataset
 
@@ -70,7 +70,7 @@ def averaged(solutions: Sequence[Solution], *, chooses_stage: bool) -> Solution:
         Whether the stage with the fewest errors on samples held out is the one to use, not the last.
     """
     n_stages = max(len(solution.stages) for solution in solutions)
-    history = [_mean_figures(_at(solution.history, s) for solution in solutions) for s in range(n_stages)]
+    history = [_mean_figures([_at(solution.history, s) for solution in solutions]) for s in range(n_stages)]
     stages, thresholds = _mean_stages(solutions, n_stages)
     upper = float(np.mean([solution.objective for solution in solutions]))
     limits = [s.limit_for_more for s in solutions if s.limit_for_more is not None]
@@ -127,9 +127,8 @@ def _at(history: Sequence[Figures], number: int) -> Figures:
     return history[min(number, len(history) - 1)]
 
 
-def _mean_figures(entries: Any) -> Figures:
+def _mean_figures(rows: Sequence[Figures]) -> Figures:
     """Return figures of one round of all models, without those of certificates over their own trees."""
-    rows: list[Figures] = list(entries)
     names = [name for name in rows[0] if not name.startswith("restricted_")]
     sums = {name: sum(row[name] for row in rows) for name in names}
     figures = {name: sums[name] if name in _SUMMED else sums[name] / len(rows) for name in names}
@@ -165,15 +164,11 @@ class _Member:
         self._kept, self._key = kept, str(number)
 
     def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace the state; solvers replace arrays, but append to lists."""
-        own = {name: list(value) if isinstance(value, list) else value for name, value in meta.items()}
-        self._kept.states[self._key] = own, arrays
+        """Replace the state."""
+        self._kept.states[self._key] = with_own_lists(meta), arrays
         self._kept.save()
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return the state, if there is one; the run may append to its lists."""
+        """Return the state, if there is one."""
         saved = self._kept.states.get(self._key)
-        if saved is None:
-            return None
-        meta = {name: list(value) if isinstance(value, list) else value for name, value in saved[0].items()}
-        return meta, saved[1]
+        return None if saved is None else (with_own_lists(saved[0]), saved[1])
