@@ -103,12 +103,26 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
     assert better(*trials, n_held_out=1000) is trials[wins]
 
 
-@pytest.mark.parametrize(("few_rows", "n_models"), [(None, 4), (0, 1)])
-def test_rows_that_are_cross_validated_have_the_mean_of_models(tmp_path, few_rounds, few_rows, n_models):
-    search, data = searched(*additive(), few_rows=few_rows)
+@pytest.mark.parametrize(
+    ("n_columns", "few_rows", "n_models", "n_asked"),
+    [(12, None, 4, 6), (5, None, 4, 4), (4, None, 1, 4), (2, None, 1, 2), (12, 0, 1, 12)],
+)
+def test_few_rows_of_several_columns_have_the_mean_of_models(
+    tmp_path, few_rounds, n_columns, few_rows, n_models, n_asked
+):
+    X = np.random.default_rng(6).normal(size=(200, n_columns))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    search, data = searched(X, y, few_rows=few_rows)
     found = choose_boosting(search, data, tmp_path)
-    assert search.validation.cross_validates == (n_models > 1)
+    assert search.validation.cross_validates == (few_rows is None)
     assert found.options.n_models == n_models
-    assert (found.options.column_share < 1.0) == (n_models > 1)
+    assert round(found.options.column_share * n_columns) == n_asked
     said = Winner("boost", None, found.trial.calibration, boosting=found.options).settings
     assert said.endswith("mean of 4") == (n_models > 1)
+
+
+def test_labels_of_two_columns_together_are_learned(tmp_path):
+    """Trees that may ask one of the two columns at a time tell nothing."""
+    X = np.random.default_rng(7).uniform(-1, 1, size=(600, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    assert choose_boosting(*searched(X, y), tmp_path).trial.quality > 0.9
