@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Size, dataset_of, input_paths, is_dataset, local_folder
+from bigmc.api.resolve import Size, dataset_of, is_dataset, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
@@ -146,8 +146,9 @@ def _files(source: Any) -> Iterator[str | Path]:
     from bigmc.ingestion.found_files import list_files
     from bigmc.ingestion.spool import is_pipe
     from bigmc.store.object_store import is_remote
+    from bigmc.store.outputs import paths_in
 
-    for item in input_paths(source):
+    for item in paths_in([source]):
         if isinstance(item, str | Path) and not is_remote(item) and not is_pipe(str(item)):
             yield item
             yield from () if is_dataset(item) else list_files(str(item))

@@ -11,9 +11,7 @@ from bigmc.errors import DataError
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
-    from bigmc.ingestion.sources import Source
     from bigmc.model import Model, ModelSource
-    from bigmc.options.inference import PredictOptions
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import Output
 
@@ -50,27 +48,6 @@ def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource
         return
     with local_file(model) as file:
         yield ModelSource.of_file(file)
-
-
-def source_of(source: Any, asked: PredictOptions) -> Dataset | list[Source]:
-    """Return what a source of predictions means: a dataset or a split of it, or raw files and arrays."""
-    from bigmc.ingestion.sources import expand_sources
-
-    if is_dataset(source):
-        dataset = dataset_of(source)
-        return dataset if asked.split is None else dataset[asked.split]
-    if asked.split is not None:
-        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    return expand_sources(source, asked)
-
-
-def input_paths(*given: Any) -> Iterator[Any]:
-    """Yield every path among what a command reads: files, folders and datasets, one by one or in lists."""
-    for item in given:
-        if isinstance(item, list | tuple):
-            yield from input_paths(*item)
-        else:
-            yield getattr(item, "path", item)
 
 
 def is_dataset(source: Any) -> bool:
