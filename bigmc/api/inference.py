@@ -13,7 +13,6 @@ from bigmc import budget
 from bigmc.api.resolve import (
     Size,
     dataset_of,
-    is_dataset,
     model_of,
     model_source,
 )
@@ -236,7 +235,7 @@ def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawIn
     """Return what a source means: a dataset or a split of it, or raw files and arrays."""
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.raw_input import RawInput
-    from bigmc.ingestion.sources import expand_sources
+    from bigmc.ingestion.sources import expand_sources, is_dataset
 
     if is_dataset(source):
         dataset = dataset_of(source)

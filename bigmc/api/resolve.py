@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bigmc.errors import DataError
 
@@ -50,20 +50,9 @@ def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource
         yield ModelSource.of_file(file)
 
 
-def is_dataset(source: Any) -> bool:
-    """Return whether this is a dataset or the path of one, rather than raw data."""
-    from bigmc.ingestion.found_files import has_known_ending
-    from bigmc.store.object_store import Address, is_remote
-
-    if is_remote(source):
-        return not has_known_ending(source) and Address(source).read("manifest.json") is not None
-    if isinstance(source, str | Path):
-        return (Path(source) / "manifest.json").exists()
-    return hasattr(source, "shards")
-
-
 def is_folder(path: str | Path) -> bool:
     """Return whether a dataset is to be expected at a path, rather than a model."""
+    from bigmc.ingestion.sources import is_dataset
     from bigmc.store.object_store import is_remote
 
     if is_remote(path):
