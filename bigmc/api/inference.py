@@ -257,10 +257,10 @@ def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> Pred
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:
-    """Return the strongest features of each class; see :func:`bigmc.inference.evaluate.inspect`."""
-    from bigmc.inference import evaluate
+    """Return the strongest features of each class; see :func:`bigmc.inference.inspection.inspect`."""
+    from bigmc.inference import inspection
 
-    return evaluate.inspect(model_of(model), top)
+    return inspection.inspect(model_of(model), top)
 
 
 def explain(
@@ -334,7 +334,7 @@ def report(
     DataError
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
-    from bigmc.inference import evaluate as evaluation
+    from bigmc.inference import inspection
     from bigmc.inference.unfinished import saved_beside
     from bigmc.reporting import page
     from bigmc.store.outputs import IfExists, Output
@@ -360,7 +360,7 @@ def report(
             result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
             result["n_samples"] = figures["n_samples"]
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
-    strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
+    strongest = inspection.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
     output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     result["bytes"] = len(content)
