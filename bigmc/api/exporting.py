@@ -90,6 +90,6 @@ def export(
 
         content = onnx_graph(model_of(model))
     else:
-        raise DataError(f"{to}: no form of a model ends so", "give a name that ends with .md or .onnx")
+        raise DataError(f"{to}: no export format has this ending", "give a name that ends with .md or .onnx")
     output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return {"export": str(to), "bytes": len(content)}

@@ -98,7 +98,10 @@ def fit(
     local_folder(to, "a fit")
     output = Output.at(to, _files(source))
     if output.kind is not OutputKind.FILE:
-        raise DataError(f"{to} is no place for a model and its search", "give the path of a file with --to")
+        raise DataError(
+            f"{to} is not the path of a file, which a model and its search need",
+            "give the path of a file with --to",
+        )
     target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):

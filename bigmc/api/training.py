@@ -203,7 +203,7 @@ def publish(
     Raises
     ------
     DataError, ModelError
-        If a file is no evaluation, they are of different data, or a model has changed since.
+        If a file is not an evaluation, they are of different data, or a model has changed since.
     """
     from bigmc.store.outputs import IfExists
     from bigmc.training import selection

@@ -109,10 +109,10 @@ def _rows(source: int) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
                 row = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise DataError(
-                    f"standard input, line {number}: no JSON ({error})", "mend the line"
+                    f"standard input, line {number}: not JSON ({error})", "fix the line"
                 ) from None
             if not isinstance(row, dict):
-                raise DataError(f"standard input, line {number}: no JSON object", "mend the line")
+                raise DataError(f"standard input, line {number}: not a JSON object", "fix the line")
             rows.append(row)
         yield line, rows
 

@@ -84,7 +84,7 @@ class BoostingLearner(Learner):
         if self.options.learners not in LEARNERS:
             raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
         if self.options.family == "ray" and depth > 1:
-            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+            raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
         share: Any = self.options.validation_fraction
         if not isinstance(share, Real) or not 0 <= float(share) < 1:
             raise BigmcError(f"validation_fraction is {share!r}", "give a number from 0 to below 1")

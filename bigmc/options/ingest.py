@@ -57,7 +57,7 @@ def parse_ngrams(text: str) -> tuple[int, int]:
     try:
         return int(shortest), int(longest or shortest)
     except ValueError:
-        raise ValueError(f"{text!r} is no range of n-grams; write it like 1-2") from None
+        raise ValueError(f"{text!r} is not a range of n-grams; write it like 1-2") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -549,7 +549,7 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, max_depth=9, memory_limit=LIMIT)
     with pytest.raises(BigmcError, match="family"):
         solve(dataset, C=1.0, family="oak", memory_limit=LIMIT)
-    with pytest.raises(BigmcError, match="rays have one cut"):
+    with pytest.raises(BigmcError, match="rays have a single cut"):
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)

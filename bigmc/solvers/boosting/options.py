@@ -127,7 +127,7 @@ class BoostingOptions:
             if value not in known:
                 raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
         if self.family == "ray" and self.max_depth > 1:
-            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+            raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
         if not 0.0 < self.column_share <= 1.0:
             raise BigmcError(f"column_share is {self.column_share}", "give a number above 0, at most 1")
         if not 0.0 <= self.min_frequency < 1.0:
