@@ -143,18 +143,25 @@ class TreeGrower:
             trees = learners.take(slice(first, first + step))
             cuts = np.stack([trees.feature, trees.cut, trees.missing_below], axis=2).astype(np.int64)
             members, above = at_roots(len(cuts), n_nodes, self._n_samples)
+            asked = self._asked(trees.feature)
             for depth in range(self._depth):
                 if depth:
                     totals = np.zeros((len(cuts), 2**depth), np.int64)
                     slots, added = np.zeros_like(totals), np.zeros(totals.shape, np.uint8)
                     open_level(members, above, totals, False, slots, added)
                 level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
-                for table in self._tables():
+                for table in self._tables(asked):
                     route(0, len(cuts), table, level, members, above)
             found += answers_of(members, above, trees)
         return found
 
-    def _tables(self, drawn: NDArray[np.bool_] | None = None) -> Iterator[Table]:
+    def _asked(self, features: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which columns are among these, shape (n_features,)."""
+        asked = np.zeros(max(hi for _, hi in self.source.ranges), np.bool_)
+        asked[features[features != NOWHERE]] = True
+        return asked
+
+    def _tables(self, drawn: NDArray[np.bool_] | None) -> Iterator[Table]:
         """Yield the columns with something to cut, all or drawn; a table is valid until the next one."""
         n, at, padded = self._n_samples, 0, n_words(self._n_samples) * WORD
         most = min(max(1, TABLE_BYTES // (2 * n)), _TABLE_COLUMNS)
