@@ -22,8 +22,8 @@ from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
 from bigmc.inference.prediction_plan import PlannedPrediction, PredictionPlan, plan_dataset, plan_sources
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
-from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
+from bigmc.ingestion.source_identity import identify
 from bigmc.ingestion.sources import Source
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions

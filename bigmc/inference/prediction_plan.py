@@ -16,7 +16,8 @@ from bigmc.errors import DataError
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
-from bigmc.ingestion.prepare import MATRICES
+from bigmc.ingestion.processes import at_the_data
+from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.sources import (
@@ -29,7 +30,6 @@ from bigmc.ingestion.sources import (
     scan,
     schema,
 )
-from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, ModelOutline, divide
 from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
 from bigmc.options.inference import PredictOptions

@@ -22,12 +22,13 @@ from sparse_runs import solve
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import DualDescent, boosting
+from bigmc.solvers import boosting
 from bigmc.solvers.boosting.memory_plan import plan_memory as boosting_plan
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
 from bigmc.solvers.minimax import memory_plan as minimax_plan
+from bigmc.solvers.sparse import DualDescent
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory, plan_sample, plan_start
 from bigmc.solvers.sparse.state import State
