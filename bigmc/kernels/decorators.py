@@ -12,22 +12,24 @@ from typing import Any, NoReturn
 
 from numba import njit
 
+#: The stub of `njit` lacks the options on entry points.
+_njit: Any = njit
 _OPTIONS = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls."""
-    return njit(**_OPTIONS)(function)
+    return _njit(**_OPTIONS)(function)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that only kernels call; from Python it is refused."""
-    return _for_kernels(njit(**_OPTIONS, no_cpython_wrapper=True)(function))
+    return _for_kernels(_njit(**_OPTIONS, no_cpython_wrapper=True)(function))
 
 
 def inlined_kernel(function: Callable[..., Any]) -> Any:
     """Compile a function into each kernel that calls it; from Python it is refused."""
-    return _for_kernels(njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)(function))
+    return _for_kernels(_njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)(function))
 
 
 def _for_kernels(compiled: Any) -> Any:

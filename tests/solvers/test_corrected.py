@@ -9,7 +9,7 @@ from sparse_runs import largest_alpha, solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import Start
+from bigmc.solvers.sparse import Start
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
