@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from numba import njit
+import numba
 
+njit: Any = numba.njit  # its types lack the options that leave wrappers out
 _OPTIONS = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 
 
