@@ -26,7 +26,8 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import Reject, rejects_table
 from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.shard_writer import ShardWriter
-from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, group_hashes, row_fractions
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replacing

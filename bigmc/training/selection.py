@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from bigmc.engine import Resources, ThreadEngine
+from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
 from bigmc.learners.sparse import SparseLearner
@@ -165,7 +165,7 @@ def _point(
     trained = train(data, target, asked, resources)
     measured = EvaluateOptions(split=options.validation)
     # Rows held out of the training are in the memory of this process, where no worker sees them.
-    local = resources if validation.samples.path else replace(resources, engine=ThreadEngine())
+    local = resources if validation.samples.path else replace(resources, engine=resources.engine.local())
     figures = evaluate(load_model(target), validation.samples, measured, local)
     row: dict[str, object] = {
         "alpha": alpha,
