@@ -35,7 +35,7 @@ class DatasetInput:
     @property
     def identity(self) -> Any | None:
         """What tells the dataset from others; None if it is in memory only."""
-        return self.dataset.identity
+        return self.dataset.identity if self.dataset.path else None
 
     def plan(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None

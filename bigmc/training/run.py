@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from bigmc import budget
 from bigmc.engine import Engine, Resources
-from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.ingestion.hashing.feature_names import add_up
+from bigmc.errors import BigmcError, ModelError
 from bigmc.ingestion.memory import prompt_release
 from bigmc.learners import learner_of
 from bigmc.model import LinearModel, Model, load_model
@@ -28,19 +27,13 @@ from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.feature_names import feature_names
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 from bigmc.training.trials import Truth
-
-NAMES_PER_FEATURE = 8
-"""Most names of a feature that a model gets; fewer where memory is short."""
-
-NAMES_PER_BATCH = 1 << 14
-"""Names looked at together."""
 
 _SHOWN = 60
 """Most characters of a parameter in a message."""
@@ -54,7 +47,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     learner = learner_of(options.learner)
     samples = data[options.split]
     params = learner.recorded()
-    params |= {"learner": options.learner.learner, "dataset": identity(data), "split": options.split}
+    params |= {"learner": options.learner.learner, "dataset": data.identity, "split": options.split}
     held_out = options.held_out
     if held_out is not None:
         params["held_out"] = held_out.share
@@ -170,66 +163,6 @@ def _read_norms(path: Path, n_features: int) -> NDArray[np.float32]:
     if not np.isfinite(norms).all() or norms.min(initial=0.0) < 0:
         raise ModelError(f"{path} holds norms that are negative or not finite", cure)
     return norms
-
-
-def identity(dataset: Dataset) -> str:
-    """Return the digest of a dataset on disk."""
-    if dataset.identity is None:
-        raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
-    return dataset.identity
-
-
-def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
-    """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
-    import pyarrow as pa
-
-    files = dataset.files("names.parquet")
-    if not files:
-        return None
-    pieces, most = [], NAMES_PER_FEATURE
-    for path in files:
-        for batch in _name_batches(path):
-            schema = batch.schema
-            pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
-            while sum(piece.nbytes for piece in pieces) > most_bytes and most:
-                most -= 1
-                pieces = [_fewer_names(pieces, most)] if most else []
-    if not most:
-        return None
-    table = pa.Table.from_batches(pieces, schema)
-    return table if len(files) == 1 else add_up(table)
-
-
-def _name_batches(path: Path) -> Iterator[Any]:
-    """Yield a table of names piece by piece, at least one piece.
-
-    Raises
-    ------
-    StoreError
-        If the file does not hold names.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            if not {"bucket", "name", "sign", "count"} <= set(schema.names):
-                raise damaged(path, "does not hold names of features")
-            yield pa.RecordBatch.from_pylist([], schema)
-            yield from file.iter_batches(NAMES_PER_BATCH)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, f"cannot be read ({error})") from None
-
-
-def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
-    """Return so many names of each feature, the most frequent ones."""
-    import pyarrow as pa
-
-    table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
-    buckets = table.column("bucket").to_numpy()
-    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
-    return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
 
 
 def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) -> bool:

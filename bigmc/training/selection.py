@@ -36,7 +36,7 @@ from bigmc.store.untrusted import parse_json
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
-from bigmc.training.run import identity, train
+from bigmc.training.run import train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
@@ -64,7 +64,7 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
     if options.validation != VALID:
         data[options.validation]  # refused before any work
-    asked = {"dataset": identity(data), **options.fingerprint()}
+    asked = {"dataset": data.identity, **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
     work = to / WORK
     found = _finished(to, asked)
