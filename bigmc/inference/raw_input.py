@@ -13,8 +13,9 @@ import pyarrow as pa
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
+from bigmc.inference.memory import divide_limit, own_copy
 from bigmc.inference.part_predictor import PartPredictor, Predicted
-from bigmc.inference.prediction_plan import PredictionPlan, divide_limit, own_copy, row_cost
+from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
 from bigmc.ingestion.readers import MATRICES
@@ -72,7 +73,7 @@ class RawInput:
         hints = _hints(model, sources, options, resources)
         kept = _check_sources(model, sources, options, hints)
         try:
-            engine, scratch = divide_limit(model, resources, 0)
+            engine, scratch = divide_limit(model, resources, 0, TASK)
         except MemoryLimitError:
             # Names a larger limit if long records need it.
             _most_held(scan(sources, LARGEST_PART, hints), hints)
