@@ -169,7 +169,7 @@ class PartWriter:
         """Count the names of hashed features."""
         if self._names is None:
             return
-        for texts in self._recipe.features.texts(ready.batch.table) if self._recipe.features.text else ():
+        for texts in self._recipe.features.texts(ready.batch.table):
             self._names.update(texts)
         for categories in ready.categories:
             self._names.update_categories(categories)

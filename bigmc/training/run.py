@@ -20,7 +20,7 @@ from bigmc import budget
 from bigmc.engine import Engine, Resources
 from bigmc.errors import BigmcError, ModelError
 from bigmc.ingestion.memory import prompt_release
-from bigmc.learners import learner_of
+from bigmc.learners import Learner, learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
@@ -46,48 +46,18 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     read_before = data.bytes_read
     learner = learner_of(options.learner)
     samples = data[options.split]
-    params = learner.recorded()
-    params |= {"learner": options.learner.learner, "dataset": data.identity, "split": options.split}
-    held_out = options.held_out
-    if held_out is not None:
-        params["held_out"] = held_out.share
-    calibration = options.calibration
-    if calibration is not None:
-        if not learner.takes_weights:
-            cure = "leave --calibrate out: it has its own probabilities"
-            raise BigmcError(f"training {learner.kind} uses every row", cure)
-        params["calibrated_on"] = calibration.share
-    start, limit, if_exists = options.start, resources.memory_limit, options.if_exists
-    if start is not None:
-        params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
+    params = _recorded(data, learner, options)
+    _check_place(target)
     work = target.with_name(target.name + ".wip")
-    if target.is_dir():
-        raise ModelError(f"{target} is a folder", "give the path of a file with --to")
-    if not target.parent.is_dir():
-        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
-    if not _is_trained(target, params, if_exists):
+    if not _is_trained(target, params, options.if_exists):
         _refuse_foreign(work)
         with exclusive(work / "lock"), prompt_release():
-            if not _is_trained(target, params, if_exists):
+            if not _is_trained(target, params, options.if_exists):
                 _claim(work, params, target)
-                trained = learner.train(
-                    samples,
-                    replace(resources, progress=_towards(learner.tolerance, resources.progress)),
-                    checkpoint=FileCheckpoint(work),
-                    scratch=work,
-                    start=None if start is None else _start(start),
-                    sample_weight=_weights(samples, held_out or calibration, resources.engine),
-                ).model
-                if calibration is not None:
-                    trained = _calibrated(trained, calibration.rows(samples, resources.engine)[0])
-                names = feature_names(data, trained.used_features, limit // 16)
-                if (
-                    options.keep_norms
-                    and isinstance(trained, LinearModel)
-                    and trained.gradient_norms is not None
-                ):
-                    with replacing(norms_beside(target)) as file:
-                        np.save(file, trained.gradient_norms)
+                trained = _trained(samples, learner, options, resources, work)
+                names = feature_names(data, trained.used_features, resources.memory_limit // 16)
+                if options.keep_norms:
+                    _save_norms(trained, target)
                 replace(trained, params=params, names=names).save(target)
     disk.try_clear(work)
     model = load_model(target)
@@ -102,9 +72,55 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         "n_nonzero_features": len(model.used_features),
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
-        "memory_limit_bytes": limit,
+        "memory_limit_bytes": resources.memory_limit,
         "bytes_read": data.bytes_read - read_before,
     }
+
+
+def _recorded(data: Dataset, learner: Learner, options: TrainOptions) -> Mapping[str, Any]:
+    """Return what a model records of how it was made: a run with the same has nothing to do.
+
+    Raises
+    ------
+    BigmcError
+        If rows shall be left out for a calibration, and the learner uses every row.
+    """
+    params = learner.recorded()
+    params |= {"learner": options.learner.learner, "dataset": data.identity, "split": options.split}
+    if options.held_out is not None:
+        params["held_out"] = options.held_out.share
+    if options.calibration is not None:
+        if not learner.takes_weights:
+            cure = "leave --calibrate out: it has its own probabilities"
+            raise BigmcError(f"training {learner.kind} uses every row", cure)
+        params["calibrated_on"] = options.calibration.share
+    if options.start is not None:
+        params["warm_start"] = hashlib.sha256(options.start.read_bytes()).hexdigest()
+    return params
+
+
+def _check_place(target: Path) -> None:
+    """Refuse a place that cannot become a file."""
+    if target.is_dir():
+        raise ModelError(f"{target} is a folder", "give the path of a file with --to")
+    if not target.parent.is_dir():
+        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
+
+
+def _trained(
+    samples: Dataset, learner: Learner, options: TrainOptions, resources: Resources, work: Path
+) -> Model:
+    """Return the model, from the checkpoint in the folder of unfinished work if there is one."""
+    calibration, engine = options.calibration, resources.engine
+    model = learner.train(
+        samples,
+        replace(resources, progress=_towards(learner.tolerance, resources.progress)),
+        checkpoint=FileCheckpoint(work),
+        scratch=work,
+        start=None if options.start is None else _start(options.start),
+        sample_weight=_weights(samples, options.held_out or calibration, engine),
+    ).model
+    return model if calibration is None else _calibrated(model, calibration.rows(samples, engine)[0])
 
 
 def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
@@ -136,6 +152,13 @@ def _calibrated(model: Model, rows: Dataset) -> Model:
 def norms_beside(model: Path) -> Path:
     """Return where the norms of the gradients at the end of a training are kept."""
     return model.with_suffix(".norms.npy")
+
+
+def _save_norms(model: Model, target: Path) -> None:
+    """Keep the norms of the gradients, if the model has any."""
+    if isinstance(model, LinearModel) and model.gradient_norms is not None:
+        with replacing(norms_beside(target)) as file:
+            np.save(file, model.gradient_norms)
 
 
 def _start(path: Path) -> Model:
