@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigmc.errors import DataError
-from bigmc.ingestion.features import Numbers, is_number
 from bigmc.ingestion.hashing.categories import is_text, plain_text
+from bigmc.ingestion.number_columns import Numbers, is_number
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.spool import is_pipe, is_stream

@@ -76,7 +76,6 @@ class Job:
     limit : int
         Memory limit in bytes, above the bare process.
     hints : ReadHints
-        What is known about the sources.
     label_bytes : int or None
         Bytes of the distinct labels, 0 if they are few; None before they are counted.
     before : Dataset, optional

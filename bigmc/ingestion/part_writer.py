@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigmc.ingestion.bad_rows import set_aside
-from bigmc.ingestion.features import Numbers, Samples
+from bigmc.ingestion.features import Samples
 from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
+from bigmc.ingestion.number_columns import Numbers
 from bigmc.ingestion.part_receipt import NAMES, REJECTS, PartReceipt
 from bigmc.ingestion.pipeline import ALONE, Crew, in_order
 from bigmc.ingestion.readers.matrices import keep_matrix

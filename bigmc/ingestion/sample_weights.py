@@ -7,7 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.features import Bad, as_float, is_number
+from bigmc.ingestion.features import Bad
+from bigmc.ingestion.number_columns import as_float, is_number
 
 
 def check_weight_type(schema: pa.Schema, column: str | None) -> None:
