@@ -30,13 +30,6 @@ class CutKind(Enum):
     RAY = "ray"
 
 
-class Residency(Enum):
-    """Where the binned blocks of features are between two passes."""
-
-    MEMORY = "memory"
-    DISK = "disk"
-
-
 def is_sparse(dataset: Dataset) -> bool:
     """Return whether so few values are stored that learners of one cut should be rays."""
     return dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
