@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bigmc.kernels.byte_masks import load_eight, trailing_zeros
+from bigmc.kernels.decorators import inlined_kernel, kernel
 
 # What `describe_svmlight` says about a record.
 FRACTIONAL_LABEL: Final = 1
@@ -83,12 +83,12 @@ class Description(NamedTuple):
     flags: NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _is_white(byte: Any) -> Any:
     return byte == 32 or (byte >= 9 and byte <= 13)
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _add_up(values: np.uint64, count: Any) -> Any:
     """Return the number of ``count`` digits, the first of which is the lowest of eight bytes."""
     half = np.uint64(32 - 4 * count)
@@ -98,7 +98,7 @@ def _add_up(values: np.uint64, count: Any) -> Any:
     return np.int64((values * np.uint64(1 + (10000 << 32))) >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _eight_digits(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
     """Return the number that up to eight digits from ``at`` on are, and how many.
 
@@ -114,7 +114,7 @@ def _eight_digits(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]
     return _add_up(values, count), count
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _parse_index(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, Any]:
     """Parse digits; the index, or one above 2**40, where it ends, and whether there is a digit."""
     index, digits = _eight_digits(data, at, end)
@@ -128,14 +128,14 @@ def _parse_index(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, 
     return index, at, digits > 0
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _are(eight: np.uint64, byte: int) -> np.uint64:
     """Set the highest bit of the first of eight bytes that is ``byte``, and maybe of later ones."""
     differ = eight ^ (np.uint64(byte) * _ONES)
     return (differ - _ONES) & ~differ & _HIGH
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _parse_short(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, bool]:
     """Parse ``[-]digits[.digits]`` of less than eight bytes, without a branch; else like `_parse_number`."""
     if at + 8 > data.shape[0]:
@@ -161,7 +161,7 @@ def _parse_short(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, 
     return -number if negative else number, at + size, True
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, bool]:
     """Parse ``[+-]digits[.digits][e[+-]digits]`` up to white space, a comment or ``end``.
 
@@ -214,7 +214,7 @@ def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any,
     return -number if negative else number, at, True
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _flag_label(data: NDArray[np.uint8], start: Any, end: Any) -> tuple[Any, Any]:
     """Return what is wrong with a label, and where it ends."""
     at, flag = start, 0
@@ -234,7 +234,7 @@ def _flag_label(data: NDArray[np.uint8], start: Any, end: Any) -> tuple[Any, Any
     return flag, at
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _flag_index(data: NDArray[np.uint8], at: Any, end: Any, last: Any) -> tuple[Any, Any, Any]:
     """Return an index, where it ends, and what is wrong with it; ``last`` is that before."""
     flag = 0
@@ -252,7 +252,7 @@ def _flag_index(data: NDArray[np.uint8], at: Any, end: Any, last: Any) -> tuple[
     return index, at, flag
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _flag_rest(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
     """Return what is wrong with the rest of a token, and where it ends."""
     while at + 8 <= end:
@@ -272,7 +272,7 @@ def _flag_rest(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
     return flag, at
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def describe_svmlight(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], described: Description
 ) -> None:
@@ -303,7 +303,7 @@ def describe_svmlight(
         described.smallest[i], described.largest[i], described.flags[i] = first, last, flag
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def parse_svmlight(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],

@@ -35,7 +35,7 @@ from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
-#: Name and options of `bigmc.solvers.solve`, all samples in memory.
+#: Name and options of `bigmc.solvers.sparse.solve`, all samples in memory.
 IN_MEMORY: dict[str, dict[str, Any]] = {
     "group": {"alpha": 2e-3, "tol": 1e-4},
     "intercept": {"alpha": 2e-3, "tol": 1e-4, "fit_intercept": True},

@@ -117,7 +117,8 @@ class _RecordFinder:
         n = 0
         while True:
             out = kernels.Records(*(array[n:] for array in self.arrays))
-            n += kernels.split_records(given, quote, delimiter, state, out)
+            found: int = kernels.split_records(given, quote, delimiter, state, out)
+            n += found
             if state[kernels.NEXT] >= size:
                 return n
             self._grow()
@@ -208,7 +209,7 @@ def _chunks(
             if state[kernels.QUOTED]:
                 raise DataError(
                     f"{path}:{open_line}: a quoted field that begins in this record is never closed",
-                    "mend the quotes of the record",
+                    "fix the quotes of the record",
                 )
             n = finder.append(n, used, size, int(state[kernels.RECORD_LINE]))
             used = size
