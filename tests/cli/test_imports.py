@@ -16,7 +16,7 @@ CODE = (
     "atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr));"
     "from bigmc.cli import main; main()"
 )
-LIBRARIES = {"dask", "distributed", "highspy", "pandas", "scipy.sparse", "scipy.special", "sklearn", "zarr"}
+LIBRARIES = {"dask", "distributed", "highspy", "pandas", "pyarrow.dataset", "scipy.sparse", "sklearn", "zarr"}
 SOLVERS = {"bigmc.solvers.boosting", "bigmc.solvers.minimax", "bigmc.solvers.sparse"}
 ESTIMATORS = {"bigmc.estimators", "bigmc.learners.boosting", "bigmc.learners.minimax"}
 WRITING = {"bigmc.ingestion.job", "bigmc.store.write"}
