@@ -288,14 +288,14 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def project(pair, columns, samples, move, extra, coef, violations):
-    """Take the gradient of each column back to the ball it left, by the shortest way for the dual variables.
+    """Take the gradient of each column back to the ball it left, by the shortest way of the dual variables.
 
-    What a gradient has beyond the ball of the penalty is its excess E. A step ``-t E`` of the column's weights
-    moves the dual variables of its samples, those of positive margins, along the normal of the ball, and t is
-    as long as the curvature of the losses along E says. Columns in the ball stay as they are, whatever their
-    weights: this is the method of successive projections onto convex sets (Bregman, "The method of successive
-    projection for finding a common point of convex sets", Soviet Mathematics Doklady 6, 1965), which finds a
-    feasible dual point nearby, where `sweep` goes to the best.
+    What a gradient has beyond the ball of the penalty is its excess E. A step ``-t E`` of the column's
+    weights moves the dual variables of its samples along the normal of the ball; t follows from the curvature
+    of the losses along E, as the gradients at both ends of a first step tell. Columns in the ball stay as
+    they are, whatever their weights. This is the method of successive projections (Bregman, "The method of
+    successive projection for finding a common point of convex sets", Soviet Mathematics Doklady 6, 1965): it
+    finds a feasible dual point nearby in a few sweeps, where `sweep` goes to the best in many.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def project(pair, columns, samples, move, extra, coef, violations):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def fill_excess(penalty, alpha, scale, of_column, excess):
-    """Fill in what a gradient, ``scale * sums + pull``, has beyond the ball of the penalty; returns its length.
+    """Fill in what a gradient, ``scale * sums + pull``, has beyond the ball; returns its length.
 
     The proximal operator of a norm is what the projection on its dual ball leaves (Moreau).
     """
@@ -356,7 +356,7 @@ def fill_excess(penalty, alpha, scale, of_column, excess):
 
 @njit(cache=True, nogil=True, fastmath=False)
 def projection_part(factor, diagonal, excess):
-    """Return the step in units of the excess, by the diagonal of the Hessian times a factor; 0 without any."""
+    """Return the step in units of the excess, by the diagonal of the Hessian times a factor."""
     total = curve = 0.0
     for r in range(excess.shape[0]):
         total += excess[r] ** 2

@@ -72,10 +72,10 @@ class ChunkSteps(ABC):
 
     @abstractmethod
     def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
-        """Take the gradient of each active column back to the ball of the penalty, but for what is negligible.
+        """Take the gradient of each active column back to the ball of the penalty.
 
-        The steps are added to the part's weights, which make no other difference. Returns what all gradients
-        had beyond the ball before.
+        What is out of it by no more than is negligible stays. The steps are added to the part's weights,
+        which make no other difference. Returns what all gradients had beyond the ball before.
         """
 
 
@@ -106,9 +106,7 @@ class LossSteps(ChunkSteps):
         """Take the gradient of each active column back to the ball of the penalty."""
         return self._visit(part, terms, Aim(sweep, self._alpha, negligible), part.problem.objective.project)
 
-    def _visit(
-        self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]
-    ) -> NDArray[np.float64]:
+    def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
         working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
         moves = partial(kernel, samples=part.problem.samples)
         visit(part.problem, moves, working, part.active, aim, self._descent)
@@ -154,9 +152,7 @@ class ModelSteps(ChunkSteps):
         """Take the gradient of each active column back to the ball of the penalty."""
         return self._visit(part, terms, Aim(sweep, self._alpha, negligible), log_columns.project)
 
-    def _visit(
-        self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]
-    ) -> NDArray[np.float64]:
+    def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
         working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
         sweep_model(part.problem, kernel, self._problem.room, working, part.active, aim, self._descent)
         return working.violations

@@ -36,7 +36,9 @@ _SWEEPS, _NEGLIGIBLE = 5, 0.3
 class _Moved:
     """Weights beside those of a state."""
 
-    def __init__(self, problem: Problem, source: BlockSource, state: State, features: NDArray[np.int64]) -> None:
+    def __init__(
+        self, problem: Problem, source: BlockSource, state: State, features: NDArray[np.int64]
+    ) -> None:
         self._problem, self._source, self._state = problem, source, state
         self.level = state.intercept.copy()
         positions = source.holding(features)
@@ -185,6 +187,6 @@ def _nearly_out(screening: Screening, state: State, alpha: float, most: int) -> 
 
 
 def _terms(part: Part, state: State, ridge: float) -> Terms:
-    """Return the gradients of the ridge: with one the weights say where out of the ball gradients should be."""
+    """Return the gradients of the ridge, with which the gradients belong into the ball."""
     rows = state.coef.take(part.columns.features) if ridge > 0.0 else np.empty((0, part.rows.shape[1]))
     return Terms(ridge * rows, np.zeros(len(part.rows)))

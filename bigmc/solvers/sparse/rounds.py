@@ -52,8 +52,8 @@ _INNER_STEPS = 2
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
-#: A better dual point is looked for where the largest gradient is at most so many alpha, until none is further
-#: out of the ball than what makes a gap of this share of the tolerance.
+#: A better dual point is looked for where the largest gradient is at most so many alpha, until none is
+#: further out of the ball than what makes a gap of this share of the tolerance.
 _NEARLY_FEASIBLE, _ALLOWED = 3.0, 0.1
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20

@@ -152,7 +152,11 @@ def visit(
     kernel(
         columns=columns.shuffled(chosen, (descent.seed, aim.number), problem.scale_of(columns.features)),
         step=Step(
-            problem.n_classes, problem.two_over_n, float(aim.alpha), descent.line_search, float(aim.negligible)
+            problem.n_classes,
+            problem.two_over_n,
+            float(aim.alpha),
+            descent.line_search,
+            float(aim.negligible),
         ),
         extra=Extra(terms.ridges, terms.tilt),
         coef=rows,
