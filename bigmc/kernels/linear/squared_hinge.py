@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.composite import move_row
+from bigmc.kernels.linear.composite import further_part, move_row, projection_part
 from bigmc.kernels.linear.group_model import minimise_group_model
 from bigmc.kernels.linear.hinge_columns import (
     HingeSums,
@@ -305,3 +305,51 @@ def sweep(columns, samples, move, extra, coef, violations):
         part = _search_line(j, columns, samples, move, terms, curve.bound, line)
         if move_row(part, new, columns.scale[p], row, step):
             add_step(j, columns.entries, samples, step)
+
+
+@kernel
+def project(columns, samples, move, extra, coef, violations):
+    """Take the gradient of each column back to the ball it left; see `composite.project`."""
+    alpha, width = move.alpha, samples.scores.shape[1]
+    room = np.empty((6, width), np.float64)
+    work = HingeSums(room[0], room[1], room[2], room[3])
+    excess, new, level = room[4], room[5], np.zeros(width, np.float64)
+    step = np.empty(width, samples.scores.dtype)
+    for p in columns.order:
+        j, row = columns.positions[p], coef[p]
+        pull = extra.tilt[p] if extra.tilt.shape[0] else level
+        scale = move.two_over_n * columns.scale[p]
+        gradient(j, columns.entries, samples, work.sums, work.own)
+        total = 0.0
+        for r in range(width):
+            excess[r] = scale * (work.sums[r] - work.own[r]) + pull[r]
+            total += excess[r] ** 2
+        norm = np.sqrt(total)
+        violations[p] = max(norm - alpha, 0.0)
+        if violations[p] <= move.negligible:
+            continue
+        for r in range(width):
+            excess[r] *= 1.0 - alpha / norm
+        curvature(j, columns.entries, samples, work)
+        part = projection_part(scale * columns.scale[p], work.bends, excess)
+        before = _along(excess, work)
+        for r in range(width):
+            new[r] = row[r] - part * excess[r]
+        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+            continue
+        add_step(j, columns.entries, samples, step)
+        gradient(j, columns.entries, samples, work.sums, work.own)
+        part *= further_part(violations[p], scale * (before - _along(excess, work)))
+        for r in range(width):
+            new[r] = row[r] - part * excess[r]
+        if move_row(1.0, new, columns.scale[p], row, step):
+            add_step(j, columns.entries, samples, step)
+
+
+@inner_kernel
+def _along(direction, work):
+    """Return the derivative along a direction, before the scale."""
+    total = 0.0
+    for r in range(direction.shape[0]):
+        total += direction[r] * (work.sums[r] - work.own[r])
+    return total
