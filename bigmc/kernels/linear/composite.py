@@ -27,6 +27,7 @@ from bigmc.kernels.linear.loss_columns import (
 from bigmc.kernels.linear.losses.interface import couples_classes, curvature_bound, most_model_classes
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import penalty_change, prox, violation
+from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -37,8 +38,6 @@ _MODEL_RATIO = 3
 #: Proximal steps on the local model, and the relative length of a step at which they end.
 _MODEL_STEPS = 30
 _MODEL_TOLERANCE = 1e-3
-#: Longest step of a projection, in units of the one by the diagonal of the Hessian.
-_LONGEST_PART = 20.0
 
 
 class Model(NamedTuple):
@@ -336,52 +335,6 @@ def project(pair, columns, samples, move, extra, coef, violations):
             new[r] = row[r] - part * excess[r]
         if move_row(1.0, new, columns.scale[p], row, step):
             add_column_step(j, columns.entries, samples, step)
-
-
-@inner_kernel
-def fill_excess(penalty, alpha, scale, of_column, excess):
-    """Fill in what a gradient, ``scale * sums + pull``, has beyond the ball; returns its length.
-
-    The proximal operator of a norm is what the projection on its dual ball leaves (Moreau).
-    """
-    sums, pull, ones = of_column
-    for r in range(sums.shape[0]):
-        sums[r] = scale * sums[r] + pull[r]
-    prox(penalty, alpha, sums, ones, excess)
-    total = 0.0
-    for r in range(sums.shape[0]):
-        total += excess[r] ** 2
-    return np.sqrt(total)
-
-
-@inner_kernel
-def projection_part(factor, diagonal, excess):
-    """Return the step in units of the excess, by the diagonal of the Hessian times a factor."""
-    total = curve = 0.0
-    for r in range(excess.shape[0]):
-        total += excess[r] ** 2
-        curve += factor * diagonal[r] * excess[r] ** 2
-    return total / curve if curve > 0.0 else 0.0
-
-
-@inner_kernel
-def along(direction, sums):
-    """Return the derivative along a direction."""
-    total = 0.0
-    for r in range(direction.shape[0]):
-        total += direction[r] * sums[r]
-    return total
-
-
-@inner_kernel
-def further_part(length, decrease):
-    """Return how much further a step along the excess goes, in units of it, by what it took from the slope.
-
-    The slope along the excess was to fall by its squared length.
-    """
-    if not decrease > 0.0:
-        return 0.0
-    return min(length * length / decrease, _LONGEST_PART) - 1.0
 
 
 @inner_kernel

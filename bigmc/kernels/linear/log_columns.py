@@ -20,19 +20,11 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.composite import (
-    Model,
-    Scratch,
-    along,
-    fill_excess,
-    further_part,
-    minimise_model,
-    move_row,
-    projection_part,
-)
+from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
 from bigmc.kernels.linear.log_sums import add_column_step, class_products, curvature, gradient, variances
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import violation
+from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
 from bigmc.kernels.linear.simd import LANES
 
 

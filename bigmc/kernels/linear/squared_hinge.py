@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.composite import further_part, move_row, projection_part
+from bigmc.kernels.linear.composite import move_row
 from bigmc.kernels.linear.group_model import minimise_group_model
 from bigmc.kernels.linear.hinge_columns import (
     HingeSums,
@@ -26,6 +26,7 @@ from bigmc.kernels.linear.hinge_columns import (
     loss_change,
     pair_curvature,
 )
+from bigmc.kernels.linear.projections import further_part, projection_part
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
