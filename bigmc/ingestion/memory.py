@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset  # loaded by the first reading of Parquet, as below
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes, give_back_free_pages

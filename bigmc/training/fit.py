@@ -32,14 +32,14 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
-from bigmc.training.boosting import Boosting, choose_boosting
+from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
-from bigmc.training.trials import Course, Size, Truth, better, is_mixed, is_table
+from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.validation import SCORE_ENTRIES, Limits
 from bigmc.training.winner import Splits, Winner
 
@@ -153,8 +153,7 @@ class Fit:
         return Winner("boost", None, rival.trial.calibration, boosting=rival.options), rivals
 
     def _boosts(self) -> bool:
-        single = not self._data.has_sets
-        return single and self._limits.max_features is None and (is_table(self._data) or is_mixed(self._data))
+        return self._limits.max_features is None and is_for_boosting(self._data, self._limits.memory)
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
         """Return figures of the test rows, of models that have not seen them."""
