@@ -16,6 +16,7 @@ from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 N_SAMPLES, N_FEATURES, ENTRIES = 200_000, 20_000, 8_000_000
@@ -36,12 +37,12 @@ def main() -> None:
             )  # fmt: skip
             coef = Coefficients.zeros(problem.width)
             problem.rebuild_scores(coef, np.zeros(n_classes), [])
-            source = BlockSource(dataset, [(0, N_FEATURES)], keep=True)
+            source = BlockSource(dataset, [(0, N_FEATURES)], Residency.MEMORY)
             screening = Screening(dataset.column_nnz(), coef.features)
             seconds = []
             for _ in range(5):
                 start = time.perf_counter()
-                gradient_pass(problem, source, coef, np.empty((0, n_classes)), 0, screening)
+                gradient_pass(problem, source, coef, np.empty((0, n_classes)), screening)
                 seconds.append(time.perf_counter() - start)
             figures = {
                 "n_classes": n_classes,

@@ -77,7 +77,7 @@ class StreamPredictor:
         kept = pa.schema([(name, pa.string()) for name in self.options.keep])
         predictor = PartPredictor(self.model, self.options, SCORE_BYTES, kept)
         reader, n_rows = SampleReader.of(self.model), 0
-        with open_writer(self.output, file, predictor.empty().schema) as writer:
+        with open_writer(self.output, file, predictor.schema) as writer:
             as_text = _text
             if isinstance(writer, JsonLinesWriter):  # numbers stay numbers there
                 writer.json_columns, as_text = frozenset(self.options.keep), _json

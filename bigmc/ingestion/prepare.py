@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import scipy
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
-from bigmc.ingestion.files import is_address, status_of
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
+from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sample_weights import check_weight_type
-from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import ReadHints, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.table_columns import Filling, Levels
@@ -29,16 +27,12 @@ from bigmc.ingestion.table_scan import with_table_columns
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
-from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
 """Columns of ``rows.parquet`` that ingest makes."""
-
-MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
-"""Formats that bring features and labels of their own, without names of columns."""
 
 
 def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
@@ -65,7 +59,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
     check_fourier(options.fourier, options.gamma)
     recipe = Recipe(
-        sources=tuple(identify(s) for s in sources),
+        sources=tuple(source.identity() for source in sources),
         features=features,
         weighting=_weighting(options.weighting, features, sources),
         label=None if is_matrix else str(options.label),
@@ -186,36 +180,6 @@ def _splits(options: IngestOptions) -> Mapping[str, float]:
     return parse_splits(options.split) if isinstance(options.split, str) else check_splits(options.split)
 
 
-def identify(source: Source) -> Mapping[str, Any]:
-    """Return what tells a source from another one: path, size and time of change, or a digest."""
-    data = source.data
-    if source.stream is not None:
-        file = Path(source.path)
-        identity = {"path": source.stream, "format": source.format, "bytes": file.stat().st_size}
-        return identity | {"sha256": sha256(file)} | source.dialect.to_dict()
-    if data is None:
-        status = status_of(source.path)
-        path = source.path if is_address(source.path) else str(Path(source.path).resolve())
-        identity = {"path": path, "format": source.format, "bytes": status.n_bytes, "changed": status.changed}
-        return identity | source.dialect.to_dict()
-    digest = hashlib.sha256()
-    if source.format == "dask":
-        digest.update(str(data.name).encode())  # dask names an array by a token of how it is made
-    elif source.format == "table":
-        for batch in data.to_batches():
-            digest.update(batch.serialize())
-    else:
-        arrays = (data.indptr, data.indices, data.data) if scipy.sparse.issparse(data) else (data,)
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).data)
-    if source.labels is not None:
-        sets = isinstance(source.labels, pa.ListArray)
-        labels = source.labels.to_pylist() if sets else np.asarray(source.labels).tolist()
-        digest.update(repr(labels).encode())
-    shape = [int(n) for n in data.shape]
-    return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
-
-
 def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source) -> None:
     if not features.columns:
         raise DataError(
@@ -248,7 +212,8 @@ def _check_kept(keep: Sequence[str]) -> None:
 
 def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
-    if source.format == "svmlight" or (source.format not in MATRICES and not features.dense):
+    filled = features.dense or (options.missing == "fill" and (features.text or features.categorical))
+    if source.format == "svmlight" or (source.format not in MATRICES and not filled):
         raise DataError(
             f"{source.path}: only dense columns can have missing values",
             "name them with --dense, or pass arrays",

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bigmc.ingestion.features import FeatureSpec, Numbers
-from bigmc.ingestion.sources import ReadHints, ReadRequest, Source, read, scan
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import ReadHints, ReadRequest, read, scan
 from bigmc.ingestion.table_columns import LevelCount, MeanOfColumns
 
 
@@ -18,7 +19,7 @@ def with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: 
     Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
     looked at.
     """
-    if not features.one_hot and features.filling is None:
+    if not features.one_hot and (features.filling is None or not features.dense):
         return features
     counts = [LevelCount(levels.column) for levels in features.one_hot]
     means = MeanOfColumns(len(features.dense))

@@ -91,6 +91,9 @@ class BoostingLearner(Learner):
         columns: Any = self.options.column_share
         if not isinstance(columns, Real) or not 0 < float(columns) <= 1:
             raise BigmcError(f"column_share is {columns!r}", "give a number above 0, at most 1")
+        frequency: Any = self.options.min_frequency
+        if not isinstance(frequency, Real) or not 0 <= float(frequency) < 1:
+            raise BigmcError(f"min_frequency is {frequency!r}", "give a number from 0 to below 1")
         if self.options.n_models > 1 and columns == 1:
             raise BigmcError("models that are averaged ask all columns", "give a column_share below 1")
         if self.options.time_limit is not None:
@@ -172,6 +175,7 @@ class BoostingLearner(Learner):
             else float(given.learning_rate),
             max_bins=int(given.max_bins),
             column_share=float(given.column_share),
+            min_frequency=float(given.min_frequency),
             tol=self.tolerance,
             validation_fraction=float(given.validation_fraction),
             patience=int(given.patience),

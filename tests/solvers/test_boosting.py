@@ -13,7 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.options import BoostingOptions, CutKind, Residency
+from bigmc.solvers.boosting.options import BoostingOptions, CutKind
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import Best, CutOracle, LocalScan
@@ -21,6 +21,7 @@ from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.loop import RunContext
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 LIMIT = 10**9

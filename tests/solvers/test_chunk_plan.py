@@ -20,3 +20,14 @@ def test_the_bytes_that_a_refusal_names_are_enough():
     assert plan.most_candidates >= 50
     with pytest.raises(MemoryLimitError):
         plan_chunks(refused.value.needed - 100_000, 2, 65_536, ONE_SHARD)
+
+
+@pytest.mark.parametrize("limit", [58, 60, 64, 72])
+def test_chunks_have_samples_enough_where_shards_are_cut_into_parts(limit):
+    """Offsets of the candidates' columns, of every part of a shard, must not take all of a chunk."""
+    size = Size(
+        n_samples=750_000, n_features=1 << 20, n_classes=2, nnz=27_000_000, n_shards=12, width=8, itemsize=1,
+        tol=1e-3, largest_shard=2_360_000, n_kept=1, n_beside=2,
+    )  # fmt: skip
+    plan = plan_chunks(limit * 10**6, 1, 65_536, size)
+    assert plan.n_chunks(size.nnz, plan.most_candidates) < size.n_samples // 1000

@@ -1,5 +1,7 @@
 """Passes by shards against dense numpy, and training on a corrected sample against training on everything."""
 
+from functools import cache
+
 import dense
 import numpy as np
 import pytest
@@ -9,12 +11,13 @@ from sparse_runs import largest_alpha, solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import Start
+from bigmc.solvers.sparse import Start
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sample import SampleLoss
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.weighting import Weighting
@@ -136,7 +139,7 @@ def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
     job = Job(minimised, coef, intercept, np.arange(17), problem.scores.dtype, 1 << 20, 1000)
     found = full_pass(dataset, job, None, float(len(y)), ThreadEngine(2))
     assert np.abs(found.gradient[16]).max() > 0.01
-    held = SampleLoss(problem, BlockSource(sample, [(0, 17)], keep=True))
+    held = SampleLoss(problem, BlockSource(sample, [(0, 17)], Residency.MEMORY))
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
     dual = (2 * point.margins.total_slope - point.margins.dual_values) / len(y)
@@ -191,12 +194,17 @@ class Kept:
         return self.content
 
 
+@cache
+def uninterrupted(intercept):
+    return corrected(made()[2], 0.25, checkpoint=Kept(), tol=1e-7, intercept=intercept)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("last", "intercept"), [(1, False), (2, False), (4, False), (1, True), (3, True)])
 def test_stop_and_resume_equals_uninterrupted(last, intercept):
     _, _, dataset = made()
     options = {"tol": 1e-7, "intercept": intercept}
-    there, certificate = corrected(dataset, 0.25, checkpoint=Kept(), **options)
+    there, certificate = uninterrupted(intercept)
     stopped = Kept(last)
     with pytest.raises(KeyboardInterrupt):
         corrected(dataset, 0.25, checkpoint=stopped, **options)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dense import loss_and_gradient
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
@@ -13,6 +14,7 @@ from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sweeps import Course
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 ALPHA, RIDGE = 0.01, 0.02
@@ -32,6 +34,12 @@ def _value(W, X, y):
     return loss + ALPHA * np.linalg.norm(W, axis=1).sum() + RIDGE / 2 * (W**2).sum()
 
 
+def _slope(W, X, y):
+    """Gradient of `_value` where no row of weights is zero."""
+    slope = loss_and_gradient("log_loss", X, y, W, 0, np.ones(len(y)))[1]
+    return slope + ALPHA * W / np.linalg.norm(W, axis=1, keepdims=True) + RIDGE * W
+
+
 @pytest.mark.parametrize("scale", [0.3, 30.0])
 @pytest.mark.parametrize("n_classes", [2, 9])
 def test_objectives_fall_to_the_optimum(n_classes, scale):
@@ -41,7 +49,7 @@ def test_objectives_fall_to_the_optimum(n_classes, scale):
         dataset, objective("log_loss", "l1/l2", ridge=RIDGE), ALPHA, None, np.dtype(float), ThreadEngine(2)
     )
     sweeper = sweeper_of(problem, Descent("line_search", False, 0), 10**9, 0)  # no room for Newton steps
-    block = next(BlockSource(dataset, [(0, 12)], keep=True).stream([0]))[1]
+    block = next(BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0]))[1]
     held, intercept = [Columns.of(0, block, np.arange(12))], np.zeros(n_classes)
     coef, values = Coefficients.zeros(problem.width), [np.log(n_classes)]
     for sweep in range(3000):
@@ -57,6 +65,7 @@ def test_objectives_fall_to_the_optimum(n_classes, scale):
     best = minimize(
         lambda flat: _value(flat.reshape(12, n_classes), X, y),
         W.ravel() + 0.01 * np.random.default_rng(0).normal(size=W.size),
+        jac=lambda flat: _slope(flat.reshape(12, n_classes), X, y).ravel(),
         method="L-BFGS-B",
         options={"maxiter": 10**4, "maxfun": 10**6, "ftol": 1e-14},
     )

@@ -16,6 +16,7 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.projection import dual_bound, projected_bound
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import Start, State
+from bigmc.store.block import Residency
 from bigmc.store.weighting import Weighting
 
 PAIRS = [
@@ -42,7 +43,7 @@ class Point:
         minimised = objective(loss, penalty, ridge=ridge)
         engine, double = ThreadEngine(1), np.dtype(np.float64)
         self.problem = Problem(dataset, minimised, alpha, weights, double, engine)
-        self.source = BlockSource(dataset, [(0, 25), (25, 40)], keep=True)
+        self.source = BlockSource(dataset, [(0, 25), (25, 40)], Residency.MEMORY)
         self.state = State.at(Start(found.features, found.coef, found.intercept), self.problem.width, alpha)
         self.descent = Descent("line_search", fit_intercept, 0)
         positions = self.source.holding(found.features)

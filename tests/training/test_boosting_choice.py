@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bigmc
@@ -126,3 +127,64 @@ def test_labels_of_two_columns_together_are_learned(tmp_path):
     X = np.random.default_rng(7).uniform(-1, 1, size=(600, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     assert choose_boosting(*searched(X, y), tmp_path).trial.quality > 0.9
+
+
+def test_boosting_competes_beside_texts(tmp_path):
+    """Labels are the product of a number's sign and a word: no sum of weights tells them."""
+    rng = np.random.default_rng(9)
+    label, word, rare = rng.integers(0, 2, 800), rng.integers(0, 2, 800), rng.integers(0, 200, 800)
+    size = np.where(label == word, 1, -1) * rng.uniform(0.2, 1, 800)
+    text = [f"{('yes', 'no')[w]} rare{r} {i}" for i, (w, r) in enumerate(zip(word, rare, strict=True))]
+    frame = pd.DataFrame({"text": text, "size": size, "label": label})
+    result = bigmc.fit(frame.iloc[:600], tmp_path / "m", label="label")
+    assert result["columns"] == {"text": ["text"], "dense": ["size"]}
+    assert result["learner"] == "boost"
+    model, new = bigmc.load_model(tmp_path / "m"), frame.iloc[600:]
+    assert np.mean(model.predict(new) == new.label) > 0.95
+    counts = bigmc.open_dataset(tmp_path / "m.dataset").column_nnz()
+    assert (counts[model.model_.used_features] >= boosting.MIN_FREQUENCY * 600).all()
+
+
+def test_rare_values_of_categories_are_not_asked(tmp_path):
+    """Of 200 names one says the label, which 60 rows have; two rows have each other one."""
+    rng = np.random.default_rng(11)
+    names = np.array(["often"] * 60 + [f"n{i}" for i in range(200)] * 2)
+    frame = pd.DataFrame({"name": names, "size": rng.normal(size=460)})
+    frame["label"] = np.where(frame.name == "often", 1, frame["size"] > 1).astype(int)
+    data = bigmc.ingest(
+        frame, to=tmp_path / "d", label="label", dense="size", one_hot="name", split={"all": 1.0}
+    )
+    search = Search(data["all"], ThreadEngine(1), Limits(1 << 30))
+    options = choose_boosting(search, data["all"], tmp_path).options
+    assert options.min_frequency == pytest.approx(boosting.RARE)
+    model = bigmc.MultiBoostClassifier(**options.parameters()).fit(data["all"]).model_
+    asked = {data.features["columns"][feature] for feature in model.used_features}
+    assert asked <= {"size", "name=often"}
+    assert "name=often" in asked
+
+
+@pytest.mark.parametrize(
+    ("features", "n_rows", "expected"),
+    [
+        ({}, 9, 0.0),
+        ({"one_hot": [1]}, 1000, 0.01),
+        ({"one_hot": [1]}, 40_000, 0.001),
+        ({"hasher": 1, "dense": [1]}, 9, 0.02),
+    ],
+)
+def test_the_larger_the_data_the_rarer_what_trees_ask(features, n_rows, expected):
+    data = Dataset.from_arrays(np.zeros((n_rows, 1)), np.arange(n_rows) % 2, features=features)
+    assert boosting._least_frequency(data) == pytest.approx(expected)
+
+
+def test_beside_texts_boosting_is_tried_where_all_codes_stay_in_memory(tmp_path):
+    text = [f"word{i % 7} {i}" for i in range(200)]
+    frame = pd.DataFrame({"text": text, "size": np.arange(200.0), "label": np.arange(200) % 2})
+    asked = {"label": "label", "dense": "size", "split": {"all": 1.0}}
+    mixed = bigmc.ingest(frame, to=tmp_path / "mixed", text="text", **asked)["all"]
+    assert boosting.is_for_boosting(mixed, 10**9)
+    assert not boosting.is_for_boosting(mixed, 60 * 10**6)
+    table = bigmc.ingest(frame, to=tmp_path / "table", **asked)["all"]
+    assert boosting.is_for_boosting(table, 60 * 10**6)
+    texts = bigmc.ingest(frame, to=tmp_path / "texts", label="label", text="text", split={"all": 1.0})["all"]
+    assert not boosting.is_for_boosting(texts, 10**9)

@@ -14,12 +14,13 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Dialect, Part, ReadHints, Source, check_columns
+from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
-from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, skip_mark
+from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, Dialect, skip_mark
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
 from bigmc.ingestion.readers.utf8 import is_utf8
 from bigmc.ingestion.rejects import NOT_UTF8
+from bigmc.ingestion.source import Source
 
 _HEAD_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 16 << 20
@@ -58,12 +59,12 @@ class DelimitedFormat(TextFormat):
 
     def _header(self, source: Source) -> tuple[list[str], Span]:
         """Return the column names, and where the records are."""
-        path, whole = source.path, Span(skip_mark(source.text), None, 1)
+        path, whole = source.path, Span(skip_mark(source), None, 1)
         if source.dialect.columns is not None:
             return list(source.dialect.columns), whole
         layout = self.layout_of(source.dialect)
         try:
-            for chunk in chunks(source.text, layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source, layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) == 0:
                     continue
                 names = self._names(chunk, self._delimiter(source.dialect))
@@ -115,7 +116,8 @@ class DelimitedFormat(TextFormat):
         grammar = _Grammar(names, wanted, self._delimiter(part.dialect), part.dialect.columns is None)
         text = chunk.data[: chunk.ends[-1]]
         try:
-            if is_utf8(text):
+            decodable = is_utf8(text)
+            if decodable:
                 table, ragged = grammar.read(text)
             else:  # pyarrow cannot pass on a ragged record that is not UTF-8: first find out which are ragged
                 _, ragged = replace(grammar, wanted=wanted[:1]).read(_PLAIN[text])
@@ -130,7 +132,7 @@ class DelimitedFormat(TextFormat):
         if table.num_rows != len(kept):
             counted = f"{table.num_rows} rows parsed, {len(kept)} records counted"
             raise _unparsable(chunk, counted, "please report this file; it is cut into records in two ways")
-        return Parsed(kept, _one_batch(table), reasons=ragged)
+        return Parsed(kept, _one_batch(table), reasons=ragged, is_utf8=decodable)
 
 
 @dataclass(frozen=True)

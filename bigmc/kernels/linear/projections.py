@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel
 from bigmc.kernels.linear.penalties import prox
 
 #: Longest step of a projection, in units of the one by the diagonal of the Hessian.
 _LONGEST_PART = 20.0
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def fill_excess(penalty, alpha, scale, of_column, excess):
     """Fill in what a gradient, ``scale * sums + pull``, has beyond the ball; returns its length.
 
@@ -28,7 +28,7 @@ def fill_excess(penalty, alpha, scale, of_column, excess):
     return np.sqrt(total)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def projection_part(factor, diagonal, excess):
     """Return the step in units of the excess, by the diagonal of the Hessian times a factor."""
     total = curve = 0.0
@@ -38,7 +38,7 @@ def projection_part(factor, diagonal, excess):
     return total / curve if curve > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def along(direction, sums):
     """Return the derivative along a direction."""
     total = 0.0
@@ -47,7 +47,7 @@ def along(direction, sums):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def further_part(length, decrease):
     """Return how much further a step along the excess goes, in units of it, by what it took from the slope.
 

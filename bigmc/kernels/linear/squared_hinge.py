@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.composite import move_row
 from bigmc.kernels.linear.group_model import minimise_group_model
 from bigmc.kernels.linear.hinge_columns import (
@@ -66,7 +66,7 @@ class _Curvature(NamedTuple):
     largest: float
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _slope(gradient, row, new, alpha):
     """Bound of equation (7) on the decrease: ``G'(new - row) + alpha (||new|| - ||row||)``."""
     slope = before = after = 0.0
@@ -77,7 +77,7 @@ def _slope(gradient, row, new, alpha):
     return slope + alpha * (np.sqrt(after) - np.sqrt(before))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient_norms(columns, samples, level, factor, support, out):
     """Norm of the gradient and violation of the optimality conditions of columns.
 
@@ -128,7 +128,7 @@ def gradient_norms(columns, samples, level, factor, support, out):
         violations[p] = np.sqrt(total)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _violation_before(row, terms, work):
     """Return the violation of the optimality conditions of a row whose gradient was just summed up."""
     alpha, ridge, pull, scale, _, length = terms
@@ -139,7 +139,7 @@ def _violation_before(row, terms, work):
     return np.sqrt(norm) if length > 0.0 else max(np.sqrt(norm) - alpha, 0.0)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _is_model_worth(j, entries, move):
     """Return whether a column has enough entries for its local Hessian."""
     count = 0
@@ -149,7 +149,7 @@ def _is_model_worth(j, entries, move):
     return move.line_search and n_classes <= _MODEL_CLASSES and n_classes * n_classes <= _MODEL_RATIO * count
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _fill_hessian(edges, terms, bends, hessian):
     """Fill the local Hessian, a weighted Laplacian and the ridge, and half its diagonal without the ridge."""
     curve = terms.scale * terms.column_scale
@@ -168,7 +168,7 @@ def _fill_hessian(edges, terms, bends, hessian):
         hessian[r, r] += terms.ridge
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _complete_gradient(row, terms, move, work):
     """Turn the sums into the gradient of all smooth terms; returns the curvature and the violation."""
     alpha, ridge, pull, scale, column_scale, length = terms
@@ -193,7 +193,7 @@ def _complete_gradient(row, terms, move, work):
     return _Curvature(bound, largest), np.sqrt(violation)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _proximal_step(gradient, row, alpha, largest, new):
     """Fill `new` with the proximal point of equation (4); returns the bound of equation (7)."""
     norm = 0.0
@@ -207,7 +207,7 @@ def _proximal_step(gradient, row, alpha, largest, new):
     return _slope(gradient, row, new, alpha)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _search_line(j, columns, samples, move, terms, bound, line):
     """Return the part of the step that is taken: halved until equation (7) holds.
 
@@ -239,7 +239,7 @@ def _search_line(j, columns, samples, move, terms, bound, line):
     return part
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def sweep(columns, samples, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -308,7 +308,7 @@ def sweep(columns, samples, move, extra, coef, violations):
             add_step(j, columns.entries, samples, step)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def project(columns, samples, move, extra, coef, violations):
     """Take the gradient of each column back to the ball it left; see `composite.project`."""
     alpha, width = move.alpha, samples.scores.shape[1]
@@ -347,7 +347,7 @@ def project(columns, samples, move, extra, coef, violations):
             add_step(j, columns.entries, samples, step)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _along(direction, work):
     """Return the derivative along a direction, before the scale."""
     total = 0.0

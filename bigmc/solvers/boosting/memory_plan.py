@@ -10,9 +10,10 @@ import numpy as np
 from bigmc.budget import MemoryLimitError, Plan, least_limit, plan_within
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.kernels.boosting.cuts import LANES
-from bigmc.solvers.boosting.options import CutKind, Residency
+from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.boosting.tree_growth import TABLE_BYTES
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 #: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.
@@ -194,6 +195,14 @@ def plan_memory(
         needs=needs,
         block_bytes=block_bytes,
     )
+
+
+def keeps_codes(dataset: Dataset, limit: int, depth: int, tol: float) -> bool:
+    """Return whether a run of trees within a limit reads the data once and keeps the codes of all columns."""
+    try:
+        return plan_memory(dataset, limit=limit, tol=tol, depth=depth, cut_kind=CutKind.STUMP).keep_blocks
+    except MemoryLimitError:
+        return False
 
 
 def _dual_type(dataset: Dataset, tol: float) -> np.dtype[Any]:

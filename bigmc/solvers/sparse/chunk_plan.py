@@ -225,7 +225,9 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         shard_parts=cut.parts,
         held_shard_bytes=cut.held_bytes,
     )
-    most_candidates = min(plan.most_candidates, plan.most_gradients(0))
+    # offsets of columns take half of a chunk at most: the rest is for entries
+    offsets = plan.chunk_bytes // (2 * plan.feature_bytes)
+    most_candidates = min(plan.most_candidates, plan.most_gradients(0), offsets)
     if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
         least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
         least.check("training the sparse learner")

@@ -58,7 +58,6 @@ def gradient_pass(
     coef: Coefficients,
     factor: NDArray[np.float64],
     screening: Screening,
-    near: bool = False,
 ) -> GradientPass:
     """Compute the gradient of every feature that is left at the present scores.
 
@@ -71,9 +70,7 @@ def gradient_pass(
     factor : float64 array of shape (n_classes, n_classes), or of no rows
         Factors of the margins, see `bigmc.solvers.certificate.balance`.
     screening : Screening
-        Says which features are left; gets the norms of their gradients.
-    near : bool, optional
-        It gets their curvatures too, where it has none.
+        Says which features are left; gets the norms of their gradients, and curvatures that it lacks.
     """
     largest_norm, distance, nnz = 0.0, 0.0, 0
     column_nnz = source.dataset.column_nnz()
@@ -83,7 +80,7 @@ def gradient_pass(
         features, violations = part.features, part.out.violations
         largest_norm = max(largest_norm, float(part.out.norms.max(initial=0.0)))
         screening.norms[features] = part.out.norms
-        if near and (screening.curvatures[features] < 0.0).any():
+        if screening.lacks_curvatures(features):
             curvatures = _curvatures(problem, part)
             screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
         distance += float(part.out.distances.sum())
