@@ -225,7 +225,7 @@ class Rounds:
         self._screening.gap = state.history[-1]["gap"] if state.history else np.inf
         found = gradient_pass(problem, self._source, state.coef, used, self._screening)
         state.nnz_read += found.nnz
-        scale, lower = 1.0, state.lower
+        bound = None
         if factor is not None:
             bound = lower_bound(
                 objective,
@@ -237,12 +237,12 @@ class Rounds:
                 found,
                 problem.entropy,
             )
-            state.lower = lower = max(state.lower, bound.value)
-            if len(factor):  # the gradients are those of the dual point, not of the weights
-                scale, lower = bound
-        certificate = Certificate.of(state.lower, upper)
-        if self._lags(found, certificate):
-            state.lower = lower = max(state.lower, self._projected_bound())
+            state.lower = max(state.lower, bound.value)
+        if self._lags(found, Certificate.of(state.lower, upper)):
+            state.lower = max(state.lower, self._projected_bound())
+        scale, lower = 1.0, state.lower
+        if bound and len(used):  # the gradients are those of the dual point, not of the weights
+            scale, lower = bound
         self._screening.update(
             state.coef.features,
             problem.alpha,
