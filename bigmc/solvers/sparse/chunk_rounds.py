@@ -33,6 +33,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.row_scales import RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.stochastic_start import StochasticStart
 
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
@@ -204,8 +205,27 @@ class ChunkRounds:
         if state.layers:
             self._write()
             self._rough = False
-            self._evaluate()
+            self._first_weights()
             state.rounds, state.gain = 1, math.inf
+
+    def _first_weights(self) -> None:
+        """Take stochastic steps through all chunks, and keep where they end if that is of use."""
+        state, spill = self.state, self._columns.spill
+        assert state.anchor is not None
+        generator = np.random.default_rng(np.random.SeedSequence([self._task.seed, state.n_iter]))
+        start = StochasticStart(self._task, state.layers, state.intercept, self._plan.row_bytes)
+        for _, chunk in spill.chunks(generator.permutation(spill.n_chunks)):
+            start.follow(chunk, generator)
+        weights, before = start.weights(), state.anchor.objective
+        del start
+        if weights.finite:
+            state.coef, state.intercept = weights.coef(self._task.width), weights.intercept
+            intercept = state.anchor.intercept
+            self._evaluate()
+            if state.anchor.objective < before:
+                return
+            state.coef, state.intercept = Coefficients.zeros(self._task.width), intercept
+        self._evaluate()
 
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
