@@ -16,6 +16,7 @@ from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 N_SAMPLES, N_FEATURES, ENTRIES = 200_000, 20_000, 8_000_000
@@ -36,7 +37,7 @@ def main() -> None:
             )  # fmt: skip
             coef = Coefficients.zeros(problem.width)
             problem.rebuild_scores(coef, np.zeros(n_classes), [])
-            source = BlockSource(dataset, [(0, N_FEATURES)], keep=True)
+            source = BlockSource(dataset, [(0, N_FEATURES)], Residency.MEMORY)
             screening = Screening(dataset.column_nnz(), coef.features)
             seconds = []
             for _ in range(5):

@@ -34,6 +34,7 @@ from bigmc.solvers.sparse.gradient import gradient_pass  # noqa: E402
 from bigmc.solvers.sparse.passes import Job, full_pass  # noqa: E402
 from bigmc.solvers.sparse.problem import Problem  # noqa: E402
 from bigmc.solvers.sparse.screening import Screening  # noqa: E402
+from bigmc.store.block import Residency  # noqa: E402
 from bigmc.store.dataset import Dataset  # noqa: E402
 
 _BLOCK_BYTES = 64 << 20
@@ -95,7 +96,7 @@ def main() -> None:
         job = Job(minimised, coef, intercept, used, single, _BLOCK_BYTES, train.n_features)
         full_pass(train, job, None, float(train.n_samples), engine)
 
-    held = BlockSource(train, cut_ranges([(0, train.n_features)], train.n_features), keep=True)
+    held = BlockSource(train, cut_ranges([(0, train.n_features)], train.n_features), Residency.MEMORY)
     positions = held.holding(coef.features)
     support = [Columns.of(number, block, positions[number]) for number, block in held.stream(positions)]
     at.rebuild_scores(coef, intercept, support)

@@ -157,7 +157,7 @@ def test_evaluate_is_scikit_learns(result, texts):
 
 
 def test_predict_raw_files(result, texts, monkeypatch):
-    from bigmc.inference import prediction_plan
+    from bigmc.inference import raw_input
 
     said = result("predict m.model docs --to whole.parquet --scores --on-bad-row quarantine")
     assert (said["n_samples"], said["n_quarantined"]) == (900, 1)
@@ -171,8 +171,8 @@ def test_predict_raw_files(result, texts, monkeypatch):
     [reject] = pq.read_table("whole.parquet.rejects.parquet").to_pylist()
     assert (reject["row_id"], reject["line"], reject["path"]) == (310, 12, "docs/1.csv")
 
-    monkeypatch.setattr(prediction_plan, "SMALLEST_PART", 1 << 12)
-    monkeypatch.setattr(prediction_plan, "LARGEST_PART", 1 << 12)
+    monkeypatch.setattr(raw_input, "SMALLEST_PART", 1 << 12)
+    monkeypatch.setattr(raw_input, "LARGEST_PART", 1 << 12)
     again = result("predict m.model docs --to parts.parquet --scores --on-bad-row quarantine --memory 64MB")
     assert again["n_samples"] == 900
     assert pq.read_table("parts.parquet").equals(table)

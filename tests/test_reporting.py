@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precisio
 import bigmc
 from bigmc import cli
 from bigmc.errors import BigmcError, DataError
-from bigmc.inference.evaluate import inspect
+from bigmc.inference.inspection import inspect
 from bigmc.model import LinearModel, MinimaxModel, load_model
 from bigmc.reporting.plots import Axis, Curve, plot
 

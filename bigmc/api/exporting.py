@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc.api.inference import evaluate
-from bigmc.api.resolve import Size, input_paths, model_of
+from bigmc.api.resolve import Size, model_of
 from bigmc.errors import DataError
 from bigmc.options.inference import EvaluateKeywords
 
@@ -76,7 +76,7 @@ def export(
     from bigmc.export import model_card
     from bigmc.store.outputs import IfExists, Output
 
-    output, ending = Output.at(to, input_paths(model, dataset)), Path(to).suffix
+    output, ending = Output.at(to, [model, dataset]), Path(to).suffix
     if ending == ".md":
         options: EvaluateKeywords = {"split": split}
         figures = None
@@ -90,6 +90,6 @@ def export(
 
         content = onnx_graph(model_of(model))
     else:
-        raise DataError(f"{to}: no form of a model ends so", "give a name that ends with .md or .onnx")
+        raise DataError(f"{to}: no export format has this ending", "give a name that ends with .md or .onnx")
     output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return {"export": str(to), "bytes": len(content)}

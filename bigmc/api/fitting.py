@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Size, dataset_of, input_paths, is_dataset, local_folder
+from bigmc.api.resolve import Size, dataset_of, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
@@ -86,6 +86,7 @@ def fit(
     """
     from bigmc.ingestion import prepare_process
     from bigmc.ingestion.memory import prompt_release
+    from bigmc.ingestion.sources import is_dataset
     from bigmc.store.outputs import Output, OutputKind
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
@@ -98,7 +99,10 @@ def fit(
     local_folder(to, "a fit")
     output = Output.at(to, _files(source))
     if output.kind is not OutputKind.FILE:
-        raise DataError(f"{to} is no place for a model and its search", "give the path of a file with --to")
+        raise DataError(
+            f"{to} is not the path of a file, which a model and its search need",
+            "give the path of a file with --to",
+        )
     target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
@@ -140,11 +144,12 @@ def _columns(features: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _files(source: Any) -> Iterator[str | Path]:
     """Yield the local files and folders that a source means, patterns and folders with what is in them."""
-    from bigmc.ingestion.found_files import list_files
+    from bigmc.ingestion.sources import is_dataset, list_files
     from bigmc.ingestion.spool import is_pipe
     from bigmc.store.object_store import is_remote
+    from bigmc.store.outputs import paths_in
 
-    for item in input_paths(source):
+    for item in paths_in([source]):
         if isinstance(item, str | Path) and not is_remote(item) and not is_pipe(str(item)):
             yield item
             yield from () if is_dataset(item) else list_files(str(item))

@@ -13,10 +13,8 @@ from bigmc import budget
 from bigmc.api.resolve import (
     Size,
     dataset_of,
-    input_paths,
     model_of,
     model_source,
-    source_of,
 )
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
@@ -33,8 +31,10 @@ from bigmc.progress import ProgressCallback, silent
 if TYPE_CHECKING:
     from bigmc.api.results import PredictResult, ReportResult
     from bigmc.estimators import Classifier
+    from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.explain import Explanation
     from bigmc.inference.predict import PredictionCounts
+    from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Evaluation, Inspection
     from bigmc.inference.unfinished import SavedSums
     from bigmc.model import Model, ModelSource
@@ -93,7 +93,7 @@ def evaluate(
 
     asked = EvaluateOptions(**options)
     data = dataset_of(dataset)
-    output = None if to is None else Output.at(to, input_paths(model, data))
+    output = None if to is None else Output.at(to, [model, data])
     with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
         known = _loaded(source, data, asked.split, resources)
         if output is None:
@@ -221,14 +221,28 @@ def predict(
     budget.reset_peak()
     asked = PredictOptions(**options)  # type: ignore[arg-type]
     if isinstance(source, str) and source == STDIN:
-        predictor = StreamPredictor(model_of(model), asked, Output.at(to, input_paths(model)))
+        predictor = StreamPredictor(model_of(model), asked, Output.at(to, [model]))
         return _predicted(to, PredictionCounts(predictor.run(), 0), started)
-    data = source_of(source, asked)
-    output = Output.at(to, input_paths(model, source, data))
+    rows = _rows_to_predict(source, asked)
+    output = Output.at(to, [model, source, rows.paths])
     with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
         job = PredictionJob(known, output, asked, resources)
-        counts = job.run(data, IfExists.REPLACE if overwrite else IfExists.REFUSE)
+        counts = job.run(rows, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return _predicted(to, counts, started)
+
+
+def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawInput:
+    """Return what a source means: a dataset or a split of it, or raw files and arrays."""
+    from bigmc.inference.dataset_input import DatasetInput
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.ingestion.sources import expand_sources, is_dataset
+
+    if is_dataset(source):
+        dataset = dataset_of(source)
+        return DatasetInput(dataset if asked.split is None else dataset[asked.split])
+    if asked.split is not None:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
+    return RawInput(expand_sources(source, asked))
 
 
 def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:
@@ -243,10 +257,10 @@ def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> Pred
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:
-    """Return the strongest features of each class; see :func:`bigmc.inference.evaluate.inspect`."""
-    from bigmc.inference import evaluate
+    """Return the strongest features of each class; see :func:`bigmc.inference.inspection.inspect`."""
+    from bigmc.inference import inspection
 
-    return evaluate.inspect(model_of(model), top)
+    return inspection.inspect(model_of(model), top)
 
 
 def explain(
@@ -320,13 +334,13 @@ def report(
     DataError
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
-    from bigmc.inference import evaluate as evaluation
+    from bigmc.inference import inspection
     from bigmc.inference.unfinished import saved_beside
     from bigmc.reporting import page
     from bigmc.store.outputs import IfExists, Output
 
     asked = ReportOptions(**options)
-    output = Output.at(to, input_paths(model, asked.dataset))
+    output = Output.at(to, [model, asked.dataset])
     result: ReportResult = {"report": str(to), "bytes": 0}
     evaluated: Mapping[str, Any] | None = None
     with ExitStack() as opened_files:
@@ -346,7 +360,7 @@ def report(
             result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
             result["n_samples"] = figures["n_samples"]
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
-    strongest = evaluation.inspect(loaded, asked.top, REPORTED_CLASSES)
+    strongest = inspection.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
     output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     result["bytes"] = len(content)

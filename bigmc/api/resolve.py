@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bigmc.errors import DataError
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
-    from bigmc.ingestion.sources import Source
     from bigmc.model import Model, ModelSource
-    from bigmc.options.inference import PredictOptions
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import Output
 
@@ -52,41 +50,9 @@ def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource
         yield ModelSource.of_file(file)
 
 
-def source_of(source: Any, asked: PredictOptions) -> Dataset | list[Source]:
-    """Return what a source of predictions means: a dataset or a split of it, or raw files and arrays."""
-    from bigmc.ingestion.sources import expand_sources
-
-    if is_dataset(source):
-        dataset = dataset_of(source)
-        return dataset if asked.split is None else dataset[asked.split]
-    if asked.split is not None:
-        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    return expand_sources(source, asked)
-
-
-def input_paths(*given: Any) -> Iterator[Any]:
-    """Yield every path among what a command reads: files, folders and datasets, one by one or in lists."""
-    for item in given:
-        if isinstance(item, list | tuple):
-            yield from input_paths(*item)
-        else:
-            yield getattr(item, "path", item)
-
-
-def is_dataset(source: Any) -> bool:
-    """Return whether this is a dataset or the path of one, rather than raw data."""
-    from bigmc.ingestion.found_files import has_known_ending
-    from bigmc.store.object_store import Address, is_remote
-
-    if is_remote(source):
-        return not has_known_ending(source) and Address(source).read("manifest.json") is not None
-    if isinstance(source, str | Path):
-        return (Path(source) / "manifest.json").exists()
-    return hasattr(source, "shards")
-
-
 def is_folder(path: str | Path) -> bool:
     """Return whether a dataset is to be expected at a path, rather than a model."""
+    from bigmc.ingestion.sources import is_dataset
     from bigmc.store.object_store import is_remote
 
     if is_remote(path):

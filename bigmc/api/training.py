@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.api.resolve import Size, dataset_of, input_paths, local_folder, model_of
+from bigmc.api.resolve import Size, dataset_of, local_folder, model_of
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
@@ -76,7 +76,7 @@ def train(
 
     parameters = learner_options(learner, options)
     data = dataset_of(dataset)
-    output = Output.at(to, input_paths(data, warm_start))
+    output = Output.at(to, [data, warm_start])
     with ExitStack() as held:
         workers = held.enter_context(opened(engine, prepare_process))
         if output.kind is OutputKind.STREAM:
@@ -158,7 +158,7 @@ def sparse_path(
     from bigmc.training.options import PathOptions
 
     folder, data = local_folder(to, "a path of models"), dataset_of(dataset)
-    refuse_inputs(folder, input_paths(data))
+    refuse_inputs(folder, [data])
     if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:
         raise DataError(f"{warm_start} is an input of this command, and in {to}", "give another --to")
     with ExitStack() as held:
@@ -203,7 +203,7 @@ def publish(
     Raises
     ------
     DataError, ModelError
-        If a file is no evaluation, they are of different data, or a model has changed since.
+        If a file is not an evaluation, they are of different data, or a model has changed since.
     """
     from bigmc.store.outputs import IfExists
     from bigmc.training import selection

@@ -30,7 +30,7 @@ def defaults_of(path: Path, group: Any) -> Mapping[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}", "check --config") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is no TOML: {error}", "write lines such as memory = '2GB'") from None
+        raise DataError(f"{path} is not TOML: {error}", "write lines such as memory = '2GB'") from None
     shared = {name: value for name, value in found.items() if not isinstance(value, dict)}
     tables = {name: value for name, value in found.items() if isinstance(value, dict)}
     used: set[str] = set()

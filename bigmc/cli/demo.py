@@ -75,24 +75,11 @@ def run(
         progress=progress,
     )
     info = made.info()
-    tell(
-        f"   {info['n_samples']:,} rows, {info['nnz']:,} non-zeros, {info['bytes'] / 1e6:.0f} MB on disk"
-        f" ({info['bytes'] / max(info['nnz'], 1):.2f} bytes per non-zero); splits {info['splits']}"
-    )
+    tell(_about_dataset(info))
 
     tell(f"\n3. bigmc fit: search the settings for {SEARCH_SECONDS} s at most, train, calibrate, measure.")
     fitted = api.fit(dataset, model, time_limit=SEARCH_SECONDS, memory_limit=memory_limit, progress=progress)
-    test, bounds = fitted["test"], fitted["certificate"]
-    assert test is not None
-    low, high = test["interval"]
-    tell(
-        f"   {len(fitted['trials'])} trials on {fitted['n_search_rows']:,} rows; the best is"
-        f" {fitted['settings']}\n"
-        f"   accuracy {test['accuracy']:.3f} (95 % interval {low:.3f} to {high:.3f}) on"
-        f" {test['n_samples']:,} lines of files that it has not seen, log loss {test['log_loss']:.2f}\n"
-        f"   certificate: the training objective is within {bounds['gap']:.1e} of its optimum;"
-        f" {fitted['seconds']:.0f} s, {model.stat().st_size / 1e6:.1f} MB model"
-    )
+    tell(_about_fit(fitted, model))
 
     tell("\n4. The same lines elsewhere.")
     peer = peer_accuracy(text, made)
@@ -117,6 +104,26 @@ def run(
         "peer": peer._asdict(),
         "report": str(page),
     }
+
+
+def _about_dataset(info: Mapping[str, Any]) -> str:
+    return (
+        f"   {info['n_samples']:,} rows, {info['nnz']:,} non-zeros, {info['bytes'] / 1e6:.0f} MB on disk"
+        f" ({info['bytes'] / max(info['nnz'], 1):.2f} bytes per non-zero); splits {info['splits']}"
+    )
+
+
+def _about_fit(fitted: Mapping[str, Any], model: Path) -> str:
+    test, bounds = fitted["test"], fitted["certificate"]
+    low, high = test["interval"]
+    return (
+        f"   {len(fitted['trials'])} trials on {fitted['n_search_rows']:,} rows; the best is"
+        f" {fitted['settings']}\n"
+        f"   accuracy {test['accuracy']:.3f} (95 % interval {low:.3f} to {high:.3f}) on"
+        f" {test['n_samples']:,} lines of files that it has not seen, log loss {test['log_loss']:.2f}\n"
+        f"   certificate: the training objective is within {bounds['gap']:.1e} of its optimum;"
+        f" {fitted['seconds']:.0f} s, {model.stat().st_size / 1e6:.1f} MB model"
+    )
 
 
 class Peer(NamedTuple):

@@ -28,7 +28,9 @@ def refuse_other_file(path: Path) -> None:
         with path.open("rb") as file:
             beginning = file.readline(80)
         if beginning and not beginning.startswith(f"# TYPE {_FIRST} ".encode()):
-            raise DataError(f"{path} is no file of figures", "give another name with --metrics")
+            raise DataError(
+                f"{path} is not a metrics file that bigmc wrote", "give another name with --metrics"
+            )
 
 
 def write_metrics(

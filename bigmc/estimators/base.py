@@ -263,7 +263,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             If it is of another kind.
         """
         if model.kind != cls.learner_type.kind:
-            raise ModelError(f"a model of kind {model.kind!r} makes no {cls.__name__}")
+            raise ModelError(f"a model of kind {model.kind!r} cannot become a {cls.__name__}")
         return cls(**cls.params_of(model))._take(model)
 
     def __sklearn_tags__(self) -> Any:

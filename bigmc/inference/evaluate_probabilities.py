@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.inference.unfinished import FieldSums
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
 
@@ -22,7 +23,7 @@ _LEAST = float(np.finfo(np.float64).tiny)
 
 
 @dataclass
-class ProbabilitySums:
+class ProbabilitySums(FieldSums):
     """What there is to add up over samples whose label the model knows; sums of parts add up.
 
     Attributes
@@ -77,24 +78,16 @@ class ProbabilitySums:
             is_second=[codes == 1 if n_classes == 2 else np.empty(0, bool)],
         )
 
-    def add(self, other: ProbabilitySums) -> None:
-        """Add the sums of another part."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums as arrays, single numbers as arrays of one."""
-        pairs = {"second": np.concatenate(self.second), "is_second": np.concatenate(self.is_second)}
-        return {name: np.atleast_1d(value) for name, value in {**vars(self), **pairs}.items()}
+        return {
+            name: np.concatenate(v) if isinstance(v, list) else np.atleast_1d(v)
+            for name, v in vars(self).items()
+        }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` returned."""
-        self.n = int(arrays["n"][0])
-        self.log_loss, self.brier, self.in_top_k = (
-            float(arrays[name][0]) for name in ("log_loss", "brier", "in_top_k")
-        )
-        self.bin_counts, self.bin_confidence = arrays["bin_counts"], arrays["bin_confidence"]
-        self.bin_right = arrays["bin_right"]
+        super().restore(arrays)
         self.second, self.is_second = [arrays["second"]], [arrays["is_second"]]
 
     def figures(self, n_classes: int) -> dict[str, object]:

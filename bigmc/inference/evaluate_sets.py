@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.inference.propensities import weighted_sums
 from bigmc.inference.top_labels import RANKS, top_classes, top_sums
+from bigmc.inference.unfinished import FieldSums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
@@ -18,7 +18,7 @@ from bigmc.store.label_sets import pairs_of
 
 
 @dataclass
-class SetCounts:
+class SetCounts(FieldSums):
     """What there is to count in some samples; counts of parts add up.
 
     Attributes
@@ -50,21 +50,6 @@ class SetCounts:
     def zeros(cls, n_labels: int) -> SetCounts:
         """Return the counts of no samples."""
         return cls(*np.zeros((3, n_labels), np.int64))
-
-    def add(self, other: SetCounts) -> None:
-        """Add the counts of another part."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the counts as arrays, single numbers as arrays of one."""
-        return {name: np.atleast_1d(value) for name, value in vars(self).items()}
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
-        self.right, self.support, self.predicted = (arrays[k] for k in ("right", "support", "predicted"))
-        self.exact, self.top, self.weighted = int(arrays["exact"][0]), arrays["top"], arrays["weighted"]
-        self.ranking_loss, self.precision = (float(arrays[k][0]) for k in ("ranking_loss", "precision"))
 
     def figures(self, n_samples: int) -> dict[str, float]:
         """Return the figures that scikit-learn has by these names, over all labels.

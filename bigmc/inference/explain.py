@@ -128,7 +128,7 @@ def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[
     Raises
     ------
     DataError
-        If that text is no JSON object.
+        If that text is not a JSON object.
     """
     if not isinstance(sample, str) or is_one_text(spec) or not spec.columns:
         return sample
@@ -138,7 +138,7 @@ def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[
     except ValueError:
         raise DataError("the sample is a text, and the model was trained on several columns", cure) from None
     if not isinstance(row, dict):
-        raise DataError("the sample is JSON, but no object", cure)
+        raise DataError("the sample is JSON but not an object", cure)
     return row
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bigmc.inference.samples import feature_spec_of, rows_of
 from bigmc.ingestion.bad_rows import set_aside
 from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.sources import EVERYTHING, Part, ReadRequest, Source, read
+from bigmc.ingestion.sources import EVERYTHING, Batch, Part, ReadRequest
 from bigmc.model import Model
 from bigmc.options.inference import PredictOptions
 from bigmc.store.csr import Rows
@@ -57,17 +57,14 @@ class PartPredictor:
             predicted = pa.array(self.model.shard_codes(dataset, shard, self.scratch_bytes))
         return self._table(ids, predicted, self._no_scores, kept)
 
-    def raw(self, part: Part, sources: list[Source], base: str) -> Predicted:
-        """Return the predictions of a part of raw files or arrays, and the rows set aside.
-
-        Relative paths of the sources start from the folder `base`.
-        """
+    def raw(self, part: Part, batches: Iterable[Batch]) -> Predicted:
+        """Return the predictions of a part of raw files or arrays, and the rows set aside."""
         # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
         done: list[Scored] = [(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)]
         rejects: list[Reject] = []
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
-        for batch in read(part, self.reading, sources=sources, base=base):
+        for batch in batches:
             bad = {} if batch.table is None else spec.find_bad(batch.table)
             good, found = set_aside(batch, bad, part, on_bad_row)
             rejects += [*batch.rejects, *found]
@@ -87,10 +84,12 @@ class PartPredictor:
         values = np.concatenate(found), pa.concat_arrays(predicted), np.concatenate(scores)
         return self._table(*values, kept)
 
-    def empty(self) -> pa.Table:
-        """Return the predictions of no samples."""
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the result."""
         none = self._no_scores
-        return self._table(np.empty(0, np.int64), self._predicted(none), none, self.kept.empty_table())
+        empty = self._table(np.empty(0, np.int64), self._predicted(none), none, self.kept.empty_table())
+        return empty.schema
 
     def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
         """Predict some rows at a time, so that scores of many classes fit as well."""

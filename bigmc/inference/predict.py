@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
-from bigmc.inference.prediction_plan import PlannedPrediction, PredictionPlan, plan_dataset, plan_sources
+from bigmc.inference.part_predictor import PartPredictor
+from bigmc.inference.prediction_plan import PredictionInput, PredictionPlan, predictions
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
-from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
-from bigmc.ingestion.sources import Source
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
 from bigmc.store import disk
 from bigmc.store.atomic import sha256
-from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output, OutputKind
 from bigmc.store.receipt import Receipt
 from bigmc.store.work_file import read_work_file, write_work_file
@@ -64,8 +63,8 @@ class PredictionJob:
     options: PredictOptions
     resources: Resources
 
-    def run(self, source: Dataset | list[Source], if_exists: IfExists = IfExists.REFUSE) -> PredictionCounts:
-        """Predict every row of a dataset or of raw sources; do what is missing, or nothing.
+    def run(self, source: PredictionInput, if_exists: IfExists = IfExists.REFUSE) -> PredictionCounts:
+        """Predict every row; do what is missing, or nothing.
 
         Raises
         ------
@@ -82,7 +81,7 @@ class PredictionJob:
         if self.output.kind is OutputKind.STREAM:
             if quarantine:
                 raise DataError("rows set aside need a file beside the predictions", "give --to a file")
-            return self._stream(self._planned(self._plan(source, None)))
+            return self._stream(source)
         made = self._made(source)
         done = self._done(made)
         if done is None:
@@ -99,23 +98,20 @@ class PredictionJob:
     def _work(self) -> Path:
         return self._folder.path
 
-    def _plan(self, source: Dataset | list[Source], part_bytes: int | None) -> PredictionPlan:
-        if isinstance(source, Dataset):
-            return plan_dataset(self.model.outline, source, self.options, self.resources)
-        return plan_sources(self.model.outline, source, self.options, self.resources, part_bytes)
-
-    def _planned(self, plan: PredictionPlan) -> PlannedPrediction:
-        """Return a plan with the model, which is read now that there is memory for it."""
+    def _planned(
+        self, source: PredictionInput, part_bytes: int | None
+    ) -> tuple[PredictionPlan, PartPredictor]:
+        """Return the plan, and who carries it out: the model is read once there is memory for it."""
+        plan = source.plan(self.model.outline, self.options, self.resources, part_bytes)
         model = self.model.load()
         if self.options.proba:
             model.check_probabilities()
-        if isinstance(plan.source, Dataset):
-            model.check_features(plan.source)
-        return plan.with_model(model, self.options)
+        source.check(model)
+        return plan, PartPredictor(model, self.options, plan.scratch_bytes, plan.kept, plan.reading)
 
-    def _made(self, source: Dataset | list[Source]) -> Mapping[str, Any] | None:
+    def _made(self, source: PredictionInput) -> Mapping[str, Any] | None:
         """Return what the result is made of; None where a part of it is in memory only."""
-        data = source.identity if isinstance(source, Dataset) else [identify(item) for item in source]
+        data = source.identity
         if self.model.sha256 is None or data is None:
             return None
         options = self.options.fingerprint()
@@ -128,7 +124,7 @@ class PredictionJob:
         return PredictionCounts(**receipt.result)
 
     def _write_new(
-        self, source: Dataset | list[Source], made: Mapping[str, Any] | None, if_exists: IfExists
+        self, source: PredictionInput, made: Mapping[str, Any] | None, if_exists: IfExists
     ) -> PredictionCounts:
         """Write the result, unless another file is there.
 
@@ -139,19 +135,19 @@ class PredictionJob:
             self.output.refuse_existing_rejects(if_exists)
         return self._write(source, made)
 
-    def _write(self, source: Dataset | list[Source], made: Mapping[str, Any] | None) -> PredictionCounts:
+    def _write(self, source: PredictionInput, made: Mapping[str, Any] | None) -> PredictionCounts:
         """Predict what is missing and put the result at its place."""
         result, rejects = self._work / RESULT, self._work / REJECTS
         with Journal(self._work) as journal:
             part_bytes = self._claim(journal, made)
-            plan = self._plan(source, part_bytes)
-            planned = self._planned(plan)
+            plan, predictor = self._planned(source, part_bytes)
             if plan.part_bytes != part_bytes:
                 journal.clear()
                 job = {"made": made, "part_bytes": plan.part_bytes}
                 write_work_file(self._work / JOB, job)
             with disk.output(result) as file:
-                counts = self._write_tables(planned, _tables(planned, journal), file, rejects)
+                tables = _tables(source, plan, predictor, journal)
+                counts = self._write_tables(predictor.schema, plan.n_rows, tables, file, rejects)
             disk.sync(result)
         aside = rejects if counts.n_quarantined else None
         receipt = Receipt(made or {}, sha256(result), vars(counts), None if aside is None else sha256(aside))
@@ -159,11 +155,11 @@ class PredictionJob:
         return counts
 
     def _write_tables(
-        self, planned: PlannedPrediction, tables: Iterator[Tables], file: IO[bytes], rejects: Path
+        self, schema: pa.Schema, n_rows: int, tables: Iterator[Tables], file: IO[bytes], rejects: Path
     ) -> PredictionCounts:
         n_samples = n_rejects = 0
         with ExitStack() as files:
-            writer = files.enter_context(open_writer(self.output, file, planned.schema))
+            writer = files.enter_context(open_writer(self.output, file, schema))
             aside: pq.ParquetWriter | None = None
             for predicted, bad in tables:
                 writer.write(predicted)
@@ -175,13 +171,14 @@ class PredictionJob:
                 n_samples += predicted.num_rows
                 n_rejects += bad.num_rows
                 done = n_samples + n_rejects
-                self.resources.progress(Progress("predict", done, planned.plan.n_rows, "rows"))
+                self.resources.progress(Progress("predict", done, n_rows, "rows"))
         return PredictionCounts(n_samples, n_rejects)
 
-    def _stream(self, planned: PlannedPrediction) -> PredictionCounts:
-        tables = ((table, rejects_table(bad)) for table, bad in planned.results(0))
+    def _stream(self, source: PredictionInput) -> PredictionCounts:
+        plan, predictor = self._planned(source, None)
+        tables = ((table, rejects_table(bad)) for table, bad in predictions(source, plan, predictor, 0))
         with closing(self.output.open_stream()) as file:
-            return self._write_tables(planned, tables, file, Path(os.devnull))
+            return self._write_tables(predictor.schema, plan.n_rows, tables, file, Path(os.devnull))
 
     def _claim(self, journal: Journal, made: Mapping[str, Any] | None) -> int | None:
         """Return the size of parts of the interrupted run that is continued; None if there is none.
@@ -205,12 +202,14 @@ class PredictionJob:
         return None
 
 
-def _tables(planned: PlannedPrediction, journal: Journal) -> Iterator[Tables]:
+def _tables(
+    source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, journal: Journal
+) -> Iterator[Tables]:
     """Yield the tables of all parts: those an interrupted run left, and the others as they come."""
     yield from journal.replay()
-    several: Sequence[Any] = planned.plan.parts[journal.n_parts :]
-    for table, bad in planned.results(journal.n_parts):
+    n_missing = len(plan.parts) - journal.n_parts
+    for table, bad in predictions(source, plan, predictor, journal.n_parts):
         rejects = rejects_table(bad)
-        if len(several) > 1:
+        if n_missing > 1:
             journal.append((table, rejects))
         yield table, rejects

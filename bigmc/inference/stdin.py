@@ -77,7 +77,7 @@ class StreamPredictor:
         kept = pa.schema([(name, pa.string()) for name in self.options.keep])
         predictor = PartPredictor(self.model, self.options, SCORE_BYTES, kept)
         reader, n_rows = SampleReader.of(self.model), 0
-        with open_writer(self.output, file, predictor.empty().schema) as writer:
+        with open_writer(self.output, file, predictor.schema) as writer:
             as_text = _text
             if isinstance(writer, JsonLinesWriter):  # numbers stay numbers there
                 writer.json_columns, as_text = frozenset(self.options.keep), _json
@@ -109,10 +109,10 @@ def _rows(source: int) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
                 row = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise DataError(
-                    f"standard input, line {number}: no JSON ({error})", "mend the line"
+                    f"standard input, line {number}: not JSON ({error})", "fix the line"
                 ) from None
             if not isinstance(row, dict):
-                raise DataError(f"standard input, line {number}: no JSON object", "mend the line")
+                raise DataError(f"standard input, line {number}: not a JSON object", "fix the line")
             rows.append(row)
         yield line, rows
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
@@ -101,6 +102,25 @@ class Sums(Protocol):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` returned."""
         ...
+
+
+class FieldSums:
+    """Sums that are the fields of a dataclass: numbers and arrays."""
+
+    def add(self, other: Self) -> None:
+        """Add the sums of another part."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, single numbers as arrays of one."""
+        return {name: np.atleast_1d(value) for name, value in vars(self).items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        for name, value in vars(self).items():
+            is_number = isinstance(value, int | float)
+            setattr(self, name, type(value)(arrays[name][0]) if is_number else arrays[name])
 
 
 class SavedSums:

@@ -66,6 +66,7 @@ class _Column:
             self.n_missing += int(np.isnan(numbers.values[~numbers.unreadable]).sum())
             self.n_unreadable += int(numbers.unreadable.sum())
         else:
+            self.n_missing += column.null_count
             self.n_unreadable += len(column)
         self.levels.add(column)
 
@@ -88,8 +89,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
     numbers, categories of few values, and else texts. Categories of few values become indicators where no
-    text is hashed beside them, and missing numbers of the sample are filled with the mean. What was asked for
-    stays.
+    text is hashed beside them. Where values of the sample are missing, missing numbers are filled with the
+    mean, and missing texts and categories are empty ones. What was asked for stays.
 
     Raises
     ------
@@ -100,6 +101,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
     if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
         return options  # what can be read once is not read to look at it
     named = any(options.get(kind) for kind in _FEATURES)
+    texts: tuple[str, ...] = ()
     dense, categories = columns_of(options.get("dense")), columns_of(options.get("categorical"))
     hashes = any(options.get(kind) for kind in ("text", "numeric", "hash_bits"))
     asked = (*dense, *(() if hashes else categories))
@@ -121,7 +123,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
         del found["categorical"]
     if dense and (hashes or found.get("categorical")):
         found.setdefault("standardize", True)
-    if "missing" not in found and any(known[name].n_missing for name in dense):
+    hashed = () if named else (*texts, *columns_of(found.get("categorical")))
+    if "missing" not in found and any(known[name].n_missing for name in (*dense, *hashed)):
         found["missing"] = "fill"
     return found
 

@@ -22,7 +22,7 @@ from bigmc.ingestion.hashing.categories import (
     plain_text,
 )
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
-from bigmc.ingestion.table_columns import Filling, Levels, filled, indicators
+from bigmc.ingestion.table_columns import Filling, Levels, category_texts, filled, indicators
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
 
@@ -61,7 +61,8 @@ class FeatureSpec:
         Categories whose values have a feature of 0 and 1 each, after the dense ones. A value that is none of
         them, or missing, is 0 in all.
     filling : Filling, optional
-        What takes the place of missing dense values, instead of NaN.
+        What takes the place of missing dense values, instead of NaN. Where it fills, missing texts and
+        categories are empty ones.
     """
 
     text: tuple[str, ...] = ()
@@ -91,7 +92,12 @@ class FeatureSpec:
     @property
     def takes_missing(self) -> bool:
         """Whether dense values may be missing."""
-        return self.missing or (self.filling is not None and self.filling.fills)
+        return self.missing or self.fills
+
+    @property
+    def fills(self) -> bool:
+        """Whether something takes the place of missing values."""
+        return self.filling is not None and self.filling.fills
 
     @property
     def missing_as(self) -> Literal["refuse", "keep", "fill"]:
@@ -179,7 +185,7 @@ class FeatureSpec:
         numbers = Numbers(table) if numbers is None else numbers
         self.check_types(table.schema)
         bad: Bad = {}
-        for name in (*self.text, *self.categorical):
+        for name in () if self.fills else (*self.text, *self.categorical):
             for position in np.flatnonzero(_null_mask(table.column(name))):
                 bad.setdefault(int(position), f"column {name!r} is missing")
         for name in (*self.numeric, *self.dense):
@@ -230,7 +236,15 @@ class FeatureSpec:
     def categories(self, table: pa.RecordBatch, before: Sequence[Categories] = ()) -> list[Categories]:
         """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
         earlier = dict(zip(self.categorical, before, strict=False))
-        return [categories_of(table.column(name), name, earlier.get(name)) for name in self.categorical]
+        columns = {name: table.column(name) for name in self.categorical}
+        if self.fills:
+            columns = {name: _without_nulls(column) for name, column in columns.items()}
+        return [categories_of(column, name, earlier.get(name)) for name, column in columns.items()]
+
+    def texts(self, table: pa.RecordBatch) -> list[pa.Array]:
+        """Return the text columns of a batch without bad rows."""
+        columns = [plain_text(table.column(name)) for name in self.text]
+        return [column.fill_null("") for column in columns] if self.fills else columns
 
     def transform(
         self,
@@ -261,7 +275,7 @@ class FeatureSpec:
         dense = np.hstack(own) if len(own) > 1 else dense
         if self.hasher is None:
             return self.mapped(dense)
-        pieces = [self.hasher.transform(plain_text(table.column(name))) for name in self.text]
+        pieces = [self.hasher.transform(texts) for texts in self.texts(table)]
         bits = self.hasher.hash_bits
         if self.categorical:
             columns = self.categories(table) if categories is None else categories
@@ -328,6 +342,11 @@ def _is_plain(column: pa.Array) -> bool:
         return False
     values = column.to_numpy()
     return bool(len(values) == 0 or np.abs(values).max() < EXACT_INTEGERS)  # False for NaN
+
+
+def _without_nulls(column: pa.Array) -> pa.Array:
+    """Return categories with an empty text where one is missing."""
+    return category_texts(column) if _null_mask(column).any() else column
 
 
 def _null_mask(column: pa.Array) -> NDArray[np.bool_]:

@@ -220,7 +220,7 @@ class Job:
         """Cut the sources into parts and write the plan, or read the plan of an interrupted run.
 
         Unfinished work of another recipe is cleared away: nobody asks for it any more, as after a bad row
-        was mended, or ``--on-bad-row quarantine`` added.
+        was fixed, or ``--on-bad-row quarantine`` added.
         """
         plan = self._plan
         if plan.exists():

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from bigmc.ingestion.bad_rows import set_aside
 from bigmc.ingestion.features import Numbers, Samples
-from bigmc.ingestion.hashing.categories import Categories, plain_text
+from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.memory import Shares, trim
@@ -168,8 +168,8 @@ class PartWriter:
         """Count the names of hashed features."""
         if self._names is None:
             return
-        for name in self._recipe.features.text:
-            self._names.update(plain_text(ready.batch.table.column(name)))
+        for texts in self._recipe.features.texts(ready.batch.table) if self._recipe.features.text else ():
+            self._names.update(texts)
         for categories in ready.categories:
             self._names.update_categories(categories)
 

@@ -248,7 +248,8 @@ def _check_kept(keep: Sequence[str]) -> None:
 
 def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
-    if source.format == "svmlight" or (source.format not in MATRICES and not features.dense):
+    filled = features.dense or (options.missing == "fill" and (features.text or features.categorical))
+    if source.format == "svmlight" or (source.format not in MATRICES and not filled):
         raise DataError(
             f"{source.path}: only dense columns can have missing values",
             "name them with --dense, or pass arrays",

@@ -7,31 +7,34 @@ order and again after a kill: ``for batch in read(part, …)``. The same part al
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.files import absolute, is_address, partition_of, size_of, status_of
-from bigmc.ingestion.found_files import KNOWN_FORMATS, dialect_of, format_of, list_files
+from bigmc.ingestion.files import is_address, list_address, size_of
 from bigmc.ingestion.in_memory import in_memory
-from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
+from bigmc.ingestion.parts import EVERYTHING, named_by_folders, read
+from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
 from bigmc.ingestion.readers.plain_types import bytes_of
-from bigmc.ingestion.readers.streams import DAMAGE, compression_of, open_text
+from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, UTF8, Dialect, compression_of, open_text
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
 from bigmc.options.raw import FileOptions
 from bigmc.store import disk
+from bigmc.store.layout import MANIFEST, SHARDS, WIP
+from bigmc.store.object_store import Address, is_remote
 
 __all__ = [
+    "EVERYTHING",
     "Batch",
     "Part",
     "ReadHints",
@@ -39,14 +42,27 @@ __all__ = [
     "Source",
     "bytes_per_row",
     "expand_sources",
+    "is_dataset",
+    "list_files",
     "read",
     "scan",
     "schema",
 ]
 
 PART_BYTES = 64 << 20
-NO_HINTS, EVERYTHING = ReadHints(), ReadRequest()
+NO_HINTS = ReadHints()
 USUAL_FILES = FileOptions()
+KNOWN_FORMATS = "the formats are " + ", ".join(sorted(FILE_FORMATS))
+_DELIMITED = ("csv", "tsv")
+
+
+def is_dataset(source: Any) -> bool:
+    """Return whether this is a dataset or the path of one, rather than raw data."""
+    if is_remote(source):
+        return not _has_known_ending(source) and Address(source).read("manifest.json") is not None
+    if isinstance(source, str | Path):
+        return (Path(source) / "manifest.json").exists()
+    return hasattr(source, "shards")
 
 
 def expand_sources(
@@ -135,6 +151,118 @@ def _check_alike(found: list[Source]) -> None:
             seen.add(real)
 
 
+def format_of(path: str, options: FileOptions) -> str:
+    """Return the format of a file.
+
+    Raises
+    ------
+    DataError
+        If neither an option nor the ending of the name tells.
+    """
+    if options.format is not None:
+        if options.format not in FILE_FORMATS:
+            raise DataError(f"unknown format {options.format!r}", KNOWN_FORMATS)
+        return options.format
+    stem, ending = os.path.splitext(path.split("?")[0] if is_address(path) else path)
+    compressed = ending.lower() in COMPRESSIONS
+    if compressed:
+        ending = os.path.splitext(stem)[1]
+    found = ENDINGS.get(ending.lower())
+    if found is None and (options.delimiter is not None or options.columns is not None):
+        return "csv"
+    if found is None:
+        raise DataError(
+            f"{path}: unknown format {ending or '(no ending)'}", f"give the format; {KNOWN_FORMATS}"
+        )
+    if compressed and found == "parquet":
+        raise DataError(f"{path}: a compressed Parquet file", "decompress it; Parquet compresses inside")
+    return found
+
+
+def dialect_of(path: str, options: FileOptions) -> Dialect:
+    """Return how the text of a file is written.
+
+    Raises
+    ------
+    DataError
+        If an option is not of the format of the file.
+    """
+    format = format_of(path, options)
+    if format not in _DELIMITED and (options.delimiter is not None or options.columns is not None):
+        raise DataError(
+            f"{path}: --delimiter and --columns are of delimited text, and this is {format}",
+            "leave them out, or give --format csv",
+        )
+    if format == "parquet" and options.encoding is not None:
+        raise DataError(f"{path}: the texts of Parquet files are UTF-8", "leave --encoding out")
+    columns = None if options.columns is None else tuple(options.columns)
+    return Dialect(options.delimiter, columns, options.encoding or UTF8)
+
+
+def _has_known_ending(path: str) -> bool:
+    """Return whether a name tells the format of its file."""
+    try:
+        format_of(path, FileOptions())
+    except DataError:
+        return False
+    return True
+
+
+def list_files(path: str) -> list[str]:
+    """Return the files that a path, a pattern, a folder or an address means, sorted within a folder.
+
+    Hidden files and those that begin with ``_`` are passed over, but for a file given by its own name; in a
+    folder also datasets of bigmc.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    """
+    if is_address(path):
+        return list_address(path)
+    path = os.path.expanduser(path)
+    if os.path.isdir(path):
+        return _walk(path)
+    if os.path.exists(path):
+        if not os.path.isfile(path):
+            raise DataError(f"{path}: not a regular file", "save the data to a file, which can be read twice")
+        return [path]
+    if glob.has_magic(path):
+        found: list[str] = []
+        for match in sorted(glob.glob(path, recursive=True)):
+            if os.path.isdir(match):
+                found += [] if "**" in path else _walk(match)
+            elif not _hidden(match):
+                found.append(match)
+        if not found:
+            raise DataError(f"{path}: no file matches the pattern", "check the pattern and its quotes")
+        return found
+    raise DataError(f"{path}: no such file or directory", "check the path")
+
+
+def _hidden(path: str) -> bool:
+    return os.path.basename(path).startswith((".", "_"))
+
+
+def _holds_dataset(folder: str) -> bool:
+    """Return whether a folder is a dataset that was made among the files, finished or not."""
+    finished = all(os.path.exists(os.path.join(folder, name)) for name in (MANIFEST, "zarr.json", SHARDS))
+    return finished or os.path.exists(os.path.join(folder, WIP, "lock"))
+
+
+def _walk(folder: str) -> list[str]:
+    found: list[str] = []
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if not _hidden(name) and not _holds_dataset(os.path.join(here, name))
+        )
+        found += [os.path.join(here, name) for name in files if not _hidden(name)]
+    if not found:
+        raise DataError(f"{folder}: no files in the directory", "check the path")
+    return sorted(found)
+
+
 def schema(
     sources: Sequence[Source], columns: Sequence[str] | None = None, hints: ReadHints = NO_HINTS
 ) -> pa.Schema:
@@ -177,12 +305,8 @@ def schema(
 def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:
     """Return the columns of a source with the fields inside them, and those that its folders name."""
     found = with_fields(own)
-    folders = [name for name in _partition(source.path, source.format) if name not in found.names]
+    folders = [name for name in named_by_folders(source.path, source.format) if name not in found.names]
     return pa.schema([*found, *((name, pa.string()) for name in folders)])
-
-
-def _partition(path: str, format: str) -> Mapping[str, str | None]:
-    return partition_of(path) if format in FILE_FORMATS else {}
 
 
 def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHints = NO_HINTS) -> list[Part]:
@@ -208,110 +332,6 @@ def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHin
     return FORMATS[sources[0].format].split(sources, part_bytes, hints)
 
 
-def read(
-    part: Part,
-    request: ReadRequest = EVERYTHING,
-    *,
-    sources: Sequence[Source] | None = None,
-    base: str | None = None,
-) -> Iterator[Batch]:
-    """Read a part in batches.
-
-    Memory, beyond the source and the batches the caller keeps: for text about 8 times the bytes of a batch
-    (13 times when fields are a few characters; twice the longest record counts when that is more); for
-    Parquet about 5 times and what decoding may hold; for arrays twice; a dask chunk is whole in memory.
-
-    Parameters
-    ----------
-    part : Part
-        From `scan`, perhaps by way of JSON.
-    request : ReadRequest, optional
-        By default every column, stopping at the first bad row.
-    sources : sequence of Source, optional
-        As passed to `scan`; needed for arrays and tables in memory only.
-    base : str, optional
-        Folder that relative paths start from, where this process works in another one than that which cut
-        the parts. Batches name the file as the part does.
-
-    Yields
-    ------
-    Batch
-        Good rows in their order; rows and rejects of all batches together are ``part.n_rows``.
-
-    Raises
-    ------
-    DataError
-        At the first bad row unless quarantined; for a file that is damaged or was changed after the scan.
-    """
-    columns = request.columns
-    if request.on_bad_row not in ("fail", "quarantine"):
-        raise DataError(f"on_bad_row is {request.on_bad_row!r}", "choose fail or quarantine")
-    if columns is not None and (not columns or len(set(columns)) < len(columns)):
-        raise DataError(f"{part.path}: the requested columns are {list(columns)}", "name each column once")
-    if part.files:
-        for file in part.files:
-            yield from read(file, request, sources=sources, base=base)
-        return
-    source = sources[part.source] if sources is not None else None
-    here = part
-    if part.format in FILE_FORMATS:
-        if base is not None:
-            here = replace(part, path=absolute(part.path, base))
-            source = source and replace(source, path=absolute(source.path, base))
-        _check_unchanged(here)
-    for batch in _read(here, source, request, part.path):
-        if here is not part:
-            batch.path = part.path
-            batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
-        yield batch
-
-
-def _read(here: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
-    """Yield batches with the columns that folders name, for which there is nothing to read."""
-    columns, reader = request.columns, FORMATS[here.format]
-    folders = {} if columns is None else _partition(name, here.format)
-    if columns is None or not any(column in folders for column in columns):
-        yield from reader.read(here, source, request)
-        return
-    in_file = _own_columns(here, source)
-    constant = {column: folders[column] for column in columns if column in folders and column not in in_file}
-    read_columns = [column for column in columns if column not in constant] or in_file[:1]
-    for batch in reader.read(here, source, replace(request, columns=read_columns)):
-        n = batch.table.num_rows
-        arrays = [
-            pa.array([constant[column]] * n, pa.string())
-            if column in constant
-            else batch.table.column(read_columns.index(column))
-            for column in columns
-        ]
-        batch.table = pa.RecordBatch.from_arrays(arrays, names=list(columns))
-        yield batch
-
-
-def _own_columns(part: Part, source: Source | None) -> list[str]:
-    """Return the columns that the file of a part has itself."""
-    known = source or Source(part.path, part.format, dialect=part.dialect)
-    return list(with_fields(FORMATS[part.format].schema(known, NO_HINTS)).names)
-
-
-def _check_unchanged(part: Part) -> None:
-    if is_address(part.path):
-        if status_of(part.path).version != part.version:
-            raise DataError(
-                f"{part.path}: the file has changed since it was scanned", "start the ingest anew"
-            )
-        return
-    try:
-        size = os.path.getsize(part.path)
-    except OSError as error:
-        raise DataError(f"{part.path}: the file is gone ({error})", "put it back, or start anew") from error
-    if size != part.file_bytes:
-        raise DataError(
-            f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has {size} now",
-            "start the ingest anew",
-        )
-
-
 def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
     """Return about how many bytes a row of the source takes, from its beginning."""
     if source.data is not None:
@@ -324,7 +344,7 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
         n_rows = count_rows(source.path)
         return size_of(source.path) / max(1, n_rows)
     try:
-        with open_text(source.text) as stream:
+        with open_text(source) as stream:
             head = bytes(stream.read(sample))
     except DAMAGE:
         return 1.0  # the reader will say what is wrong with the file

@@ -18,7 +18,7 @@ def with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: 
     Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
     looked at.
     """
-    if not features.one_hot and features.filling is None:
+    if not features.one_hot and (features.filling is None or not features.dense):
         return features
     counts = [LevelCount(levels.column) for levels in features.one_hot]
     means = MeanOfColumns(len(features.dense))

@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bigmc.kernels.decorators import kernel
 
 #: Values looked at between two early exits of the dtype scans.
 _SCAN = 16384
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_columns(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -63,7 +64,7 @@ def count_columns(
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -98,7 +99,7 @@ def place_rows(
             data_out[place] = values[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_floats(data: NDArray[Any]) -> tuple[bool, bool, float, float]:
     """Return (all are integers, all are exact in float32, smallest, largest); NaN counts as exact."""
     integral = True
@@ -116,7 +117,7 @@ def scan_floats(data: NDArray[Any]) -> tuple[bool, bool, float, float]:
     return integral, single, low, high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_row_squares(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],
@@ -138,7 +139,7 @@ def add_row_squares(
             squares[rows[k]] += x * x
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_class_statistics(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],
@@ -162,7 +163,7 @@ def add_class_statistics(
             squares[j, c] += x * x
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def undo_delta(values: NDArray[Any]) -> None:
     """Replace differences between neighbours by the values, in place; wraps around like the encoder."""
     total = np.int64(0)
@@ -171,7 +172,7 @@ def undo_delta(values: NDArray[Any]) -> None:
         values[k] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_columns(
     n_columns: int,
     offsets: NDArray[np.int32],
@@ -206,7 +207,7 @@ def merge_columns(
                 at += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def append_columns(
     columns: NDArray[np.int32],
     counts: NDArray[np.int32],
@@ -244,7 +245,7 @@ def append_columns(
         start += n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def select_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],
@@ -282,7 +283,7 @@ def select_rows(
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deal_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],

@@ -11,14 +11,15 @@ the scores above θ are the subset, a prefix of the scores in falling order, fou
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: Up to this many classes insertion sort is faster than the general one.
 _FEW = 24
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _sort(values, ordered):
     """Write the values into `ordered` in rising order."""
     n = values.shape[0]
@@ -35,7 +36,7 @@ def _sort(values, ordered):
         ordered[at] = value
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _sort_top(values, total, ordered):
     """Write the values at most `total` below the largest into `ordered` in rising order; return them.
 
@@ -65,7 +66,7 @@ def _sort_top(values, total, ordered):
     return top
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _threshold(ordered, total):
     """Return θ with ``Σ max(v − θ, 0) = total`` for values in rising order."""
     n = ordered.shape[0]
@@ -78,7 +79,7 @@ def _threshold(ordered, total):
     return theta
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def subset_values(
     scores: NDArray[np.float64],
     scales: NDArray[np.float64],
@@ -107,7 +108,7 @@ def subset_values(
             largest[k] = max(largest[k], scales[k] * _threshold(ordered, 1.0 / scales[k]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def subset_masks(scores: NDArray[np.float64], masks: NDArray[np.uint8]) -> None:
     """Write down the best label subset of every sample.
 
@@ -127,7 +128,7 @@ def subset_masks(scores: NDArray[np.float64], masks: NDArray[np.uint8]) -> None:
                 masks[i, c >> 3] |= np.uint8(1 << (c & 7))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def project_dual(points: NDArray[np.float64], sigma: float, start: float, caps: NDArray[np.float64]) -> float:
     """Make the proximal step of ``sigma Σ_x max_y p_xy`` over the distributions ``p >= 0, Σ p = 1``.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bigmc.kernels.byte_masks import BLOCK, bit_count, equal_bytes, trailing_zeros
+from bigmc.kernels.decorators import kernel
 
 # What `split_records` remembers between two calls on the same buffer.
 NEXT: Final = 0  # where the next block begins
@@ -56,7 +56,7 @@ class Records(NamedTuple):
     lines: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.int64], out: Records) -> int:
     r"""Find the complete, non-empty records of a buffer that begins at a record.
 
@@ -138,7 +138,7 @@ def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.
     return n
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def trim_lines(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
@@ -176,7 +176,7 @@ def trim_lines(
         keep[i] = lo < hi and np.int64(data[lo]) != comment
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def first_not_finite(
     indptr: NDArray[np.int64], data: NDArray[Any], missing: bool, found: NDArray[np.int64]
 ) -> None:

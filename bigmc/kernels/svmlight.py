@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bigmc.kernels.decorators import inlined_kernel, kernel
 
 # What `describe_svmlight` says about a record.
 FRACTIONAL_LABEL: Final = 1
@@ -46,7 +47,7 @@ class SvmlightRows(NamedTuple):
     labels: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def describe_svmlight(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
@@ -120,12 +121,12 @@ def describe_svmlight(
         flags[i] = flag
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _is_white(byte: Any) -> Any:
     return byte == 32 or (byte >= 9 and byte <= 13)
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, bool]:
     """Parse ``[+-]digits[.digits][e[+-]digits]`` up to white space, a comment or ``end``.
 
@@ -172,7 +173,7 @@ def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any,
     return -number if negative else number, at, True
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def parse_svmlight(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],

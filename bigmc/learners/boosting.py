@@ -84,13 +84,16 @@ class BoostingLearner(Learner):
         if self.options.learners not in LEARNERS:
             raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
         if self.options.family == "ray" and depth > 1:
-            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+            raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
         share: Any = self.options.validation_fraction
         if not isinstance(share, Real) or not 0 <= float(share) < 1:
             raise BigmcError(f"validation_fraction is {share!r}", "give a number from 0 to below 1")
         columns: Any = self.options.column_share
         if not isinstance(columns, Real) or not 0 < float(columns) <= 1:
             raise BigmcError(f"column_share is {columns!r}", "give a number above 0, at most 1")
+        frequency: Any = self.options.min_frequency
+        if not isinstance(frequency, Real) or not 0 <= float(frequency) < 1:
+            raise BigmcError(f"min_frequency is {frequency!r}", "give a number from 0 to below 1")
         if self.options.n_models > 1 and columns == 1:
             raise BigmcError("models that are averaged ask all columns", "give a column_share below 1")
         if self.options.time_limit is not None:
@@ -172,6 +175,7 @@ class BoostingLearner(Learner):
             else float(given.learning_rate),
             max_bins=int(given.max_bins),
             column_share=float(given.column_share),
+            min_frequency=float(given.min_frequency),
             tol=self.tolerance,
             validation_fraction=float(given.validation_fraction),
             patience=int(given.patience),

@@ -108,7 +108,7 @@ def _class_weights(
     labels = classes.tolist()
     strangers = [label for label in class_weight if label not in labels]
     if strangers:
-        raise DataError(f"class_weight names {strangers[0]!r}, which is no label of the data")
+        raise DataError(f"class_weight names {strangers[0]!r}, which is not a label of the data")
     weights = np.array([class_weight.get(label, 1.0) for label in labels], np.float64)
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("class_weight has negative or infinite values or NaN", "give weights of at least 0")

@@ -285,7 +285,7 @@ def _header(path: Path, text: bytes) -> Mapping[str, Any]:
     try:
         header = parse_json(text)
     except ValueError as error:
-        raise ModelError(f"{path}: {_HEADER} is no JSON ({error})", _RETRAIN) from error
+        raise ModelError(f"{path}: {_HEADER} is not JSON ({error})", _RETRAIN) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelError(f"{path} is not a bigmc model", _GIVE_MODEL)
     version = header.get("version")

@@ -96,7 +96,7 @@ class Trees(NamedTuple):
             if array.dtype.kind != kind:
                 raise ModelError(f"{name} of the learners is of type {array.dtype}")
         if np.isnan(self.edges).any():
-            raise ModelError("an edge of the learners is no number")
+            raise ModelError("an edge of the learners is not a number")
         n_learners, n_nodes = self.node_feature.shape
         n_edges = np.diff(self.edge_starts)
         same = self.node_cut.shape == self.missing_below.shape == (n_learners, n_nodes)

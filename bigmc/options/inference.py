@@ -61,10 +61,10 @@ class PredictOptions(RawOptions):
         super().__post_init__()
         object.__setattr__(self, "keep", columns_of(self.keep))
         if self.scores and self.proba:
-            raise DataError("scores and probabilities are not written together", "ask for one of them")
+            raise DataError("scores and probabilities cannot be written together", "ask for one of them")
         for name in self.keep:
             if name in OWN_COLUMNS or name.startswith(("score_", "probability_")):
-                raise DataError(f"predictions have a column {name!r} of their own", "rename the column")
+                raise DataError(f"predictions already have a column {name!r}", "rename the column")
             if self.keep.count(name) > 1:
                 raise DataError(f"the column {name!r} is named {self.keep.count(name)} times", "name it once")
 
@@ -147,5 +147,5 @@ class ReportOptions:
     def __post_init__(self) -> None:
         if self.dataset is None and self.split is not None:
             raise DataError(
-                f"the split {self.split!r} is of no dataset", "give the dataset with --dataset too"
+                f"the split {self.split!r} needs a dataset", "give the dataset with --dataset too"
             )

@@ -57,7 +57,7 @@ def parse_ngrams(text: str) -> tuple[int, int]:
     try:
         return int(shortest), int(longest or shortest)
     except ValueError:
-        raise ValueError(f"{text!r} is no range of n-grams; write it like 1-2") from None
+        raise ValueError(f"{text!r} is not a range of n-grams; write it like 1-2") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,8 @@ class IngestOptions(RawOptions):
     gamma: float | None = option(None, "Of their Gaussian kernel; by default 1 / number of dense features.")
     missing: Missing = option(
         "refuse",
-        "Empty, null or NaN in --dense columns: a bad row, kept for boosting, or filled with the mean.",
+        "Empty, null or NaN in --dense columns: a bad row, kept for boosting, or filled with the mean (texts "
+        "and categories: as an empty one).",
         shown="refuse",
     )
     weighting: str | None = option(

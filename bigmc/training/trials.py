@@ -99,6 +99,13 @@ def is_table(dataset: Dataset) -> bool:
     return not features.get("hasher") and bool(own)
 
 
+def is_mixed(dataset: Dataset) -> bool:
+    """Return whether numbers or categories are there beside hashed features."""
+    features = dataset.features
+    kinds = ("dense", "categorical", "numeric", "one_hot")
+    return bool(features.get("hasher")) and any(features.get(kind) for kind in kinds)
+
+
 def _is_of_texts(dataset: Dataset) -> bool:
     features = dataset.features
     standard = features.get("filling") and features["filling"]["deviations"]

@@ -17,7 +17,7 @@ import bigmc
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError
-from bigmc.inference import journal, prediction_plan
+from bigmc.inference import journal, raw_input
 from bigmc.store import disk
 from bigmc.store.atomic import exclusive
 from bigmc.store.outputs import Output
@@ -197,8 +197,8 @@ def test_the_ending_chooses_the_format_and_columns_are_copied(run, made):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(prediction_plan, "SMALLEST_PART", 1 << 11)
-    monkeypatch.setattr(prediction_plan, "LARGEST_PART", 1 << 11)
+    monkeypatch.setattr(raw_input, "SMALLEST_PART", 1 << 11)
+    monkeypatch.setattr(raw_input, "LARGEST_PART", 1 << 11)
     monkeypatch.setattr(journal, "SECONDS_BETWEEN_COMMITS", 0.0)
 
 
@@ -221,7 +221,7 @@ def test_predictions_killed_anywhere_continue_to_the_same_bytes(small_parts, mad
     assert set(expected) == {name, f"{name}.rejects.parquet", f".{name}.receipt.json"}
     names = ("rename", "unlink", "sync")
     watch = [(disk, call) for call in names]
-    parts = [(prediction_plan.PartPredictor, "raw")]
+    parts = [(raw_input.PartPredictor, "raw")]
     counted = tmp_path / "counted"
     counted.mkdir()
     _, counts = child(predict(counted), watch + parts)

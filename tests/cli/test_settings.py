@@ -93,7 +93,7 @@ def test_metrics_replace_no_other_file(run, made, other, link, tmp_path):
     before = (made / other).read_bytes()
     link(made / other, tmp_path / "figures")
     status, _, err = run(f"predict m in.jsonl --to {tmp_path / 'p'} --metrics {tmp_path / 'figures'}")
-    assert (status, "no file of figures" in err) == (1, True)
+    assert (status, "not a metrics file" in err) == (1, True)
     assert (made / other).read_bytes() == (tmp_path / "figures").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
 
@@ -144,7 +144,7 @@ def test_options_come_from_the_line_the_environment_and_a_file_in_this_order(run
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("memory = ", "is no TOML"),
+        ("memory = ", "is not TOML"),
         ("memery = '1GB'", "no command has an option 'memery'"),
         ("[predict]\nscore = true", "bigmc predict has no option 'score'"),
         ("[preduct]\nscores = true", "there is no command 'preduct'"),

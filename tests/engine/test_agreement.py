@@ -31,10 +31,10 @@ def group_few(entries):
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr("bigmc.ingestion.shard_placement.plan_merges", group_few)
-    for module in ("bigmc.ingestion.job", "bigmc.inference.prediction_plan"):
+    for module in ("bigmc.ingestion.job", "bigmc.inference.raw_input"):
         monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 45)
-    monkeypatch.setattr("bigmc.inference.prediction_plan.LARGEST_PART", 1 << 14)
+    monkeypatch.setattr("bigmc.inference.raw_input.LARGEST_PART", 1 << 14)
 
 
 @pytest.fixture(scope="module")

@@ -271,7 +271,7 @@ def test_balanced_weights_are_scikit_learns(tmp_path):
         ([1, 1, -1, 1], None, "negative"), ([1, np.inf, 1, 1], None, "infinite"),
         ([0, 0, 0, 0], None, "zero"), ([1, 1], None, "shape"),
         ([1, 1, 0, 0], None, "at least 2 classes"), (None, {"a": 0}, "at least 2 classes"),
-        (None, {"c": 1}, "'c', which is no label"), (None, "even", "'even' is unknown"),
+        (None, {"c": 1}, "'c', which is not a label"), (None, "even", "'even' is unknown"),
         (None, {"a": np.nan}, "class_weight has"),
     ],
 )  # fmt: skip

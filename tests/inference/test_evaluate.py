@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, classification_report, confusion_mat
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.inference import evaluate as evaluation
-from bigmc.inference.evaluate import inspect
+from bigmc.inference.inspection import inspect
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bigmc
-from bigmc.inference.evaluate import inspect
+from bigmc.inference.inspection import inspect
 
 WORDS = {"fish": "river sea boat scales", "bird": "sky wing nest feather", "tree": "leaf root bark forest"}
 

@@ -10,7 +10,7 @@ import pytest
 from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.inference import part_predictor
+from bigmc.inference import raw_input
 from bigmc.model import LinearModel
 from bigmc.store import classes
 from bigmc.store.dataset import Dataset
@@ -73,14 +73,14 @@ def test_prediction_of_a_file_with_a_large_footer(wide, small):
 
 def test_rows_of_many_numbers_are_read_several_at_a_time(wide, monkeypatch):
     """Reading a batch of so many columns costs much whatever its rows: one by one they took minutes."""
-    plain, sizes = part_predictor.read, []
+    plain, sizes = raw_input.read, []
 
     def read(*args, **kwargs):
         for batch in plain(*args, **kwargs):
             sizes.append(batch.n_rows)
             yield batch
 
-    monkeypatch.setattr(part_predictor, "read", read)
+    monkeypatch.setattr(raw_input, "read", read)
     api.predict(wide / "m.model", wide / "t.parquet", wide / "p.parquet", **limits(64, 1))
     assert sum(sizes) == 48
     assert len(sizes) <= 12

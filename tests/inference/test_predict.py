@@ -7,8 +7,10 @@ import scipy.sparse
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources, ThreadEngine
+from bigmc.inference.dataset_input import DatasetInput
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.predict import PredictionJob
+from bigmc.inference.raw_input import RawInput
 from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, ModelSource, divide
 from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
@@ -32,7 +34,8 @@ def data():
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
     options, resources = PredictOptions(scores=scores), Resources(ThreadEngine(workers), limit)
     job = PredictionJob(ModelSource.of(model), Output.at(to), options, resources)
-    job.run(source if isinstance(source, Dataset) else expand_sources(source), IfExists.REPLACE)
+    rows = DatasetInput(source) if isinstance(source, Dataset) else RawInput(expand_sources(source))
+    job.run(rows, IfExists.REPLACE)
     return pq.read_table(to)
 
 
@@ -86,7 +89,7 @@ def test_the_limit_that_a_refusal_names_works_and_is_the_least(step, engine, dat
             evaluate(wide, dataset, EvaluateOptions(), resources)
             return
         job = PredictionJob(ModelSource.of(wide), Output.at(tmp_path / "p"), PredictOptions(), resources)
-        job.run(dataset, IfExists.REPLACE)
+        job.run(DatasetInput(dataset), IfExists.REPLACE)
 
     with pytest.raises(MemoryLimitError) as refused:
         run(40_000_000)

@@ -216,11 +216,12 @@ def test_weights_that_are_none(tmp_path):
 
 def test_encoded_streams_are_read_without_being_held(tmp_path):
     """Memory of decoding does not grow with the file: it is read in pieces through a small buffer."""
-    from bigmc.ingestion.readers.streams import TextFile, open_text
+    from bigmc.ingestion.readers.base import Source
+    from bigmc.ingestion.readers.streams import Dialect, open_text
 
     path = Path(tmp_path / "a.txt")
     path.write_text("ä" * 300_000, encoding="utf-16")
-    with open_text(TextFile(str(path), "utf-16")) as stream:
+    with open_text(Source(str(path), "csv", dialect=Dialect(encoding="utf-16"))) as stream:
         pieces = list(iter(lambda: stream.read(1000), b""))
     assert b"".join(pieces).decode() == "ä" * 300_000
     assert max(len(piece) for piece in pieces) == 1000

@@ -13,9 +13,9 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import labels as label_module
 from bigmc.ingestion.label_census import LabelCensus
+from bigmc.ingestion.readers.base import Source
 from bigmc.ingestion.readers.chunks import Layout, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import LongRecords
-from bigmc.ingestion.readers.streams import TextFile
 
 CSV = Layout(quote=ord('"'), delimiter=ord(","))
 
@@ -123,7 +123,7 @@ def test_records_that_are_too_long_are_skipped_and_no_others(tmp_path, most):
     for size in (64, 1 << 10, 1 << 20):
         found = [
             chunk.raw(i)
-            for chunk in chunks(TextFile(str(path)), CSV, Span(0, None, 1), size, most, LongRecords.SKIP)
+            for chunk in chunks(Source(str(path), "csv"), CSV, Span(0, None, 1), size, most, LongRecords.SKIP)
             for i in range(len(chunk.starts))
         ]
         assert found == [record for record in records if len(record) <= most]
@@ -171,10 +171,10 @@ def test_the_longest_record_is_measured_without_holding_it(tmp_path):
     path.write_bytes(b"".join(pieces) * 3)
     records = [
         (int(line), int(end - start))
-        for chunk in chunks(TextFile(str(path)), CSV, Span(0, None, 1), 1 << 24)
+        for chunk in chunks(Source(str(path), "csv"), CSV, Span(0, None, 1), 1 << 24)
         for line, start, end in zip(chunk.lines, chunk.starts, chunk.ends, strict=True)
     ]
-    assert longest_record(TextFile(str(path)), CSV, Span(0, None, 1)) == max(
+    assert longest_record(Source(str(path), "csv"), CSV, Span(0, None, 1)) == max(
         records, key=lambda record: record[1]
     )
 

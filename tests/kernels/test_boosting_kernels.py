@@ -20,7 +20,7 @@ from bigmc.kernels.boosting.descent import (
 from bigmc.kernels.boosting.duals import gather
 from bigmc.kernels.boosting.predictions import leaf_bits, range_bits
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.options import Residency
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 EXTREMES = [0.0, -0.0, 5e-324, 1e308, -1e308, 1.0, np.nextafter(1.0, 2), 2**53, 2**53 + 2.0, -1e-300, 0.1]

@@ -284,7 +284,7 @@ def test_kinds_are_not_mistaken_for_each_other(stump, tmp_path, monkeypatch):
     X, y = np.eye(4), [0, 0, 1, 1]
     fitted = StumpClassifier().fit(X, y)
     fitted.save(tmp_path / "m")
-    with pytest.raises(ModelError, match="kind 'stump' makes no SparseClassifier"):
+    with pytest.raises(ModelError, match="kind 'stump' cannot become a SparseClassifier"):
         SparseClassifier.from_model(load_model(tmp_path / "m"))
     SparseClassifier(alpha=0.1).fit(X, y).save(tmp_path / "sparse")
     monkeypatch.setitem(KINDS, "sparse", StumpModel)

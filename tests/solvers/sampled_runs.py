@@ -14,6 +14,7 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
 from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.weighting import Weighting
@@ -47,7 +48,7 @@ def corrected(
     drawn = None if weights is None else weights[positions]
     minimised = objective(loss, "l1/l2", None, ridge, sets=dataset.has_sets)
     problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
-    source = BlockSource(sample, [(0, sample.n_features)], keep=True)
+    source = BlockSource(sample, [(0, sample.n_features)], Residency.MEMORY)
     sweeper = Sweeper(problem, Descent("line_search", intercept, 0), 10**9, 10**9)
     engine = ThreadEngine(workers)
     rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)

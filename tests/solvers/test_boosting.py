@@ -13,7 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.options import BoostingOptions, CutKind, Residency
+from bigmc.solvers.boosting.options import BoostingOptions, CutKind
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import Best, CutOracle, LocalScan
@@ -21,6 +21,7 @@ from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.tree_growth import TreeGrower
 from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.loop import RunContext
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 LIMIT = 10**9
@@ -549,7 +550,7 @@ def test_what_cannot_work_is_refused():
         solve(dataset, C=1.0, max_depth=9, memory_limit=LIMIT)
     with pytest.raises(BigmcError, match="family"):
         solve(dataset, C=1.0, family="oak", memory_limit=LIMIT)
-    with pytest.raises(BigmcError, match="rays have one cut"):
+    with pytest.raises(BigmcError, match="rays have a single cut"):
         solve(dataset, C=1.0, family="ray", max_depth=2, memory_limit=LIMIT)
     with pytest.raises(DataError, match="one class"):
         solve(Dataset.from_arrays(X, np.zeros(250)), C=1.0, memory_limit=LIMIT)

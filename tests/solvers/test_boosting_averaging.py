@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigmc
 from bigmc.engine import Resources, ThreadEngine
@@ -127,6 +128,33 @@ def test_where_drawn_columns_are_worth_nothing_all_are_looked_at(rows):
     solution = solved(data, n_rounds=1, column_share=0.05)
     assert not BoostingOptions(**{**OPTIONS, "column_share": 0.05}).drawn_columns(20, 0)[7]
     assert 7 in solution.stages.learners.feature
+
+
+@pytest.mark.parametrize("column_share", [1.0, 0.4])
+def test_trees_ask_frequent_features_alone(column_share):
+    """With features of fewer samples left out of the matrix, and all asked, the trees are the same."""
+    generator = np.random.default_rng(4)
+    X = generator.normal(size=(300, 12)) * (generator.random((300, 12)) < np.linspace(0.02, 0.6, 12))
+    y = (X.sum(axis=1) > 0).astype(int) + (X[:, 1] > 0)
+    frequent = (X != 0).mean(axis=0) >= 0.25
+    assert 3 < frequent.sum() < 10
+    asked = {"n_rounds": 3, "column_share": column_share, "min_frequency": 0.25}
+    found = solved(Dataset.from_arrays(scipy.sparse.csr_array(X), y), **asked)
+    features = found.stages.learners.feature
+    assert frequent[features[features >= 0]].all()
+    if column_share == 1.0:
+        X[:, ~frequent] = 0.0
+        only = solved(Dataset.from_arrays(scipy.sparse.csr_array(X), y), n_rounds=3, column_share=1.0)
+        np.testing.assert_array_equal(features, only.stages.learners.feature)
+        np.testing.assert_array_equal(found.stages.weights, only.stages.weights)
+
+
+@pytest.mark.parametrize("given", [{"min_frequency": 1.0}, {"min_frequency": -0.1}])
+def test_shares_of_rows_that_cannot_be_are_refused(dataset, given):
+    with pytest.raises(BigmcError, match=r"min_frequency is .* give a number from 0"):
+        solved(dataset, **given)
+    with pytest.raises(BigmcError, match=r"min_frequency is .* give a number from 0"):
+        bigmc.MultiBoostClassifier(max_depth=2, **given).fit(dataset)
 
 
 class Interrupted(MemoryCheckpoint):

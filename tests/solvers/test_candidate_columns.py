@@ -14,7 +14,7 @@ from bigmc.solvers.sparse.chunk_loss import evaluate
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.row_scales import exact_rows
+from bigmc.solvers.sparse.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset
@@ -109,7 +109,7 @@ def test_a_pass_writes_the_columns_of_further_candidates(named_by_some_shards):
         found.add(first)
         anchor = evaluate(task, found, Coefficients.zeros(task.width), np.zeros(dataset.n_classes))
         name = (lambda estimates: norms.append(estimates) or further) if named_by_some_shards else further
-        certified = Certifier(task, PLAN).certify(found, anchor, np.arange(20), False, 1.0, name)
+        certified = Certifier(task, PLAN).certify(found, anchor, np.arange(20), Norms.EXACT, 1.0, name)
         assert certified.written.tolist() == further.tolist()
         assert found.features.tolist() == [*first, *further]
         for number in range(4):

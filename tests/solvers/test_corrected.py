@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sample import SampleLoss
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.weighting import Weighting
@@ -136,7 +137,7 @@ def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
     job = Job(minimised, coef, intercept, np.arange(17), problem.scores.dtype, 1 << 20, 1000)
     found = full_pass(dataset, job, None, float(len(y)), ThreadEngine(2))
     assert np.abs(found.gradient[16]).max() > 0.01
-    held = SampleLoss(problem, BlockSource(sample, [(0, 17)], keep=True))
+    held = SampleLoss(problem, BlockSource(sample, [(0, 17)], Residency.MEMORY))
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
     dual = (2 * point.margins.total_slope - point.margins.dual_values) / len(y)

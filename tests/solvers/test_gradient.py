@@ -11,6 +11,7 @@ from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 
@@ -27,7 +28,7 @@ def test_gradient_norms_are_those_of_finite_differences(weighted):
     rows = np.zeros((4, problem.width))
     rows[:, :3] = W
     coef = Coefficients(np.arange(4), rows)
-    source = BlockSource(dataset, [(0, 4)], keep=True)
+    source = BlockSource(dataset, [(0, 4)], Residency.MEMORY)
     block = next(source.stream([0]))[1]
     problem.rebuild_scores(coef, b, [Columns.of(0, block, np.arange(4))])
     np.testing.assert_allclose(problem.scores[:, :3], X @ W + b, rtol=1e-12)

@@ -12,7 +12,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.minimax import subset_values
 from bigmc.progress import silent
 from bigmc.solvers.loop import RunContext
-from bigmc.solvers.minimax import MinimaxParameters, iterations, solve_minimax
+from bigmc.solvers.minimax import MinimaxParameters, iterations, method_choice, solve_minimax
 from bigmc.solvers.minimax.expectations import expectations
 from bigmc.solvers.minimax.iterations import sample_by_hash
 from bigmc.solvers.minimax.restricted import WorkingSets
@@ -132,7 +132,7 @@ def test_bounds_hold_when_it_is_stopped_early():
 
 
 def test_bounds_of_first_order_steps_alone(monkeypatch):
-    monkeypatch.setattr(iterations, "PROGRAM_COST", np.inf)
+    monkeypatch.setattr(method_choice, "PROGRAM_COST", np.inf)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.converged
@@ -140,7 +140,7 @@ def test_bounds_of_first_order_steps_alone(monkeypatch):
 
 
 def test_the_linear_program_alone(monkeypatch):
-    monkeypatch.setattr(iterations, "PROGRAM_COST", 0.0)
+    monkeypatch.setattr(method_choice, "PROGRAM_COST", 0.0)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-6, n_max=100, m_max=20)
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-6)
@@ -197,7 +197,7 @@ def test_hashed_texts_have_the_optimum_of_the_whole_program(absent):
 
 
 def test_a_linear_program_that_outgrows_its_memory_hands_back(monkeypatch):
-    monkeypatch.setattr(iterations, "PROGRAM_COST", iterations.PROGRAM_COST / 20)
+    monkeypatch.setattr(method_choice, "PROGRAM_COST", method_choice.PROGRAM_COST / 20)
     monkeypatch.setattr(WorkingSets, "nbytes", lambda self: 10**12)
     X, y, intercept, optimum = REFERENCES["digits, 5 classes"]()
     solution = solve(X, y, intercept, tol=1e-3)
@@ -305,7 +305,7 @@ def test_a_time_limit_ends_with_a_valid_model():
 
 
 def test_a_linear_program_beyond_the_memory_limit_is_not_begun(monkeypatch):
-    monkeypatch.setattr(iterations, "ENTRY_BYTES", 1e9)
+    monkeypatch.setattr(method_choice, "ENTRY_BYTES", 1e9)
     X, y, intercept, optimum = REFERENCES["iris"]()
     solution = solve(X, y, intercept, tol=1e-4)
     assert solution.history[-1]["n_constraints"] == 0

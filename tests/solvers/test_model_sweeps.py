@@ -13,6 +13,7 @@ from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sweeps import Course
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 ALPHA, RIDGE = 0.01, 0.02
@@ -41,7 +42,7 @@ def test_objectives_fall_to_the_optimum(n_classes, scale):
         dataset, objective("log_loss", "l1/l2", ridge=RIDGE), ALPHA, None, np.dtype(float), ThreadEngine(2)
     )
     sweeper = sweeper_of(problem, Descent("line_search", False, 0), 10**9, 0)  # no room for Newton steps
-    block = next(BlockSource(dataset, [(0, 12)], keep=True).stream([0]))[1]
+    block = next(BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0]))[1]
     held, intercept = [Columns.of(0, block, np.arange(12))], np.zeros(n_classes)
     coef, values = Coefficients.zeros(problem.width), [np.log(n_classes)]
     for sweep in range(3000):

@@ -16,6 +16,7 @@ from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 ALPHA = 1e-6
@@ -30,7 +31,7 @@ def made(n_classes, dtype=np.float64, n_workers=1, weights=None, seed=0):
     dataset = Dataset.from_arrays(X, y)
     engine = ThreadEngine(n_workers)
     problem = Problem(dataset, objective("squared_hinge", "l1/l2"), ALPHA, weights, np.dtype(dtype), engine)
-    (_, block), *_ = BlockSource(dataset, [(0, 40)], keep=True).stream([0])
+    (_, block), *_ = BlockSource(dataset, [(0, 40)], Residency.MEMORY).stream([0])
     held = [Columns.of(0, block, np.arange(0, 20)), Columns.of(1, block, np.arange(20, 40))]
     features = np.array([1, 2, 5, 11, 19, 20, 33, 39])
     rows = np.zeros((len(features), problem.width))
@@ -168,7 +169,7 @@ def test_steps_of_both_hinges_with_ridge_and_intercept_reach_a_stationary_point(
     dataset = Dataset.from_arrays(X, y)
     both = objective(loss, "l1/l2", ridge=ridge)
     problem = Problem(dataset, both, ALPHA, weights, np.dtype(np.float64), ThreadEngine(1))
-    (_, block), *_ = BlockSource(dataset, [(0, 12)], keep=True).stream([0])
+    (_, block), *_ = BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0])
     held = [Columns.of(0, block, np.arange(12))]
     rows = np.zeros((12 + intercept, problem.width))
     start = dense.loss_and_gradient(loss, X.toarray(), y, np.zeros((12, n_classes)), 0, weights)[1]
@@ -243,7 +244,7 @@ def any_pair(loss, penalty, n_classes=5, *, intercept=False, ridge=0.0, dtype=np
     dataset = Dataset.from_arrays(scipy.sparse.csr_matrix(X, dtype=float), y)
     pair = objective(loss, penalty, ridge=ridge, sets=sets)
     problem = Problem(dataset, pair, ALPHA, weights, np.dtype(dtype), ThreadEngine(n_workers))
-    (_, block), *_ = BlockSource(dataset, [(0, 12)], keep=True).stream([0])
+    (_, block), *_ = BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0])
     held = [Columns.of(0, block, np.arange(12))]
 
     def smooth(rows):

@@ -11,7 +11,6 @@ from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.loop import Limits
-from bigmc.solvers.sparse import rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.descent import Descent
@@ -22,6 +21,7 @@ from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -72,7 +72,8 @@ def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
     n, d = problem.n_samples, len(coef)
     plan = plan_memory(LIMIT, Size(n, d, problem.n_classes, n * d, 1, problem.width, itemsize=8, tol=1e-9))
     sweeper = Sweeper(problem, Descent("line_search", fit_intercept, 0), 10**6, 0)
-    found = Rounds(problem, BlockSource(dataset, [(0, d)], True), plan, sweeper, Limits(1e-9, 100, LIMIT))
+    source = BlockSource(dataset, [(0, d)], Residency.MEMORY)
+    found = Rounds(problem, source, plan, sweeper, Limits(1e-9, 100, LIMIT))
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef
     used = np.flatnonzero(rows.any(axis=1))
@@ -102,14 +103,14 @@ def test_only_features_that_are_zero_at_the_optimum_are_left_out(loss, penalty, 
     m = 3
     dataset = Dataset.from_arrays(X, y)
     generator = np.random.default_rng(1)
-    monkeypatch.setattr(rounds, "NEAR", 2.0)
+    monkeypatch.setattr("bigmc.solvers.sparse.screening.NEAR", 2.0)
     for ridge, intercept, weighted in KINDS:
         weights = generator.uniform(0.2, 3, len(y)) if weighted else None
         c = np.ones(len(y)) if weights is None else weights
         options = options_of(penalty, loss=loss, ridge=ridge, fit_intercept=intercept, sample_weight=weights)
         alpha = 0.25 * largest_alpha(dataset, **options)
         with monkeypatch.context() as off:
-            off.setattr(rounds, "NEAR", -1.0)
+            off.setattr("bigmc.solvers.sparse.screening.NEAR", -1.0)
             best = solve(dataset, alpha=alpha, tol=1e-12, **options)
             assert best.history[-1]["n_screened"] == 0
         W = np.zeros((X.shape[1], m))
@@ -244,7 +245,7 @@ def test_curvatures_bound_the_largest_eigenvalues_of_hessians(loss):
     weights = np.random.default_rng(2).uniform(0.2, 3, len(y))
     dataset = Dataset.from_arrays(X, y, weighting=Weighting(l2=True, idf=True))
     problem = problem_of(dataset, loss, "l1/l2", 1.0, weights=weights)
-    source = BlockSource(dataset, [(0, 6), (6, 12)], keep=True)
+    source = BlockSource(dataset, [(0, 6), (6, 12)], Residency.MEMORY)
     values = np.empty(X.shape)  # with the scales of rows and columns
     for j in range(12):
         row = np.eye(1, problem.width)
@@ -253,7 +254,8 @@ def test_curvatures_bound_the_largest_eigenvalues_of_hessians(loss):
     nothing = Coefficients.zeros(problem.width)
     problem.rebuild_scores(nothing, np.zeros(m), [])
     screening = Screening(dataset.column_nnz(), np.empty(0, np.int64))
-    gradient_pass(problem, source, nothing, np.empty((0, m)), screening, near=True)
+    screening.gap = 0.0
+    gradient_pass(problem, source, nothing, np.empty((0, m)), screening)
     for j in range(12):
         hessian = np.empty((m, m))
         for r in range(m):
@@ -301,7 +303,7 @@ def test_features_left_out_are_passed_over_and_resuming_gives_the_same_bits(
     kept = Memory()
     whole = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)
     with monkeypatch.context() as off:
-        off.setattr(rounds, "NEAR", -1.0)
+        off.setattr("bigmc.solvers.sparse.screening.NEAR", -1.0)
         without = solve(dataset, **options)
     assert whole.objective == pytest.approx(without.objective, rel=2e-9)
     screened = [entry["n_screened"] for entry in whole.history]
@@ -321,7 +323,7 @@ def test_features_left_out_are_passed_over_and_resuming_gives_the_same_bits(
 @pytest.mark.slow
 def test_single_precision_scores_leave_out_no_feature_with_weights(monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
-    monkeypatch.setattr(rounds, "NEAR", 2.0)
+    monkeypatch.setattr("bigmc.solvers.sparse.screening.NEAR", 2.0)
     X, y = made("squared_hinge", n=400, d=120, m=3, seed=4)
     dataset = Dataset.from_arrays(X, y)
     best = solve(dataset, alpha=0.02, tol=1e-11, memory_limit=LIMIT)
@@ -339,17 +341,18 @@ def test_single_precision_scores_leave_out_no_feature_with_weights(monkeypatch):
 def test_nothing_is_left_where_all_weights_are_zero():
     dataset = blocks_of_noise()
     problem = problem_of(dataset, "squared_hinge", "l1/l2", 10.0)
-    source = BlockSource(dataset, [(0, 60), (60, 120)], keep=False)
+    source = BlockSource(dataset, [(0, 60), (60, 120)], Residency.DISK)
     screening = Screening(dataset.column_nnz(), np.empty(0, np.int64))
     problem.rebuild_scores(Coefficients.zeros(problem.width), np.zeros(4), [])
     assert list(np.flatnonzero(screening.zero)) == list(range(90, 120))
     upper = problem.value([])
     args = (problem, source, Coefficients.zeros(problem.width), np.empty((0, 4)), screening)
-    found = gradient_pass(*args, near=True)
+    screening.gap = 0.0
+    found = gradient_pass(*args)
     screening.update(np.empty(0, np.int64), 10.0, 1.0, 1.0, upper, upper, DOUBLE)
     assert screening.zero.all()
     read, norms = source.bytes_read, screening.norms.copy()
-    again = gradient_pass(*args, near=True)
+    again = gradient_pass(*args)
     assert (source.bytes_read, again.nnz, again.largest_norm) == (read, 0, 0.0)
     assert found.nnz == dataset.nnz
     assert len(again.features) == 0

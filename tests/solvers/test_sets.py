@@ -22,6 +22,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import fill_rows, set_column
 
@@ -152,7 +153,7 @@ def test_newton_steps_have_the_derivatives_of_the_definition(loss, intercept):
     dataset = Dataset.from_arrays(X.astype(float), Y)
     both = objective(loss, "l1/l2", sets=True)
     problem = Problem(dataset, both, 1e-3, weights, np.dtype(np.float64), ThreadEngine(1))
-    (_, block), *_ = BlockSource(dataset, [(0, 12)], keep=True).stream([0])
+    (_, block), *_ = BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0])
     held = [Columns.of(0, block, np.arange(12))]
     features, b = np.array([1, 3, 4, 9]), generator.standard_normal(m) * intercept
     W = np.zeros((12, m))

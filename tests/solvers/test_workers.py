@@ -12,9 +12,10 @@ from bigmc.engine import ThreadEngine
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
-from bigmc.solvers.boosting.options import CutKind, Residency
+from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
+from bigmc.store.block import Residency
 
 
 class Apart:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bigmc
@@ -126,3 +127,19 @@ def test_labels_of_two_columns_together_are_learned(tmp_path):
     X = np.random.default_rng(7).uniform(-1, 1, size=(600, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     assert choose_boosting(*searched(X, y), tmp_path).trial.quality > 0.9
+
+
+def test_boosting_competes_beside_texts(tmp_path):
+    """Labels are the product of a number's sign and a word: no sum of weights tells them."""
+    rng = np.random.default_rng(9)
+    label, word, rare = rng.integers(0, 2, 800), rng.integers(0, 2, 800), rng.integers(0, 200, 800)
+    size = np.where(label == word, 1, -1) * rng.uniform(0.2, 1, 800)
+    text = [f"{('yes', 'no')[w]} rare{r} {i}" for i, (w, r) in enumerate(zip(word, rare, strict=True))]
+    frame = pd.DataFrame({"text": text, "size": size, "label": label})
+    result = bigmc.fit(frame.iloc[:600], tmp_path / "m", label="label")
+    assert result["columns"] == {"text": ["text"], "dense": ["size"]}
+    assert result["learner"] == "boost"
+    model, new = bigmc.load_model(tmp_path / "m"), frame.iloc[600:]
+    assert np.mean(model.predict(new) == new.label) > 0.95
+    counts = bigmc.open_dataset(tmp_path / "m.dataset").column_nnz()
+    assert (counts[model.model_.used_features] >= boosting.MIN_FREQUENCY * 600).all()

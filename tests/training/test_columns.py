@@ -4,6 +4,7 @@ import csv
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -155,3 +156,63 @@ def test_a_missing_number_is_told_as_missing(tmp_path):
     table(100, 0).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DataError, match="column 'delay' is missing"):
         bigmc.ingest(str(tmp_path / "t.csv"), to=tmp_path / "d", label="label", dense="delay")
+
+
+def with_gaps(n, seed):
+    """Return a table of notes, categories and numbers, with a hole in every kind of column."""
+    rng = np.random.default_rng(seed)
+    label = rng.choice(["a", "b", "c"], n)
+    words = np.array([f"word{i}" for i in range(30)])
+    notes = [
+        " ".join(words[rng.integers(0, 20, 6) + 5 * "abc".index(own)]) + f" note{i}"
+        for i, own in enumerate(label)
+    ]
+    frame = pd.DataFrame({"note": notes, "label": label})
+    frame["colour"] = np.where(rng.random(n) < 0.6, label, rng.choice(["x", "y"], n))
+    frame["code"] = pd.array(rng.integers(0, 5, n), "Int64")
+    frame["size"] = rng.normal(size=n)
+    for place, column in enumerate(("note", "colour", "size")):
+        frame.loc[place::11, column] = None
+    return frame
+
+
+def test_a_table_with_texts_and_missing_values_is_learned_from(tmp_path):
+    """Of every three rows one lacks a text, a category or a number: none is refused or left out."""
+    frame, new = with_gaps(600, 0), with_gaps(200, 1)
+    result = bigmc.fit(frame, tmp_path / "m", label="label")
+    kinds = {kind: set(names) for kind, names in result["columns"].items()}
+    assert kinds["text"] == {"note"}
+    assert kinds["categorical"] == {"colour"}
+    assert result["n_quarantined"] == 0
+    data = bigmc.open_dataset(tmp_path / "m.dataset")
+    assert data.n_samples == 600
+    model = bigmc.load_model(tmp_path / "m")
+    assert np.mean(model.predict(new) == new.label) > 0.7
+    whole = new.assign(note=new.note.fillna(""), colour=new.colour.fillna(""))
+    np.testing.assert_allclose(model.decision_function(new), model.decision_function(whole), atol=1e-9)
+
+
+@pytest.mark.parametrize("source", ["t.csv", "t.parquet"])
+def test_missing_texts_and_categories_are_empty_ones(tmp_path, source):
+    frame = with_gaps(300, 0)
+    frame.loc[7::13, "code"] = None
+    path = tmp_path / source
+    frame.to_csv(path, index=False) if source == "t.csv" else frame.to_parquet(path)
+    options = {"label": "label", "text": "note", "categorical": ["colour", "code"], "hash_bits": 12}
+    found = bigmc.ingest(str(path), to=tmp_path / "d", missing="fill", split={"all": 1.0}, **options)
+    told = frame.assign(note=frame.note.fillna(""), colour=frame.colour.fillna(""))
+    told["code"] = frame.code.astype("string").fillna("")
+    whole = bigmc.ingest(told, to=tmp_path / "e", split={"all": 1.0}, **options)
+    assert (found.n_samples, found.nnz) == (300, whole.nnz)
+    np.testing.assert_array_equal(found.column_nnz(), whole.column_nnz())
+    columns = [pq.read_table(each.files("names.parquet")[0]).column("name") for each in (found, whole)]
+    names = [set(column.to_pylist()) for column in columns]
+    assert "colour=" in names[0]
+    assert names[0] == names[1]
+
+
+def test_missing_texts_are_refused_unless_they_may_be_filled(tmp_path):
+    frame = with_gaps(50, 0)
+    for missing in ({}, {"missing": "keep", "dense": "size"}):
+        with pytest.raises(DataError, match="column 'note' is missing"):
+            bigmc.ingest(frame, to=tmp_path / "d", label="label", text="note", **missing)

@@ -78,7 +78,7 @@ def test_a_fit_does_not_replace_the_model_of_other_rows(rows, tmp_path):
 
 def test_a_fit_needs_a_file_for_its_model(rows, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="no place for a model"):
+    with pytest.raises(DataError, match="is not the path of a file"):
         bigmc.fit(rows, tmp_path / "pipe", **OPTIONS)
 
 

@@ -67,3 +67,19 @@ def test_little_memory_means_fewer_rows(monkeypatch):
 def _rows_tried(texts, labels, memory):
     found = choose_for_texts(PilotRows(texts, labels), 6000, memory)
     return max(point.n_rows for curve in found.curves.values() for point in curve)
+
+
+@pytest.mark.parametrize(("few_characters", "analyzer"), [(pilot.FEW_CHARACTERS, "char_wb"), (0, "word")])
+def test_characters_are_tried_on_long_texts_where_they_are_few(monkeypatch, few_characters, analyzer):
+    """Of inflected words the same one hardly comes back, its stem does."""
+    monkeypatch.setattr(pilot, "FEW_CHARACTERS", few_characters)
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 2, 300)
+    stems, others = (("morska", "gorska"), ("dolina", "ravnina", "planota"))
+    texts = [
+        " ".join(f"{stems[label] if k == 0 else rng.choice(others)}{rng.integers(10**6)}" for k in range(20))
+        for label in labels
+    ]
+    assert np.mean([len(text) for text in texts]) > pilot.LONG_TEXT
+    found = choose_for_texts(PilotRows(pa.table({"t": texts}), labels), len(texts), MEMORY)
+    assert found.hashing.analyzer == analyzer

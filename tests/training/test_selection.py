@@ -228,7 +228,7 @@ def test_of_equals_the_smaller_model_is_published(evaluated, tmp_path):
         ({"split": "valid"}, "measured on other data"),
         ({"dataset": "another"}, "measured on other data"),
         ({"model_sha256": "another", "accuracy": 1.0}, "not the model that was evaluated"),
-        ({"model": None}, "0.json is no evaluation"),
+        ({"model": None}, "0.json is not an evaluation"),
         (None, "there is no evaluation"),
     ],
 )

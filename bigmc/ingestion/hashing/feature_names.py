@@ -55,7 +55,7 @@ class NameCounter:
 
     def __init__(self, hasher: TextHasher, capacity: int = 1 << 16) -> None:
         if capacity < kernel.WAYS or capacity & (capacity - 1):
-            raise DataError(f"capacity {capacity} is no power of two", f"choose {kernel.WAYS} or more")
+            raise DataError(f"capacity {capacity} is not a power of two", f"choose {kernel.WAYS} or more")
         self.hasher = hasher
         self.capacity = capacity
         self._keys = np.zeros(capacity, np.uint32)

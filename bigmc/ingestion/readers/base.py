@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,44 +14,12 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
-from bigmc.ingestion.readers.streams import UTF8, TextFile
+from bigmc.ingestion.readers.streams import USUAL, Dialect
 from bigmc.ingestion.rejects import Reject
 from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
 
 BATCH_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a text file is written, where its name does not tell.
-
-    Attributes
-    ----------
-    delimiter : str or None
-        What stands between the fields of delimited text; None for that of the format.
-    columns : tuple of str or None
-        Names of the columns of delimited text without a header line; None where there is one.
-    encoding : str
-        Character encoding, as Python names it.
-    """
-
-    delimiter: str | None = None
-    columns: tuple[str, ...] | None = None
-    encoding: str = UTF8
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is not as usual, as JSON data; nothing for a usual file."""
-        return {name: value for name, value in asdict(self).items() if value != getattr(USUAL, name)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Dialect:
-        """Return the dialect that `to_dict` described, perhaps by way of JSON."""
-        columns = values.get("columns")
-        return cls(**{**values, "columns": None if columns is None else tuple(columns)})
-
-
-USUAL = Dialect()
 
 
 @dataclass(frozen=True)
@@ -80,11 +48,6 @@ class Source:
     labels: Any = None
     stream: str | None = None
     dialect: Dialect = USUAL
-
-    @property
-    def text(self) -> TextFile:
-        """The file as text."""
-        return TextFile(self.path, self.dialect.encoding)
 
 
 @dataclass(frozen=True)
@@ -142,11 +105,6 @@ class Part:
     version: str = ""
     footer_bytes: int = 0
     files: tuple[Part, ...] = ()
-
-    @property
-    def text(self) -> TextFile:
-        """The file as text."""
-        return TextFile(self.path, self.dialect.encoding)
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return the part as a dictionary of plain values."""

@@ -208,7 +208,7 @@ def _chunks(
             if state[kernels.QUOTED]:
                 raise DataError(
                     f"{path}:{open_line}: a quoted field that begins in this record is never closed",
-                    "mend the quotes of the record",
+                    "fix the quotes of the record",
                 )
             n = finder.append(n, used, size, int(state[kernels.RECORD_LINE]))
             used = size

@@ -14,9 +14,9 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Dialect, Part, ReadHints, Source, check_columns
+from bigmc.ingestion.readers.base import Part, ReadHints, Source, check_columns
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
-from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, skip_mark
+from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, Dialect, skip_mark
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
 from bigmc.ingestion.readers.utf8 import is_utf8
 from bigmc.ingestion.rejects import NOT_UTF8
@@ -58,12 +58,12 @@ class DelimitedFormat(TextFormat):
 
     def _header(self, source: Source) -> tuple[list[str], Span]:
         """Return the column names, and where the records are."""
-        path, whole = source.path, Span(skip_mark(source.text), None, 1)
+        path, whole = source.path, Span(skip_mark(source), None, 1)
         if source.dialect.columns is not None:
             return list(source.dialect.columns), whole
         layout = self.layout_of(source.dialect)
         try:
-            for chunk in chunks(source.text, layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source, layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) == 0:
                     continue
                 names = self._names(chunk, self._delimiter(source.dialect))

@@ -102,7 +102,7 @@ class JsonLinesFormat(TextFormat):
         """Return the objects of the first chunk that has any."""
         path, span = source.path, self.begin(source).span
         try:
-            for chunk in chunks(source.text, self.layout, span, _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source, self.layout, span, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) and chunk.data[chunk.starts[0]] == ord("["):
                     raise DataError(
                         f"{path}:{chunk.lines[0]}: a JSON array, not one JSON object per line",
@@ -117,7 +117,7 @@ class JsonLinesFormat(TextFormat):
 
     def begin(self, source: Source) -> Beginning:
         """Return where the lines are: behind a byte order mark."""
-        return Beginning(Span(skip_mark(source.text), None, 1), {})
+        return Beginning(Span(skip_mark(source), None, 1), {})
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return the types, which the first file decides."""

@@ -9,7 +9,9 @@ import io
 import lzma
 import os
 import zlib
-from typing import Any, BinaryIO, NamedTuple, cast
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, Protocol, cast
 
 import pyarrow as pa
 
@@ -27,24 +29,55 @@ _PIECE_BYTES = 1 << 16
 """Bytes decoded at once from another encoding."""
 
 
-class TextFile(NamedTuple):
-    """A text file, whose bytes are read as UTF-8.
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is written, where its name does not tell.
 
     Attributes
     ----------
-    path : str
-        Path or address.
+    delimiter : str or None
+        What stands between the fields of delimited text; None for that of the format.
+    columns : tuple of str or None
+        Names of the columns of delimited text without a header line; None where there is one.
     encoding : str
         Character encoding, as Python names it.
     """
 
-    path: str
+    delimiter: str | None = None
+    columns: tuple[str, ...] | None = None
     encoding: str = UTF8
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is not as usual, as JSON data; nothing for a usual file."""
+        return {name: value for name, value in asdict(self).items() if value != getattr(USUAL, name)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Dialect:
+        """Return the dialect that `to_dict` described, perhaps by way of JSON."""
+        columns = values.get("columns")
+        return cls(**{**values, "columns": None if columns is None else tuple(columns)})
+
+
+USUAL = Dialect()
+
+
+class TextFile(Protocol):
+    """A text file, whose bytes are read as UTF-8: a source, or a part of one."""
+
     @property
-    def is_seekable(self) -> bool:
-        """Whether reading can begin in the middle of the file."""
-        return self.encoding == UTF8 and compression_of(self.path) is None
+    def path(self) -> str:
+        """Path or address."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it is written."""
+        ...
+
+
+def is_seekable(file: TextFile) -> bool:
+    """Return whether reading can begin in the middle of a file."""
+    return file.dialect.encoding == UTF8 and compression_of(file.path) is None
 
 
 def compression_of(path: str) -> str | None:
@@ -55,7 +88,7 @@ def compression_of(path: str) -> str | None:
 def open_text(file: TextFile) -> BinaryIO:
     """Open a file; its bytes come decompressed and in UTF-8."""
     stream = _open_decompressed(file.path)
-    if file.encoding == UTF8:
+    if file.dialect.encoding == UTF8:
         return stream
     return cast(BinaryIO, io.BufferedReader(_Decoded(stream, file), _PIECE_BYTES))
 
@@ -102,7 +135,7 @@ class _Decoded(io.RawIOBase):
 
     def __init__(self, stream: BinaryIO, file: TextFile) -> None:
         self._stream, self._file = stream, file
-        self._decoder = codecs.getincrementaldecoder(file.encoding)()
+        self._decoder = codecs.getincrementaldecoder(file.dialect.encoding)()
         self._ready = memoryview(b"")
         self._at_end = False
         self._n_lines = 1
@@ -124,8 +157,9 @@ class _Decoded(io.RawIOBase):
         try:
             text = self._decoder.decode(piece, final=self._at_end).encode()
         except UnicodeError as error:
+            encoding = self._file.dialect.encoding
             raise DataError(
-                f"{self._file.path}: not {self._file.encoding} from about line {self._n_lines} on ({error})",
+                f"{self._file.path}: not {encoding} from about line {self._n_lines} on ({error})",
                 "name the encoding it has with --encoding; latin-1 takes any bytes",
             ) from None
         self._n_lines += text.count(b"\n")
@@ -139,7 +173,7 @@ class _Decoded(io.RawIOBase):
 
 def skip(stream: BinaryIO, file: TextFile, start: int) -> None:
     """Go to byte ``start`` of the text of a file that was just opened."""
-    if file.is_seekable:
+    if is_seekable(file):
         stream.seek(start)
         return
     while start > 0:

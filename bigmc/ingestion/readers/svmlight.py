@@ -92,7 +92,7 @@ class SvmlightFormat(TextFormat):
 
     def begin(self, source: Source) -> Beginning:
         """Return where the lines are: behind a byte order mark."""
-        return Beginning(Span(skip_mark(source.text), None, 1), {})
+        return Beginning(Span(skip_mark(source), None, 1), {})
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return what finds the number of features and the base of the indices over all sources."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bigmc.ingestion.readers.base import (
     Batch,
-    Dialect,
     Part,
     ReadHints,
     ReadRequest,
@@ -24,6 +23,7 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
+from bigmc.ingestion.readers.streams import Dialect
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import settle

@@ -12,6 +12,7 @@ from bigmc.ingestion.files import status_of
 from bigmc.ingestion.readers.base import Part, Source, check_count
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
+from bigmc.ingestion.readers.streams import is_seekable
 
 #: Bytes of a chunk while a file is cut.
 _SCAN_BYTES = 4 << 20
@@ -49,12 +50,12 @@ def cut(
     look : callable, optional
         Sees every chunk on the way.
     """
-    whole = not source.text.is_seekable
+    whole = not is_seekable(source)
     begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
     longest: list[int] = []
     n_records = 0
     end = span.start
-    for chunk in chunks(source.text, layout, span, _SCAN_BYTES, most_bytes, beyond):
+    for chunk in chunks(source, layout, span, _SCAN_BYTES, most_bytes, beyond):
         look(chunk)
         end = chunk.offset + len(chunk.data)
         i = 0
@@ -100,7 +101,7 @@ def refuse_long_record(
     sources: Sequence[Source], spans: Sequence[Span], layout: Layout, limit: RecordLimit | None
 ) -> Exception:
     """Return the error for the longest record of all sources, one of which is too long."""
-    found = [(*longest_record(s.text, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
+    found = [(*longest_record(s, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
     line, n_bytes, path = max(found, key=lambda record: record[1])
     if limit is None or n_bytes > MAX_RECORD_BYTES:
         return DataError(
@@ -117,9 +118,9 @@ def part_chunks(
     row = part.first_row
     size, span = max(batch_bytes, part.longest + 8), Span(part.start, part.stop, part.first_line)
     if limit is None or limit.beyond is LongRecords.REFUSE:  # refused when the part was cut
-        found = chunks(part.text, layout, span, size)
+        found = chunks(part, layout, span, size)
     else:
-        skipped = chunks(part.text, layout, span, size, limit.n_bytes, limit.beyond)
+        skipped = chunks(part, layout, span, size, limit.n_bytes, limit.beyond)
         found = (chunk.packed() for chunk in skipped)
     for chunk in found:
         yield row, chunk

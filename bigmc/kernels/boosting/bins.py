@@ -9,7 +9,8 @@ no cut is lost; others have edges at quantiles. A missing value (NaN) has the co
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: Most edges of a column: with the code of missing values every code fits a byte.
 MAX_EDGES = 254
@@ -20,7 +21,7 @@ _STEPS = 8
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def code_of(value, table, first, steps, missing):
     """Return the number of edges below `value`, for NaN `missing`.
 
@@ -40,14 +41,14 @@ def code_of(value, table, first, steps, missing):
     return low - np.uint64(first) if value == value else np.uint64(missing)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _between(low, high):
     """Return a number in ``[low, high)``, half-way where there is room."""
     middle = low + (high - low) * 0.5
     return middle if low <= middle < high else low
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _note(value, found, n_found, limit):
     """Insert a value into the increasing `found` unless it is there; return their number, -1 if too many."""
     low, high = 0, n_found
@@ -67,7 +68,7 @@ def _note(value, found, n_found, limit):
     return n_found + 1
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _quantile_edges(sample, n_zeros, limit, edges):
     """Cut the sorted sample, with so many zeros to add, into parts of about equal mass."""
     values = np.empty(sample.shape[0] + 1)
@@ -104,7 +105,7 @@ def _quantile_edges(sample, n_zeros, limit, edges):
     return n_edges
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def find_edges(lo, hi, values, counted, limit, out):
     """Find the edges of columns ``lo`` to ``hi`` of a block.
 
@@ -158,7 +159,7 @@ def find_edges(lo, hi, values, counted, limit, out):
         n_edges[j] = _quantile_edges(ordered, (n_samples - n_entries) / stride, limit, own)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def encode(lo, hi, indptr, data, starts, edges, codes):
     """Write the code of every entry of columns ``lo`` to ``hi``.
 
@@ -183,7 +184,7 @@ def encode(lo, hi, indptr, data, starts, edges, codes):
                 out[k] = code_of(np.float64(values[k]), table, 0, _STEPS, missing)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _fill_table(edges, table):
     """Write edges for `code_of`; return the code of missing values."""
     table[:] = np.inf
@@ -191,7 +192,7 @@ def _fill_table(edges, table):
     return edges.shape[0] + 1
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def pack_edges(room, n_edges, found, starts, edges):
     """Move the edges of every column from its room to its place."""
     for j in range(n_edges.shape[0]):
@@ -199,7 +200,7 @@ def pack_edges(room, n_edges, found, starts, edges):
             edges[starts[j] + k] = found[room[j] + k]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def zero_codes(starts, edges, out):
     """Write the code of 0 in every column."""
     table = np.empty(1 << _STEPS)
@@ -208,7 +209,7 @@ def zero_codes(starts, edges, out):
         out[j] = code_of(0.0, table, 0, _STEPS, 0)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def encode_rows(indptr, indices, data, features, encoding, codes):
     """Write the codes of samples in row order, for the features a model asks.
 
@@ -240,7 +241,7 @@ def encode_rows(indptr, indices, data, features, encoding, codes):
                 codes[low, i] = code_of(value, table, firsts[low], steps[low], missing[low])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def encode_columns(first, starts, stops, rows, data, encoding, codes):
     """Write the codes of the samples of a shard in neighbouring features of those a model asks.
 

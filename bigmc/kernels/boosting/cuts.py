@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from bigmc.kernels.decorators import inner_kernel, kernel
 
 LANES = 8
 
@@ -48,7 +50,7 @@ def _add_lanes(typing, source, at, target, to):
     return signature, generate
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def column_sums(u, labels, totals, own):
     """Add every row of `u` to `totals`, and its element at the own class to `own`.
 
@@ -66,7 +68,7 @@ def column_sums(u, labels, totals, own):
         own[labels[i]] += u[i, labels[i]]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_histograms(chosen, entries, u, hist):
     """Add the rows of `u` to the histogram of each of some columns, by code.
 
@@ -97,7 +99,7 @@ def add_histograms(chosen, entries, u, hist):
                     _add_lanes(flat, source + c, flat_hist, target + c)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _offer(best, c, value, score, place):
     """Keep a learner among the best of class `c` if it is better than the worst of them; first come wins."""
     values, scores, places = best.values, best.scores, best.places
@@ -115,7 +117,7 @@ def _offer(best, c, value, score, place):
     places[c, k, 0], places[c, k, 1], places[c, k, 2] = place
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def merge_best(found, best):
     """Offer what one part found to the best so far; parts must come in the order of their features."""
     values, places = found.values, found.places
@@ -126,7 +128,7 @@ def merge_best(found, best):
                 _offer(best, c, values[c, k], found.scores[c, k], place)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def find_cuts(chosen, totals, hist, best):
     """Offer the stumps of some columns whose score is a local maximum among its neighbours.
 
@@ -172,7 +174,7 @@ def find_cuts(chosen, totals, hist, best):
                     _offer(best, c, last, last_score, (feature, stop - 1, kind))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _offer_masses(best, masses, place, worst):
     """Offer one ray to every class; `worst` has the value each must exceed."""
     hit = False
@@ -185,7 +187,7 @@ def _offer_masses(best, masses, place, worst):
                 worst[c] = best.values[c, best.values.shape[1] - 1]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def find_rays(chosen, hist, best):
     """Offer all rays of some columns; the samples without an entry have no part in them.
 

@@ -17,9 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from bigmc.kernels.decorators import inner_kernel, kernel
 
 LANES = 16
 WORD = 64
@@ -101,7 +103,7 @@ def _add_lanes(typing, t, at, bits, set_value, clear_value):
     return types.void(t, at, bits, set_value, clear_value), _pick_lanes(lambda builder: builder.fadd)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def solve_weight(plus, minus, r):
     """Minimise ``w + r (V- exp(w) + V+ exp(-w))`` over ``w >= 0`` (12), in a form that cannot cancel.
 
@@ -113,7 +115,7 @@ def solve_weight(plus, minus, r):
     return np.log(plus) - np.log(q + np.sqrt(q * q + plus * minus))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _bit_sums(words, own, flip, t, sums):
     """Return the sums of t over D+ and D- of a learner; `own` has the bits of the class's samples."""
     sums[:] = 0.0
@@ -132,7 +134,7 @@ def _bit_sums(words, own, flip, t, sums):
     return plus, minus
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _bit_scale(words, own, flip, up, t):
     """Multiply t by `up` in D- and divide it in D+ (20)."""
     in_plus, in_minus = t.dtype.type(1.0 / up), t.dtype.type(up)
@@ -145,7 +147,7 @@ def _bit_scale(words, own, flip, up, t):
         _scale_lanes(t, at + 48, right >> _48, in_plus, in_minus)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _row_sums(rows, flip, labels, c, t):
     """Return the sums of t over D+ and D- of a learner that speaks on some rows only."""
     mine, others = 0.0, 0.0
@@ -157,7 +159,7 @@ def _row_sums(rows, flip, labels, c, t):
     return (others, mine) if flip else (mine, others)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _row_scale(rows, flip, up, labels, c, t):
     """Multiply t by `up` in D- and divide it in D+ (20)."""
     in_plus, in_minus = t.dtype.type(1.0 / up), t.dtype.type(up)
@@ -209,21 +211,21 @@ class RowLearners(NamedTuple):
     c: int
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _bit_pull(learners, j, t, sums):
     """Return the sums of t over D+ and D- of learner `j`."""
     flip = np.uint64(0) if learners.signs[j] > 0 else ~np.uint64(0)
     return _bit_sums(learners.words[learners.slots[j]], learners.own, flip, t, sums)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _rows_of(learners, j):
     """Return the samples where learner `j` is 1."""
     slot = learners.slots[j]
     return learners.rows[learners.starts[slot, 0] : learners.starts[slot, 1]]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def bit_scores(learners, r, t, out):
     """Write ``r (V+ - V-)`` of every learner at its present weight: the left side of its constraint (3b).
 
@@ -240,7 +242,7 @@ def bit_scores(learners, r, t, out):
         out[j] = r * (plus - minus)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def row_scores(learners, r, t, out):
     """Do what `bit_scores` does for `RowLearners`."""
     for j in range(learners.slots.shape[0]):
@@ -248,21 +250,21 @@ def row_scores(learners, r, t, out):
         out[j] = r * (plus - minus)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _violation(plus, minus, weight, r):
     """Return by how much a learner violates optimality (16)."""
     violation = r * (plus - minus) - 1.0
     return abs(violation) if weight > 0.0 else violation
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _new_weight(plus, minus, weight, visits):
     """Return the weight after the visit of a learner."""
     growth = np.exp(weight)
     return weight + visits.rate * (solve_weight(plus * growth, minus / growth, visits.r) - weight)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def bit_sweep(learners, visits, t, weights):
     """Visit learners in the given order and set the weight of those that violate optimality (16).
 
@@ -297,7 +299,7 @@ def bit_sweep(learners, visits, t, weights):
     return worst
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def row_sweep(learners, visits, t, weights):
     """Do what `bit_sweep` does for `RowLearners`."""
     worst = 0.0
@@ -316,7 +318,7 @@ def row_sweep(learners, visits, t, weights):
     return worst
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_bit_learners(words, weighted, scores):
     """Add ``w h(x)`` of every learner to the scores of its class.
 
@@ -340,7 +342,7 @@ def add_bit_learners(words, weighted, scores):
             _add_lanes(target, at + 48, bits >> _48, step, -step)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_row_learners(starts, rows, weighted, first, scores):
     """Do what `add_bit_learners` does for lists of rows, which increase; `first` is the first row at hand."""
     stop = first + scores.shape[1]

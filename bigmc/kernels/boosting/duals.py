@@ -8,10 +8,11 @@ own one, with ``mu_iy = exp(-gamma_iy)`` and the weight v of the sample; the cla
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from bigmc.kernels.decorators import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gather(c, u, labels, t, before):
     """Read what class `c` sees: t of every sample, into `t` and `before`; what is beyond them is kept."""
     n_classes = u.shape[1]
@@ -27,7 +28,7 @@ def gather(c, u, labels, t, before):
         before[i] = t[i]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def fold(c, t, before, labels, u):
     """Write the changes of t back; the sums at the own class are left for the next `gather`."""
     n_classes = u.shape[1]
@@ -41,7 +42,7 @@ def fold(c, t, before, labels, u):
                     u[i, y] *= factor
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def weigh(scores, labels, weights, u):
     """Make u of the scores (15), and what bounds and validation need.
 
@@ -92,7 +93,7 @@ def weigh(scores, labels, weights, u):
     return total, loaded, held_loss, wrong, held
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_ray(scores, step, labels, weights, longest, out):
     """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, at 0 and at lengths that double.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from bigmc.kernels.decorators import kernel
 
 _ONE = np.uint64(1)
 _WORD = 64
@@ -37,7 +39,7 @@ def range_word(typing, codes, at, low, high):
     return signature, generate
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def range_bits(codes, low, high, words):
     """Set the bit of every sample whose code is in ``[low, high]``.
 
@@ -58,7 +60,7 @@ def range_bits(codes, low, high, words):
             words[whole] |= _ONE << np.uint64(i - whole * _WORD)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def spread_codes(column, entries, zero, out):
     """Write the code of every sample in one column of a block.
 
@@ -80,7 +82,7 @@ def spread_codes(column, entries, zero, out):
             here[np.uint64(at[k])] = values[k]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def leaf_bits(nodes, leaf, words):
     """Set the bit of every sample whose leaf is positive.
 
@@ -102,7 +104,7 @@ def leaf_bits(nodes, leaf, words):
         words[w] = bits
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def range_rows(column, entries, low, high, out):
     """Write the samples whose entry in one column has a code in ``[low, high]``; return their number."""
     n = 0

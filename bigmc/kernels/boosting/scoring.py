@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from bigmc.kernels.decorators import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_learners(codes, trees, scores):
     """Add ``w h`` of every learner to the scores of its class.
 

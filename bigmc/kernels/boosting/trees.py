@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from bigmc.kernels.boosting.predictions import range_word
+from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: What the weights of a class add up to, about; their sums stay below ``2^31``.
 UNIT = 1 << 30
@@ -31,7 +32,7 @@ _HALF = np.uint32(0xFFFFFFFF)
 _ROWS = 128
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def pack_weights(u, masses, packed):
     """Round the dual weights to whole numbers and pack each with its absolute value.
 
@@ -72,12 +73,12 @@ def _count_trailing_zeros(typing, word):
     return types.uint64(types.uint64), generate
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _is_open(total):
     return abs(total >> 32) < (total & _HALF)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def tabulate(columns, entries, zero, shard, table):
     """Write the codes of some columns of one shard of a block side by side.
 
@@ -112,7 +113,7 @@ def tabulate(columns, entries, zero, shard, table):
                     target[k] = source[k]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def transpose_codes(table, columns):
     """Write the codes of a table, shape (n_samples, n_columns), column after column."""
     for first in range(0, table.shape[0], _ROWS):
@@ -123,7 +124,7 @@ def transpose_codes(table, columns):
                 target[i] = table[i, p]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _add_members(table, members, weights, hist):
     """Add the samples of a node to its histogram."""
     width, flat, at, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.at, table.firsts
@@ -139,7 +140,7 @@ def _add_members(table, members, weights, hist):
                     out[firsts[p] + np.uint64(flat[i * width + np.uint64(p)])] += weight
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_samples(table, weights, hist):
     """Add all samples to a histogram.
 
@@ -158,7 +159,7 @@ def add_samples(table, weights, hist):
                 out[firsts[p] + np.uint64(flat[np.uint64(i) * width + np.uint64(p)])] += weight
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _purity(below, total):
     """Return ``G²/W`` summed over both sides, neither of which is without weight."""
     g, w = np.float64(below >> 32), np.float64(below & _HALF)
@@ -166,7 +167,7 @@ def _purity(below, total):
     return (g * g * left + rest * rest * w) / max(w * left, 1.0)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def find_peaks(hist, table, values, cuts, sides):
     """Write the cuts of a root that leave purer sides than their neighbours do; return their number.
 
@@ -211,7 +212,7 @@ def find_peaks(hist, table, values, cuts, sides):
     return n
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def open_level(members, above, totals, kept, slots, added):
     """Move the samples to the next level, and say whose histograms are to be summed up.
 
@@ -260,7 +261,7 @@ def open_level(members, above, totals, kept, slots, added):
                     added[tree, node] = _is_open(totals[tree, node])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def split_nodes(first_tree, stop_tree, table, level, hist):
     """Offer the cuts of some columns to every open node of some trees.
 
@@ -319,7 +320,7 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
                 sides[tree, node, 1] = total - sides[tree, node, 0]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def route(first_tree, stop_tree, table, cuts, members, above):
     """Mark the samples that go above at the nodes which ask one of some columns.
 
@@ -348,7 +349,7 @@ def route(first_tree, stop_tree, table, cuts, members, above):
                     up[w] = (up[w] & ~bits) | (bits & range_word(codes, w * 64, low, high))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def tree_bits(members, above, leaf, words):
     """Set the bit of every sample whose leaf is positive.
 

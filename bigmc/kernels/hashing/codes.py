@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from bigmc.kernels.decorators import kernel
 from bigmc.kernels.hashing.arguments import Ints, Words
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hashes_of_codes(codes: Ints, hashes: Words, out: Words) -> None:
     """Write the hash of each row's category.
 

@@ -8,8 +8,8 @@ table 3-17).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import Bytes, Int, Longs
 
 # Flags of `bigmc.ingestion.hashing.unicode.case_table`.
@@ -20,7 +20,7 @@ IS_IGNORABLE = 2
 BLOCK = 64
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_sigma(text: Bytes) -> bool:
     """Whether the bytes CE A3 occur; the loop has no branch and no comparison, so that it runs on vectors."""
     lead, trail = text[:-1], text[1:]
@@ -30,7 +30,7 @@ def has_sigma(text: Bytes) -> bool:
     return bool(least == 0)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _code_point(document: Bytes, i: Int) -> Int:
     """Code point at ``i``, where one begins; any number below 2**21 if this is not UTF-8."""
     left = document.shape[0] - i
@@ -46,7 +46,7 @@ def _code_point(document: Bytes, i: Int) -> Int:
     return ((cp & 0x7FFF) << 6) | (np.int64(document[i + 3]) & 0x3F)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _sees_case(document: Bytes, i: Int, step: Int, cases: Bytes) -> bool:
     """Whether the first character before (step -1) or behind (1) ``i`` that is not ignorable has case."""
     i += step
@@ -60,7 +60,7 @@ def _sees_case(document: Bytes, i: Int, step: Int, cases: Bytes) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_sigmas(offsets: Longs, text: Bytes, cases: Bytes) -> None:
     """Lower-case every capital sigma of the documents in place."""
     row = 0

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import Bytes, FoldedText, Int, Longs, Words
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
@@ -30,7 +30,7 @@ CODE_POINT = (1 << 21) - 1
 CAPITAL_I_DOT, SMALL_I, DOT_ABOVE = 0x130, 0x69, 0x307
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _decode(text: Bytes, i: Int) -> tuple[Any, int]:
     """Code point at ``i`` (not ASCII) and its bytes; size 0 if this is not UTF-8."""
     b = np.int64(text[i])
@@ -65,7 +65,7 @@ def _decode(text: Bytes, i: Int) -> tuple[Any, int]:
     return cp, 4
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _encode(cp: Any, out: Bytes, pos: Int) -> Int:
     """Write a code point as UTF-8 at ``pos``; the position after it."""
     if cp < 0x80:
@@ -87,7 +87,7 @@ def _encode(cp: Any, out: Bytes, pos: Int) -> Int:
     return pos + 4
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _is_ascii(text: Bytes) -> bool:
     found = np.uint8(0)
     for b in text:
@@ -95,7 +95,7 @@ def _is_ascii(text: Bytes) -> bool:
     return bool(found < 0x80)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _fold_chars(
     text: Bytes, fold: Words, padded: Int, narrow: bool, out: FoldedText, pos: Int, first: Int
 ) -> Int:
@@ -168,7 +168,7 @@ def _fold_chars(
     return unit
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_rows(
     first: Int, offsets: Longs, text: Bytes, fold: Words, analyzer: Int, out: FoldedText
 ) -> tuple[int, bool]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import (
     Bytes,
     Int,
@@ -21,7 +21,7 @@ WAYS = 8
 _SPREAD = np.uint64(0x9E3779B1)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _slot_of(h: np.uint32, table: NameTable) -> tuple[Int, bool]:
     """Return the slot of a name, and whether it is there already; else the slot is the one to take."""
     keys, seen, rank = table.keys, table.seen, table.rank
@@ -37,7 +37,7 @@ def _slot_of(h: np.uint32, table: NameTable) -> tuple[Int, bool]:
     return lowest, False
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _take_slot(slot: Int, h: np.uint32, name: Bytes, table: NameTable) -> None:
     """Give a slot to a name; it inherits the rank."""
     table.keys[slot] = h
@@ -47,7 +47,7 @@ def _take_slot(slot: Int, h: np.uint32, name: Bytes, table: NameTable) -> None:
         table.names[slot, i] = name[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_names(hashes: Words, listed: Ranges, weight: Int, table: NameTable) -> None:
     """Count the listed names ``weight`` times, each known by its 32-bit hash.
 
@@ -65,7 +65,7 @@ def count_names(hashes: Words, listed: Ranges, weight: Int, table: NameTable) ->
         table.rank[slot] += weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_codes(codes: Ints, spelled: SpelledNames, slots: Ints, table: NameTable) -> None:
     """Count names given by their position in a list, once each, in this order; as `count_names`.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import Bytes, Int, Longs, Words
 
 # N-grams hashed in one go.
@@ -20,7 +20,7 @@ _C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B
 _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def word32(data: Bytes, i: Int) -> np.uint32:
     """Four bytes from ``i`` on as a little-endian integer."""
     return np.uint32(
@@ -31,14 +31,14 @@ def word32(data: Bytes, i: Int) -> np.uint32:
     )
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _scramble(k: np.uint32) -> np.uint32:
     k = np.uint32(k * _C1)
     k = np.uint32((k << 15) | (k >> 17))
     return np.uint32(k * _C2)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def block(h: np.uint32, k: np.uint32) -> np.uint32:
     """Mix four bytes into a hash."""
     h = np.uint32(h ^ _scramble(k))
@@ -46,7 +46,7 @@ def block(h: np.uint32, k: np.uint32) -> np.uint32:
     return np.uint32(h * np.uint32(5) + _C3)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def finish(h: np.uint32, tail: np.uint32, size: Int) -> np.uint32:
     """Mix the last bytes and the size into a hash."""
     h = np.uint32(h ^ _scramble(tail))
@@ -56,7 +56,7 @@ def finish(h: np.uint32, tail: np.uint32, size: Int) -> np.uint32:
     return np.uint32(h ^ (h >> 16))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
     """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 8 bytes beyond.
 
@@ -73,7 +73,7 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
     return finish(h, np.uint32(word32(data, i) & tail), size)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
     """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch, ``hashes`` has room for more.
 
@@ -109,7 +109,7 @@ def hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, 
                 out[i] = murmur3(data, np.int64(starts[i]), np.int64(size_of[i]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
     """Hash any number of ranges; ``hashes`` has room for `WIDTH` more."""
     for lo in range(0, n_words, TILE):
@@ -117,7 +117,7 @@ def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Wo
         hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_strings(offsets: Longs, text: Bytes, buffer: Bytes, hashes: Words) -> None:
     """Hash each string; ``buffer`` has `PADDING` bytes more than the longest."""
     for row in range(offsets.shape[0] - 1):

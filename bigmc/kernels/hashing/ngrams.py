@@ -7,8 +7,8 @@ becomes of the hashes is the business of `bigmc.kernels.hashing.rows`.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import (
     Bytes,
     FoldedText,
@@ -33,7 +33,7 @@ GROUP_SIZES = 8
 GROUP_CHARACTERS = 64
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, reach: Words) -> None:
     """Measure the piece from each character of a padded text to the next space, this included."""
     folded, bound, _ = documents
@@ -45,7 +45,7 @@ def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, r
         end = i if space else end
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _hash_tile(documents: FoldedText, tile: Tile, gap: Int, parts: Words, hashes: Words) -> None:
     """Hash the n-grams of a tile; ``gap`` bytes lie between the last unit of one and the next unit."""
     folded, bound, _ = documents
@@ -74,7 +74,7 @@ def _hash_tile(documents: FoldedText, tile: Tile, gap: Int, parts: Words, hashes
         out[i] = finish(out[i], np.uint32(word32(text, i) & tail), n)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _hash_words_whole(documents: FoldedText, tile: Tile, reach: Words, parts: Words, hashes: Words) -> Int:
     """Hashes of the n-grams inside padded words, and of words shorter than ``n`` as they are; how many."""
     folded, bound, _ = documents
@@ -93,7 +93,7 @@ def _hash_words_whole(documents: FoldedText, tile: Tile, reach: Words, parts: Wo
     return kept
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _keep_inside_words(documents: FoldedText, tile: Tile, n_units: Int, reach: Words, hashes: Words) -> Int:
     """Keep the hashes of a tile whose n-grams are inside a padded word; returns how many there are.
 
@@ -119,7 +119,7 @@ def _keep_inside_words(documents: FoldedText, tile: Tile, n_units: Int, reach: W
     return kept
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _count_characters(text: Bytes, padded: bool, counts: Shorts, hashes: Words, times: Shorts) -> Int:
     """List the characters of an ASCII document once each, with their counts; how many there are.
 
@@ -139,7 +139,7 @@ def _count_characters(text: Bytes, padded: bool, counts: Shorts, hashes: Words, 
     return n
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _count_pairs(text: Bytes, counts: Shorts, hashes: Words, times: Shorts) -> Int:
     """List the pairs of neighbours of an ASCII document once each, with their counts; how many there are."""
     n = 0
@@ -156,7 +156,7 @@ def _count_pairs(text: Bytes, counts: Shorts, hashes: Words, times: Shorts) -> I
     return n
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _measure_group(row: Int, n_rows: Int, documents: FoldedText, analyzer: Int) -> tuple[Int, bool]:
     """Return the end of the short documents from ``row`` on that fit into a tile, and whether all are narrow.
 
@@ -181,7 +181,7 @@ def _measure_group(row: Int, n_rows: Int, documents: FoldedText, analyzer: Int) 
     return stop, False
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _hash_across(documents: FoldedText, group: Group, ngrams: NGrams, work: HashScratch) -> None:
     """Hash the n-grams of a group of documents as if these were one; each n has a row of ``work.grouped``."""
     analyzer, n_min, n_max = ngrams
@@ -195,7 +195,7 @@ def _hash_across(documents: FoldedText, group: Group, ngrams: NGrams, work: Hash
             _hash_tile(documents, tile, gap, work.parts, work.grouped[n - n_min])
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _copy_inside(hashed: Words, reach: Words, n: Int, padded: bool, out: Words) -> Int:
     """Copy the hashes of a document's n-grams, of a ``padded`` one those inside its words; how many."""
     kept = 0
@@ -210,13 +210,13 @@ def _copy_inside(hashed: Words, reach: Words, n: Int, padded: bool, out: Words) 
     return kept
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _counts_short_words(ngrams: NGrams, n: Int) -> bool:
     """Whether padded words of fewer than n characters count as they are: in char_wb, for the smallest n."""
     return bool(ngrams.analyzer == CHAR_WB and n == ngrams.n_min and n > 3)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _hash_group(
     row: Int,
     n_rows: Int,
@@ -255,7 +255,7 @@ def _hash_group(
     return stop - row
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _hash_piece(
     documents: FoldedText, tile: Tile, n_units: Int, ngrams: NGrams, work: HashScratch, out: Words
 ) -> Int:
@@ -269,7 +269,7 @@ def _hash_piece(
     return tile.hi - tile.lo
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_ngrams(
     place: Longs,
     n_rows: Int,

@@ -11,8 +11,8 @@ Nothing here allocates; the caller makes room.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import (
     Bits,
     CountedRows,
@@ -40,7 +40,7 @@ BIAS = 1 << 31
 LOW = (1 << 32) - 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
     """Feature index ``abs(int32(h)) % n_features`` of a hash and 1 if it counts negative, else 0.
 
@@ -51,7 +51,7 @@ def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
     return ((np.int64(h) ^ -negative) + negative) & mask, negative
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _find_places(keys: Bits, n_passes: Int, width: Int, heads: Words) -> None:
     """Fill a row of ``heads`` for each digit of an index: where keys begin when sorted by it."""
     digit = np.uint64((1 << width) - 1)
@@ -76,7 +76,7 @@ def _find_places(keys: Bits, n_passes: Int, width: Int, heads: Words) -> None:
             total += count
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch) -> Bits:
     """Keys ``times << 44 | document << 32 | index << 1 | negative``, sorted by document and index."""
     offsets, hashes, times, hash_bits = documents
@@ -114,7 +114,7 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
     return spare[:n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, out: CountedRows) -> Int:
     """Count the features of documents ``first .. last`` into rows; ``last``, or a document too long for it.
 
@@ -149,7 +149,7 @@ def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, o
     return row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_hashes(hashes: Words, table: Longs, table_bits: Int, hash_bits: Int) -> Int:
     """Count the features of hashes in a table of ``1 << table_bits`` slots; how many are new.
 
@@ -175,7 +175,7 @@ def count_hashes(hashes: Words, table: Longs, table_bits: Int, hash_bits: Int) -
     return fresh
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_entries(table: Longs, wider: Longs, table_bits: Int, hash_bits: Int) -> None:
     """Move the entries of a table to an empty one of ``1 << table_bits`` slots."""
     shift = hash_bits - table_bits
@@ -187,7 +187,7 @@ def move_entries(table: Longs, wider: Longs, table_bits: Int, hash_bits: Int) ->
             wider[slot] = entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_row(table: Longs, indices: Ints, values: Ints) -> Int:
     """Empty the table into a sorted row, with room for one entry more; the number of its entries."""
     n = 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import FoldedText, Int, Longs, NGrams, Words
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, reach: Words) -> Int:
     """As in `bigmc.kernels.hashing.ngrams`: a kernel and what it calls are in one file.
 
@@ -28,7 +28,7 @@ def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, r
     return n_spaces - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spell_rows(
     place: Longs,
     n_rows: Int,

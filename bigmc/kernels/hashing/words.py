@@ -8,9 +8,9 @@ depends on where a word ends, which a processor cannot guess.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from bigmc.kernels.byte_masks import bit_count, equal_bytes, trailing_zeros
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import Bits, Bytes, Int, Longs, MarkedText, WordLists, Words
 
 DONE, BROKEN, CHANGED = 0, 1, 2
@@ -35,7 +35,7 @@ _LOW6 = np.uint64(63)
 _HIGH = np.uint64(0x8080808080808080)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.uint8:
     """Lower-case ASCII by adding ``case`` to capitals and mark letters, digits and ``_``; runs on vectors.
 
@@ -53,7 +53,7 @@ def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.
     return found
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _put(cp: Int, size: Int, mark: np.uint8, i: Int, folded: Bytes, marks: Bytes) -> None:
     """Write a code point of ``size`` bytes, two or more, and mark them."""
     folded[i] = ((0xF00 >> size) & 0xFF) | (cp >> (6 * size - 6))
@@ -63,7 +63,7 @@ def _put(cp: Int, size: Int, mark: np.uint8, i: Int, folded: Bytes, marks: Bytes
         marks[i + k] = mark
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: Bytes) -> tuple[Int, Int]:
     """Lower-case and mark in place what is not ASCII; a status, and where it was reached.
 
@@ -131,7 +131,7 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
     return (DONE if n_trails == 0 else BROKEN), n_bytes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedText) -> tuple[int, int]:
     """Lower-case documents from ``first`` on and mark the bytes of word characters with 1, others with 0.
 
@@ -175,7 +175,7 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
     return n, CHANGED if changed else DONE
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _list_bits(bits: np.uint64, origin: Int, n: np.uint64, out: Words) -> np.uint64:
     """Write ``origin`` plus the place of each bit behind the ``n`` numbers in ``out``; their number then.
 
@@ -190,7 +190,7 @@ def _list_bits(bits: np.uint64, origin: Int, n: np.uint64, out: Words) -> np.uin
     return stop
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _drop_single_characters(folded: Bytes, starts: Words, sizes: Words, kept: Words, n_words: Int) -> None:
     """Remove words of one character; ``kept[k]`` is how many of the words before ``k`` stay."""
     n: Int = 0
@@ -205,7 +205,7 @@ def _drop_single_characters(folded: Bytes, starts: Words, sizes: Words, kept: Wo
     kept[n_words] = n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
     """List the words of two characters or more of marked documents."""
     folded, marks, _, begins = documents
@@ -252,7 +252,7 @@ def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
         units[k] = n if in_ascii else np.int64(kept[n])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_words(folded: Bytes, starts: Words, sizes: Words, n_words: Int, joined: Bytes, bound: Words) -> None:
     """Write the words one behind the other, each followed by a space: word n-grams as ranges of bytes.
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from numba import njit
+from bigmc.kernels.decorators import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gather_columns(columns, indptr, indices, data, indptr_out, indices_out, data_out):
     """Copy columns of a block into a smaller block of these columns only.
 

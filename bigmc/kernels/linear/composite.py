@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.loss_columns import (
     add_column_step,
     column_curvature,
@@ -89,7 +89,7 @@ class _Line(NamedTuple):
     distance: float
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def minimise_model(penalty, alpha, model, row, scratch, new):
     """Fill `new` with the minimiser u of the local model of the objective at `row`.
 
@@ -122,7 +122,7 @@ def minimise_model(penalty, alpha, model, row, scratch, new):
             break
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient_norms(pair, columns, samples, level, factor, support, out):
     """Dual norm of the gradient and violation of the optimality conditions of columns.
 
@@ -147,7 +147,7 @@ def gradient_norms(pair, columns, samples, level, factor, support, out):
         measure(penalty, level, sums, row, p, work, out)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _scale_model(loss, move, scale, column_scale, column, hessian):
     """Scale the Hessian of a column to that of the mean loss; returns the bound on its eigenvalues.
 
@@ -172,7 +172,7 @@ def _scale_model(loss, move, scale, column_scale, column, hessian):
     return bound
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _search_line(pair, j, columns, samples, move, search):
     """Return the part of the step that is taken: halved until equation (7) holds.
 
@@ -199,7 +199,7 @@ def _search_line(pair, j, columns, samples, move, search):
     return part
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _line_to(penalty, move, model, pull, row, new):
     """Return the step from `row` to `new`, without its classes that are pads."""
     decrease = move.alpha * penalty_change(penalty, row, new)
@@ -212,7 +212,7 @@ def _line_to(penalty, move, model, pull, row, new):
     return _Line(row, new, decrease, along, distance)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def sweep(pair, columns, samples, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
@@ -284,7 +284,7 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
             add_column_step(j, columns.entries, samples, step)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _count(j, entries):
     """Return how many entries a column has."""
     count = 0
@@ -293,7 +293,7 @@ def _count(j, entries):
     return count
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def move_row(part, new, column_scale, row, step):
     """Move a row of weights part of the way to `new` and fill `step`; returns whether it is not all zero."""
     changed = False

@@ -10,8 +10,8 @@ in any way without a change of a bit.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.products import row_outer, row_product
 from bigmc.kernels.linear.simd import LANES
 
@@ -22,7 +22,7 @@ _ZERO = np.float32(0.0)
 _HALF = np.float32(0.5)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def weigh_entries(indptr, slots, values, column_scale, row_scale, weighted, squares):
     """Set `weighted` to the values times both scales, and `squares` to the squared norms of the rows."""
     for i in range(np.uint64(indptr.shape[0] - 1)):
@@ -34,7 +34,7 @@ def weigh_entries(indptr, slots, values, column_scale, row_scale, weighted, squa
         squares[i] = total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def descend_duals(order, span, rows, targets, curvature, pair, totals):
     """Move the dual variables of some classes to their best values, sample after sample.
 
@@ -116,7 +116,7 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
             row_outer(rows, i, _UNIT, step, moved, n_moved, coef)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _all_groups(width):
     groups = np.empty(width // LANES, np.uint64)
     for q in range(groups.shape[0]):
@@ -124,7 +124,7 @@ def _all_groups(width):
     return groups
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def score_rows(chosen, rows, coef, scores):
     """Set ``scores[t]`` to the scores of sample ``chosen[t]``; rows and weights as in `descend_duals`."""
     groups = _all_groups(coef.shape[1])
@@ -133,7 +133,7 @@ def score_rows(chosen, rows, coef, scores):
         row_product(rows, i, _UNIT, coef, groups, np.uint64(groups.shape[0]), scores[t])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_rows(chosen, rows, duals, coef):
     """Add the chosen samples times their `duals` to the weights; arguments as in `descend_duals`."""
     groups = _all_groups(coef.shape[1])

@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel
+
 #: Sums of products of finite numbers may be reordered so that they vectorise.
 _REORDER = {"reassoc", "contract"}
 _MODEL_STEPS = 40
@@ -37,7 +39,7 @@ def _solve_factored(factor, right):
             right[k] -= factor[r, k] * right[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def minimise_group_model(gradient, hessian, row, alpha, largest, factor, new):
     """Fill `new` with the minimiser u of ``g'(u - w) + (u - w)'H(u - w) / 2 + alpha ||u||``.
 

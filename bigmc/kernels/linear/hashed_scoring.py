@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.hashing.arguments import HashedRows, Int, Ints
 from bigmc.kernels.hashing.rows import feature
 from bigmc.kernels.linear.simd import LANES, lanes_add_rounded
@@ -86,7 +86,7 @@ class CountScratch(NamedTuple):
     sums: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slots_for(n_ngrams: Int) -> Int:
     """Return how many slots count a document: two for every n-gram, where few are needed eight.
 
@@ -98,7 +98,7 @@ def slots_for(n_ngrams: Int) -> Int:
     return n_slots
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _count_features(row: Int, n: Int, documents: HashedRows, entries: Ints, work: CountScratch) -> Int:
     """List the features of a document from ``n`` on with their counts, by their first n-grams; the next n.
 
@@ -130,7 +130,7 @@ def _count_features(row: Int, n: Int, documents: HashedRows, entries: Ints, work
     return n
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _look_up(n: Int, weights: RoundedWeights, work: CountScratch) -> None:
     """Fill ``work.entries`` with those of ``n`` features and ask for their rows."""
     row_bytes = weights.multiples.shape[1]
@@ -142,7 +142,7 @@ def _look_up(n: Int, weights: RoundedWeights, work: CountScratch) -> None:
             prefetch(weights.multiples, max(entry, 0) * row_bytes + offset)
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _list_values(
     begin: Int, end: Int, binary: bool, weights: RoundedWeights, work: CountScratch
 ) -> tuple[Int, float]:
@@ -164,7 +164,7 @@ def _list_values(
     return used, squares
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel
 def _add_weights(used: Int, weights: RoundedWeights, work: CountScratch) -> None:
     """Fill ``work.sums`` with the weights of the first ``used`` rows times their values."""
     rows, values, sums = work.rows, work.values, work.sums
@@ -177,7 +177,7 @@ def _add_weights(used: Int, weights: RoundedWeights, work: CountScratch) -> None
             lanes_add_rounded(weights.multiples, rows, values, first, weights.step, sums, at)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score_hashes(
     documents: HashedRows,
     weights: RoundedWeights,

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.simd import (
     lanes_add,
     lanes_balanced,
@@ -57,7 +57,7 @@ class HingeSums(NamedTuple):
     squares: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _fetch_ahead(scores, first, indices, k, stop):
     """Fetch the scores of an entry soon to come, where they take more than one cache line."""
     width = np.uint64(scores.shape[1])
@@ -67,7 +67,7 @@ def _fetch_ahead(scores, first, indices, k, stop):
             prefetch(scores, coming + line)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient(column, entries, samples, sums, own):
     """Fill `sums` and `own` so that equation (5) is ``2 / n * (sums - own)``."""
     indptr, indices, data, base = entries
@@ -95,7 +95,7 @@ def gradient(column, entries, samples, sums, own):
             own[c] += value * total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def balanced_gradient(column, entries, samples, factor, sums, own):
     """`gradient` with the margins of class ``c`` multiplied by ``factor[c]``."""
     indptr, indices, data, base = entries
@@ -123,7 +123,7 @@ def balanced_gradient(column, entries, samples, factor, sums, own):
             own[c] += value * total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def curvature(column, entries, samples, work):
     """`gradient`, equation (6) as ``2 / n * bends``, and the weighted squares of each class."""
     indptr, indices, data, base = entries
@@ -167,7 +167,7 @@ def curvature(column, entries, samples, work):
         bends[r] += own_curvature[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def pair_curvature(column, entries, samples, work, edges):
     """`gradient`, and the local Hessian as weights of edges between own class (row) and other class."""
     indptr, indices, data, base = entries
@@ -200,7 +200,7 @@ def pair_curvature(column, entries, samples, work, edges):
             squares[c] += square
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def loss_change(column, entries, samples, step):
     """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores."""
     indptr, indices, data, base = entries
@@ -228,7 +228,7 @@ def loss_change(column, entries, samples, step):
     return change
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def add_step(column, entries, samples, step):
     """Add ``row_scale * data * step`` to the scores of the column's samples."""
     indptr, indices, data, base = entries

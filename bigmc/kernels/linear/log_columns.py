@@ -18,8 +18,8 @@ slopes move along with the steps: they are the derivatives of the model. Friedma
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
 from bigmc.kernels.linear.log_sums import add_column_step, class_products, curvature, gradient, variances
 from bigmc.kernels.linear.optimality import measure
@@ -27,7 +27,7 @@ from bigmc.kernels.linear.penalties import violation
 from bigmc.kernels.linear.simd import LANES
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient_norms(penalty, columns, samples, level, support, out):
     """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by slopes instead of scores."""
     n_classes, two_over_n, _, _ = level
@@ -43,7 +43,7 @@ def gradient_norms(penalty, columns, samples, level, support, out):
         measure(penalty, level, sums, row, p, work, out)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_gradients(places, entries, samples, n_classes, sums, largest):
     """`bigmc.kernels.linear.loss_columns.add_gradients` of samples whose scores are replaced by slopes."""
     wide = np.empty((2, max(n_classes, samples.scores.shape[1])), np.float64)
@@ -59,7 +59,7 @@ def add_gradients(places, entries, samples, n_classes, sums, largest):
         sums.curvatures[place] += bend
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) on the quadratic model for each column in the given order.
 
@@ -114,7 +114,7 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
             add_column_step(j, columns.entries, samples, shares, wide_step)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _fill_laplacian(factor, products, hessian, diagonal):
     """Fill in the Hessian that products of probabilities make: its rows add up to zero, as they do to 1."""
     for r in range(hessian.shape[0]):

@@ -13,8 +13,8 @@ minus those of the first, and their shares are the product of both probabilities
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_dot, lanes_turn, lanes_variance
 from bigmc.kernels.linear.losses.interface import slopes as slopes_of
 from bigmc.kernels.linear.losses.log import LogLoss
@@ -24,7 +24,7 @@ from bigmc.kernels.linear.simd import LANES, lanes_add
 _EIGHT = np.uint64(LANES)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def fill_slopes(scores, labels, slopes, shares):
     """Take half the derivatives of the losses of samples.
 
@@ -62,7 +62,7 @@ def fill_slopes(scores, labels, slopes, shares):
             shares[i, c] = own * part
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def total_loss(n_classes, scores, labels, weights):
     """Return the weighted sum of the losses of samples.
 
@@ -93,7 +93,7 @@ def total_loss(n_classes, scores, labels, weights):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def balanced_slopes(scores, labels, factor, out):
     """Fill `out` with half the derivatives of samples whose dual variables are multiplied by factors.
 
@@ -117,7 +117,7 @@ def balanced_slopes(scores, labels, factor, out):
         out[i, n_classes:] = 0
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_level(samples, shares, slope, variance, products):
     """Add up the derivatives of the model by an intercept.
 
@@ -152,7 +152,7 @@ def add_level(samples, shares, slope, variance, products):
                 products[r, q] += part * shares[i, q]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def _add_to_both(variance, products, product):
     """Add the product of the probabilities of two classes to what an intercept's Hessian is made of."""
     for r in range(2):
@@ -161,7 +161,7 @@ def _add_to_both(variance, products, product):
             products[r, 1 - r] += product
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def shift(samples, shares, step):
     """Move the slopes by a step of the intercept, of shape (width,)."""
     slopes = samples.scores
@@ -169,7 +169,7 @@ def shift(samples, shares, step):
         turn(slopes, shares, i, slopes.dtype.type(1), step)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined_kernel
 def turn(slopes, shares, i, value, step):
     """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
     number = slopes.dtype.type

@@ -9,8 +9,8 @@ those that are.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_curve, lanes_variance
 from bigmc.kernels.linear.log_rows import turn
 from bigmc.kernels.linear.simd import LANES, lanes_add
@@ -18,7 +18,7 @@ from bigmc.kernels.linear.simd import LANES, lanes_add
 _EIGHT = np.uint64(LANES)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient(j, entries, samples, total):
     """Fill `total` with half the gradient by column j."""
     indptr, indices, data, base = entries
@@ -39,7 +39,7 @@ def gradient(j, entries, samples, total):
                 lanes_add(total, q, value, slopes, i * width + q)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _margin_gradient(j, entries, samples):
     """Return half the gradient of the second of two classes by column j."""
     indptr, indices, data, base = entries
@@ -54,7 +54,7 @@ def _margin_gradient(j, entries, samples):
     return slope
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def curvature(j, entries, samples, wide):
     """Fill rows of `wide`, of shape (2, width), with half the gradient by column j and half the curvature."""
     indptr, indices, data, base = entries
@@ -76,7 +76,7 @@ def curvature(j, entries, samples, wide):
                 lanes_curve(slopes, i * width + q, factors, wide, (q, width + q))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _margin_curvature(j, entries, samples):
     """Return half the gradient of the second of two classes by column j, and half the curvature."""
     indptr, indices, data, base = entries
@@ -94,7 +94,7 @@ def _margin_curvature(j, entries, samples):
     return slope, bend
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def variances(j, entries, samples, shares, total):
     """Fill `total` with the diagonal of the Hessian by column j."""
     if shares.shape[1] == 1:
@@ -114,7 +114,7 @@ def variances(j, entries, samples, shares, total):
                 lanes_variance(shares, i * width + q, square, total, q)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _margin_variance(j, entries, samples, shares):
     """Return the curvature of either of two classes by column j."""
     indptr, indices, data, base = entries
@@ -129,7 +129,7 @@ def _margin_variance(j, entries, samples, shares):
     return variance
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def class_products(j, entries, samples, shares, total):
     """Fill `total`, of shape (n_classes, width), with the sums of ``p p'`` times the squares of column j."""
     indptr, indices, data, base = entries
@@ -146,7 +146,7 @@ def class_products(j, entries, samples, shares, total):
                 lanes_add(total, r * width, square * shares[i, r], shares, i * width)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def add_column_step(j, entries, samples, shares, step):
     """Move the slopes by a step of the weights of column j."""
     indptr, indices, data, base = entries

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.losses.interface import (
     add_coupling,
     add_curvature,
@@ -49,7 +49,7 @@ class ColumnWork(NamedTuple):
     squares: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def column_work(scores, n_classes):
     """Return room for the derivatives by one column."""
     width = scores.shape[1]
@@ -66,7 +66,7 @@ def column_work(scores, n_classes):
     )
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def column_gradient(loss, j, entries, samples, factor, work):
     """Fill the work's sums so that the gradient of the losses by column j is ``2 / n * sums``."""
     indptr, indices, data, base = entries
@@ -93,7 +93,7 @@ def column_gradient(loss, j, entries, samples, factor, work):
             sums[r] = wide[0, r] - wide[1, r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _curvature_by_lanes(loss, j, entries, samples, work):
     """`column_gradient`, and half the diagonal of the Hessian."""
     indptr, indices, data, base = entries
@@ -113,7 +113,7 @@ def _curvature_by_lanes(loss, j, entries, samples, work):
         work.diagonal[r] = wide[2, r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def column_curvature(loss, j, entries, samples, factor, work, hessian):
     """`column_gradient`, squares of each class, the Hessian's diagonal, and all of it where it has a size.
 
@@ -147,7 +147,7 @@ def column_curvature(loss, j, entries, samples, factor, work, hessian):
         hessian[r, r] = diagonal[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def column_loss_change(loss, j, entries, samples, others, step):
     """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores.
 
@@ -168,7 +168,7 @@ def column_loss_change(loss, j, entries, samples, others, step):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def add_column_step(j, entries, samples, step):
     """Add ``row_scale * data * step`` to the scores of the column's samples."""
     indptr, indices, data, base = entries
@@ -183,7 +183,7 @@ def add_column_step(j, entries, samples, step):
                 scores[i, r] += value * step[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_gradients(loss, places, entries, samples, n_classes, sums, largest):
     """Add half the gradient of the sum of losses, equation (5), of each column, and its curvature (6).
 
@@ -217,7 +217,7 @@ def add_gradients(loss, places, entries, samples, n_classes, sums, largest):
         sums.curvatures[place] += work.diagonal.max() if largest else work.diagonal.sum() / n_classes
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def largest_curvatures(loss, columns, samples, n_classes, two_over_n, bounds):
     """Bound the eigenvalues of the Hessian of the losses along columns, at any weights.
 

@@ -11,15 +11,15 @@ applied here: the caller scales directions and results.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import kernel
 from bigmc.kernels.linear.products import EVERY_GROUP, groups_of, row_product
 from bigmc.kernels.linear.simd import LANES, lanes_add
 
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def count_entries(columns, indptr, indices, counts):
     """Add the number of entries of the given columns of a shard to each row's count."""
     for p in range(columns.shape[0]):
@@ -27,7 +27,7 @@ def count_entries(columns, indptr, indices, counts):
             counts[np.uint64(indices[k])] += 1
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def place_entries(columns, first, shard, free, slots, values):
     """Write the entries of the given columns of a shard, slots `first` on, behind those its rows have.
 
@@ -43,7 +43,7 @@ def place_entries(columns, first, shard, free, slots, values):
             free[i] = to + _ONE
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def move_rows(span, rows, samples, direction, part):
     """Add the scores of the step ``part * direction`` to those of the rows of a span."""
     indptr, constant = rows.indptr, rows.constant
@@ -62,7 +62,7 @@ def move_rows(span, rows, samples, direction, part):
             lanes_add(scores, i * width + groups[u], part, move, groups[u])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
     """Complete a product with the Hessian, and return the curvature along the direction.
 
@@ -81,7 +81,7 @@ def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
     return curve
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def descend(step, direction, product, precondition, solution, residual):
     """Take a step of conjugate gradients; returns the squared preconditioned norm of the residual."""
     norm = 0.0
@@ -93,7 +93,7 @@ def descend(step, direction, product, precondition, solution, residual):
     return norm
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def turn(ratio, residual, precondition, scale, direction, scaled):
     """Set the next direction of conjugate gradients, and its copy times the scale of the columns."""
     for j in range(direction.shape[0]):

@@ -8,8 +8,8 @@ What is different for each loss is a method of it, see `bigmc.kernels.linear.los
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.losses.interface import RowWork, row_change, row_groups, row_slopes, row_turn
 from bigmc.kernels.linear.products import (
     EVERY_GROUP,
@@ -25,7 +25,7 @@ _EIGHT = np.uint64(LANES)
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _row_work(scores):
     """Return what the derivatives of one sample are computed in."""
     width = scores.shape[1]
@@ -40,7 +40,7 @@ def _row_work(scores):
     )
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient_rows(loss, span, rows, samples, kept, out, curvature):
     """Add the gradient (5) and the diagonal of the Hessian of the rows of a span, without ``2 / n``.
 
@@ -74,7 +74,7 @@ def gradient_rows(loss, span, rows, samples, kept, out, curvature):
             add_groups(weight, bend, groups, used, curvature[size])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def hessian_rows(loss, span, rows, samples, kept, direction, out):
     """Add the product of the Hessian of the rows of a span, without ``2 / n``, and a direction.
 
@@ -101,7 +101,7 @@ def hessian_rows(loss, span, rows, samples, kept, direction, out):
             add_groups(weight, turned, groups, used, out[size])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def losses_along(loss, span, rows, samples, direction, part):
     """Return the change of the losses of the rows of a span for the step ``part * direction``."""
     indptr, constant = rows.indptr, rows.constant

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.penalties import dual_norm, prox, violation
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def measure(penalty, level, gradient, row, p, work, out):
     """Measure the gradient of the losses by one row of weights.
 
@@ -40,7 +40,7 @@ def measure(penalty, level, gradient, row, p, work, out):
             distances[p] += room[r] * room[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def measure_gradients(penalty, level, gradients, rows, out):
     """Measure gradients of the losses that are summed up already.
 
@@ -65,7 +65,7 @@ def measure_gradients(penalty, level, gradients, rows, out):
         measure(penalty, level, sums, rows[j], j, work, out)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_dual_norms(penalty, gradients, scale, n_classes, norms):
     """Add the dual norm of each row of `gradients`, times its scale, to `norms`."""
     sums = np.empty(n_classes, np.float64)

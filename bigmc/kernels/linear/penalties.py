@@ -15,7 +15,8 @@ multiclass classification", Machine Learning 93 (2013).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from bigmc.kernels.decorators import inner_kernel, kernel
 
 SPARSE_GROUP = 0
 LARGEST = 1
@@ -27,7 +28,7 @@ _ROOT_TOLERANCE = 1e-13
 _TIE = 1e-9
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def penalty_change(penalty, row, new):
     """Return the penalty of `new` less that of `row`, before the factor alpha.
 
@@ -49,7 +50,7 @@ def penalty_change(penalty, row, new):
     return ratio * total + ((1.0 - ratio) * change / length if length > 0.0 else 0.0)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def dual_norm(penalty, gradient):
     """Return the smallest ``nu`` with ``gradient`` in ``nu`` times the subdifferential at 0.
 
@@ -83,7 +84,7 @@ def dual_norm(penalty, gradient):
     return nu
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def prox(penalty, alpha, linear, curve, new):
     """Fill `new` with the minimiser u of ``sum(curve u² / 2 - linear u) + alpha * penalty(u)``.
 
@@ -159,7 +160,7 @@ def prox(penalty, alpha, linear, curve, new):
         new[r] = size if linear[r] > 0.0 else -size
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def violation(penalty, alpha, ridge, row, gradient, ones, work):
     """Return the norm of the smallest subgradient of the objective by one row of weights.
 

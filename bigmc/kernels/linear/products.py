@@ -9,8 +9,8 @@ functions: as with those of `bigmc.kernels.linear.simd`, after a change here tou
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel
 from bigmc.kernels.linear.simd import LANES, outer_of, product_of
 
 _EIGHT = np.uint64(LANES)
@@ -25,7 +25,7 @@ _outer1, _outer2, _outer4 = outer_of(1), outer_of(2), outer_of(4)
 _square1, _square2, _square4 = outer_of(1, square=True), outer_of(2, square=True), outer_of(4, square=True)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def groups_of(mask, n_groups, groups):
     """List the groups of lanes whose bits are set; returns how many."""
     used = np.uint64(0)
@@ -35,7 +35,7 @@ def groups_of(mask, n_groups, groups):
     return used
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def row_product(rows, i, scale, matrix, groups, used, into):
     """Set the listed groups of `into` to ``scale * sum_k values[k] * matrix[slots[k]]`` and the intercept.
 
@@ -55,7 +55,7 @@ def row_product(rows, i, scale, matrix, groups, used, into):
         add_groups(matrix.dtype.type(1), matrix[matrix.shape[0] - 1], groups, used, into)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def add_groups(factor, row, groups, used, into):
     """Add ``factor * row`` to the listed groups of `into`."""
     for u in range(used):
@@ -63,7 +63,7 @@ def add_groups(factor, row, groups, used, into):
             into[r] += factor * row[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def row_outer(rows, i, scale, slope, groups, used, out):
     """Add ``scale * values[k] * slope`` to ``out[slots[k]]`` for the entries k of sample i, listed groups."""
     start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])
@@ -78,7 +78,7 @@ def row_outer(rows, i, scale, slope, groups, used, out):
         _outer1(rows, (start, stop, u), scale, slope, groups, out)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def row_outer_square(rows, i, scale, slope, groups, used, out):
     """`row_outer` with the squares of the values."""
     start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from numba import njit
+from bigmc.kernels.decorators import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def count_above(scores, starts, own, above):
     """Add to each label the number of classes whose score is at least its own.
 

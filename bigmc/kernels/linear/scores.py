@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from bigmc.kernels.decorators import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def add_columns(columns, shard, row_scale, column_scale, coef, scores):
     """Add ``x_ij * coef[p]`` for the given columns of one shard to its scores.
 
@@ -37,7 +38,7 @@ def add_columns(columns, shard, row_scale, column_scale, coef, scores):
                 row[r] += value * weights[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def fill_scores(intercept, pad, scores):
     """Set every row to the intercept, and the pads after it to `pad`."""
     for i in range(scores.shape[0]):
@@ -45,7 +46,7 @@ def fill_scores(intercept, pad, scores):
             scores[i, r] = intercept[r] if r < intercept.shape[0] else pad
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def shift_scores(step, scores):
     """Add `step` to every row; the pads stay."""
     for i in range(scores.shape[0]):
@@ -53,7 +54,7 @@ def shift_scores(step, scores):
             scores[i, r] += step[r]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def class_margins(scores, labels, weights, margins, squares, active):
     """Add up the positive margins ``m_ir = max(1 - s_iy + s_ir, 0)`` by own class and other class.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
 
 
-@njit(cache=True, nogil=True, inline="never")
+@inner_kernel
 def _search(features: NDArray[np.int64], feature: int) -> int:
     """Return the place of ``feature`` among the increasing ``features``, or -1."""
     low, high = 0, features.shape[0]
@@ -29,7 +29,7 @@ def _search(features: NDArray[np.int64], feature: int) -> int:
     return low if low < features.shape[0] and features[low] == feature else -1
 
 
-@njit(cache=True, nogil=True, inline="never")
+@inner_kernel
 def _add_weights(
     places: NDArray[np.int64], values: NDArray[np.float64], coef: NDArray[Any], row: NDArray[np.float64]
 ) -> None:
@@ -49,7 +49,7 @@ def _add_weights(
         u += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score_rows(
     rows: RawRows, weighted: WeightedFeatures, weighting: EntryWeighting, scores: NDArray[np.float64]
 ) -> None:
@@ -90,7 +90,7 @@ def score_rows(
                 row[r] *= scale
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_columns(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
@@ -129,7 +129,7 @@ def add_columns(
                 row[c] += value * column_weights[c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_squares(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.composite import move_row
 from bigmc.kernels.linear.group_model import minimise_group_model
 from bigmc.kernels.linear.hinge_columns import (
@@ -65,7 +65,7 @@ class _Curvature(NamedTuple):
     largest: float
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _slope(gradient, row, new, alpha):
     """Bound of equation (7) on the decrease: ``G'(new - row) + alpha (||new|| - ||row||)``."""
     slope = before = after = 0.0
@@ -76,7 +76,7 @@ def _slope(gradient, row, new, alpha):
     return slope + alpha * (np.sqrt(after) - np.sqrt(before))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def gradient_norms(columns, samples, level, factor, support, out):
     """Norm of the gradient and violation of the optimality conditions of columns.
 
@@ -127,7 +127,7 @@ def gradient_norms(columns, samples, level, factor, support, out):
         violations[p] = np.sqrt(total)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _violation_before(row, terms, work):
     """Return the violation of the optimality conditions of a row whose gradient was just summed up."""
     alpha, ridge, pull, scale, _, length = terms
@@ -138,7 +138,7 @@ def _violation_before(row, terms, work):
     return np.sqrt(norm) if length > 0.0 else max(np.sqrt(norm) - alpha, 0.0)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _is_model_worth(j, entries, move):
     """Return whether a column has enough entries for its local Hessian."""
     count = 0
@@ -148,7 +148,7 @@ def _is_model_worth(j, entries, move):
     return move.line_search and n_classes <= _MODEL_CLASSES and n_classes * n_classes <= _MODEL_RATIO * count
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _fill_hessian(edges, terms, bends, hessian):
     """Fill the local Hessian, a weighted Laplacian and the ridge, and half its diagonal without the ridge."""
     curve = terms.scale * terms.column_scale
@@ -167,7 +167,7 @@ def _fill_hessian(edges, terms, bends, hessian):
         hessian[r, r] += terms.ridge
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _complete_gradient(row, terms, move, work):
     """Turn the sums into the gradient of all smooth terms; returns the curvature and the violation."""
     alpha, ridge, pull, scale, column_scale, length = terms
@@ -192,7 +192,7 @@ def _complete_gradient(row, terms, move, work):
     return _Curvature(bound, largest), np.sqrt(violation)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _proximal_step(gradient, row, alpha, largest, new):
     """Fill `new` with the proximal point of equation (4); returns the bound of equation (7)."""
     norm = 0.0
@@ -206,7 +206,7 @@ def _proximal_step(gradient, row, alpha, largest, new):
     return _slope(gradient, row, new, alpha)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _search_line(j, columns, samples, move, terms, bound, line):
     """Return the part of the step that is taken: halved until equation (7) holds.
 
@@ -238,7 +238,7 @@ def _search_line(j, columns, samples, move, terms, bound, line):
     return part
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def sweep(columns, samples, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 

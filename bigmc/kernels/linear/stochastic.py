@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_dot
 from bigmc.kernels.linear.losses.interface import slopes
 from bigmc.kernels.linear.penalties import LARGEST
@@ -78,64 +78,80 @@ class SparseRows(NamedTuple):
     weights: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
-def count_entries(positions, entries, counts):
-    """Add the entries of each sample in the columns at some positions to `counts`."""
-    indptr, indices, _, base = entries
-    for p in range(positions.shape[0]):
-        for s in range(indptr.shape[0]):
-            for k in range(indptr[s, positions[p]], indptr[s, positions[p] + 1]):
-                counts[base[s] + indices[k]] += 1
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def add_squares(positions, entries, row_scale, squares):
-    """Add the squared values of the columns at some positions, row scales included, to `squares`."""
-    indptr, indices, data, base = entries
-    for p in range(positions.shape[0]):
-        total = 0.0
-        for s in range(indptr.shape[0]):
-            for k in range(indptr[s, positions[p]], indptr[s, positions[p] + 1]):
-                value = np.float64(data[k]) * row_scale[base[s] + indices[k]]
-                total += value * value
-        squares[p] += total
-
-
-@njit(cache=True, nogil=True, fastmath=False)
-def fill_rows(positions, entries, scales, places, first_slot, ends, rows):
-    """Put the entries of some samples into row order.
+@kernel
+def choose_entries(positions, block, numbers, chosen, counts):
+    """Choose some columns of a block, and some rows of these.
 
     Parameters
     ----------
-    positions : int64 array
-        Of the columns.
-    entries : Entries
+    positions : int64 array of shape (n_columns,)
+        Of the columns in the block.
+    block : tuple
+        Offsets, rows and values of its columns.
+    numbers : int32 array of shape (n_rows,)
+        What each row becomes, -1 for none.
+    chosen : tuple
+        Arrays for offsets, of shape (n_columns + 1,), and for rows and values; overwritten.
+    counts : int32 array
+        The entries of what each row becomes are added.
+    """
+    indptr, indices, data = block
+    offsets, rows, values = chosen
+    n = 0
+    offsets[0] = 0
+    for p in range(positions.shape[0]):
+        for k in range(indptr[positions[p]], indptr[positions[p] + 1]):
+            number = numbers[indices[k]]
+            if number >= 0:
+                rows[n] = number
+                values[n] = data[k]
+                counts[number] += 1
+                n += 1
+        offsets[p + 1] = n
+
+
+@kernel
+def add_squares(columns, row_scale, squares):
+    """Add the squared values of every column, row scales included, to `squares`."""
+    offsets, rows, values = columns
+    for p in range(squares.shape[0]):
+        for k in range(offsets[p], offsets[p + 1]):
+            value = np.float64(values[k]) * row_scale[rows[k]]
+            squares[p] += value * value
+
+
+@kernel
+def fill_rows(columns, scales, places, first_slot, ends, samples):
+    """Put the entries of some columns into row order.
+
+    Parameters
+    ----------
+    columns : tuple
+        Offsets, rows and values.
     scales : tuple
         Scale of every row and of every column.
-    places : int32 array of shape (n_samples,)
-        Row that a sample is to become, -1 for none.
+    places : int32 array of shape (n_rows,)
+        Sample that a row is to become, -1 for none.
     first_slot : int
         Slot of the first column; those of the others follow.
-    ends : int64 array of shape (n_rows,)
-        Where the next entry of each row goes; changed in place.
-    rows : SparseRows
+    ends : int64 array of shape (n_samples,)
+        Where the next entry of each sample goes; changed in place.
+    samples : SparseRows
         Slots and values are filled.
     """
-    indptr, indices, data, base = entries
+    offsets, rows, values = columns
     row_scale, column_scale = scales
-    for p in range(positions.shape[0]):
-        for s in range(indptr.shape[0]):
-            for k in range(indptr[s, positions[p]], indptr[s, positions[p] + 1]):
-                i = base[s] + indices[k]
-                place = places[i]
-                if place >= 0:
-                    at = ends[place]
-                    ends[place] += 1
-                    rows.slots[at] = first_slot + p
-                    rows.values[at] = data[k] * row_scale[i] * column_scale[p]
+    for p in range(offsets.shape[0] - 1):
+        for k in range(offsets[p], offsets[p + 1]):
+            place = places[rows[k]]
+            if place >= 0:
+                at = ends[place]
+                ends[place] += 1
+                samples.slots[at] = first_slot + p
+                samples.values[at] = values[k] * row_scale[rows[k]] * column_scale[p]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def follow(pair, rows, strength, n_classes, pad_score, sums, level):
     """Go through samples in row order, and let the sums follow each of them.
 
@@ -195,7 +211,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
     return weight
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def fill_weights(penalty, strength, sums, coef):
     """Fill the weights that follow from the sums, into an array of at least as many columns as classes."""
     factors = np.empty((2, 1), np.float32)
@@ -205,7 +221,7 @@ def fill_weights(penalty, strength, sums, coef):
             coef[j, r] = _weight(penalty.code, sums.linear[j, r], factors[0, 0], factors[1, 0])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _longest(indptr):
     """Return the largest number of entries of a row."""
     longest = 1
@@ -214,7 +230,7 @@ def _longest(indptr):
     return longest
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _weight(code, linear, factor, limit):
     """Return a weight: `factor` times what is above the limit, or what is below it for the largest weight."""
     size = abs(linear)
@@ -222,7 +238,7 @@ def _weight(code, linear, factor, limit):
     return factor * (size if linear > 0 else -size)
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _add_scores(code, value, j, sums, factors, k, scores, n_classes):
     """Add a value times the weights of feature j to the scores."""
     factor, limit = factors[0, k] * value, factors[1, k]
@@ -236,7 +252,7 @@ def _add_scores(code, value, j, sums, factors, k, scores, n_classes):
         scores[0, r] += _weight(code, sums.linear[j, r], factor, limit)
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _move(code, value, j, gradient, square, factors, k, sums):
     """Add the gradient of a sample that has `value` of feature j."""
     before = sums.squares[j]
@@ -257,7 +273,7 @@ def _move(code, value, j, gradient, square, factors, k, sums):
             sums.linear[j, r] += value * gradient[r] - _weight(code, linear, factor, limit)
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _find_factors(penalty, strength, j, sums, factors, k):
     """Find what `_weight` takes for feature j: 0 where all its weights are."""
     code, ratio = penalty
@@ -276,7 +292,7 @@ def _find_factors(penalty, strength, j, sums, factors, k):
         factors[0, k], factors[1, k] = -(np.float32(1) - group / length) / curve, limit
 
 
-@njit(cache=True, nogil=True, fastmath=False, forceinline=True)
+@inlined_kernel
 def _squares_above(limit, j, linear):
     """Return the sum of squares of what a row has above the limit."""
     width = np.uint64(linear.shape[1])
@@ -292,7 +308,7 @@ def _squares_above(limit, j, linear):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _ceiling(alpha, row):
     """Return the ceiling above which the sizes of a row add up to alpha: 0 if all of them do not.
 

@@ -53,10 +53,14 @@ def solve_averaged(
         checkpoint = None if kept is None else _Member(kept, number)
         member = replace(context, checkpoint=checkpoint)
         solutions.append(solve(dataset, own, memory_limit, member, sample_weight))
-    return averaged(solutions, chooses_stage=options.validation_fraction > 0)
+    mean = averaged(solutions)
+    if options.validation_fraction == 0:
+        return mean
+    fewest = np.argmin([entry["held_error"] for entry in mean.history])
+    return replace(mean, stage=int(fewest))
 
 
-def averaged(solutions: Sequence[Solution], *, chooses_stage: bool) -> Solution:
+def averaged(solutions: Sequence[Solution]) -> Solution:
     """Return the mean of solutions, stage by stage; of those that ended earlier the last stage counts.
 
     The objective is convex, so that the mean of the values bounds its value at the mean from above; of the
@@ -66,18 +70,15 @@ def averaged(solutions: Sequence[Solution], *, chooses_stage: bool) -> Solution:
     ----------
     solutions : sequence of Solution
         Their learners cut at edges of the same bins.
-    chooses_stage : bool
-        Whether the stage with the fewest errors on samples held out is the one to use, not the last.
     """
     n_stages = max(len(solution.stages) for solution in solutions)
     history = [_mean_figures([_at(solution.history, s) for solution in solutions]) for s in range(n_stages)]
     stages, thresholds = _mean_stages(solutions, n_stages)
     upper = float(np.mean([solution.objective for solution in solutions]))
     limits = [s.limit_for_more for s in solutions if s.limit_for_more is not None]
-    errors = [entry["held_error"] for entry in history]
     return Solution(
         stages=stages,
-        stage=int(np.argmin(errors)) if chooses_stage else n_stages - 1,
+        stage=n_stages - 1,
         thresholds=thresholds,
         objective=upper,
         certificate=Certificate(-math.inf, upper, math.inf),

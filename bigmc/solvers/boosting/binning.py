@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import CutColumns, Edges, Entries, Values
 from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
-from bigmc.solvers.boosting.options import Residency
-from bigmc.store.block import Block, read_block, stream_blocks
+from bigmc.store.block import Block, Residency, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 
 #: Parts a block is cut into for the workers, whatever their number.

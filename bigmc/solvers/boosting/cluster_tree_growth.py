@@ -33,9 +33,10 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import Columns, RunCache
+from bigmc.solvers.boosting.forest import Grown, Roots
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.options import Residency
-from bigmc.solvers.boosting.tree_growth import Grown, Roots, TreeGrower
+from bigmc.solvers.boosting.tree_growth import TreeGrower
+from bigmc.store.block import Residency
 
 R = TypeVar("R")
 Edges = dict[int, NDArray[np.float64]]

@@ -10,9 +10,10 @@ import numpy as np
 from bigmc.budget import MemoryLimitError, Plan, least_limit, plan_within
 from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.kernels.boosting.cuts import LANES
-from bigmc.solvers.boosting.options import CutKind, Residency
+from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.boosting.tree_growth import TABLE_BYTES
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 #: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.

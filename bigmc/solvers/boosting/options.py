@@ -30,13 +30,6 @@ class CutKind(Enum):
     RAY = "ray"
 
 
-class Residency(Enum):
-    """Where the binned blocks of features are between two passes."""
-
-    MEMORY = "memory"
-    DISK = "disk"
-
-
 def is_sparse(dataset: Dataset) -> bool:
     """Return whether so few values are stored that learners of one cut should be rays."""
     return dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
@@ -76,6 +69,8 @@ class BoostingOptions:
         Where none of theirs is worth taking in, the round looks at all columns.
     draw : int
         Which columns are drawn, with the seed: models that are averaged differ in it.
+    min_frequency : float
+        Share of the samples in which a feature must be stored for trees to ask it, at least 0 and below 1.
     tol : float
         Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
         the learners found in a round with which it ends.
@@ -106,6 +101,7 @@ class BoostingOptions:
     max_bins: int = 255
     column_share: float = 1.0
     draw: int = 0
+    min_frequency: float = 0.0
     tol: float = 1e-3
     validation_fraction: float = 0.0
     patience: int = 10
@@ -124,10 +120,12 @@ class BoostingOptions:
             if value not in known:
                 raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
         if self.family == "ray" and self.max_depth > 1:
-            raise BigmcError("rays have one cut", "give max_depth=1, or another family")
+            raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
         if not 0.0 < self.column_share <= 1.0:
             raise BigmcError(f"column_share is {self.column_share}", "give a number above 0, at most 1")
-        if self.column_share < 1.0 and not self.grows_trees:
+        if not 0.0 <= self.min_frequency < 1.0:
+            raise BigmcError(f"min_frequency is {self.min_frequency}", "give a number from 0 to below 1")
+        if (self.column_share < 1.0 or self.min_frequency > 0.0) and not self.grows_trees:
             raise BigmcError("learners of one cut look at all columns", "give a max_depth of 2 or more")
 
     @property
@@ -139,6 +137,12 @@ class BoostingOptions:
         """Return what learners of one cut are on this dataset."""
         ray = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
         return CutKind.RAY if ray and not self.grows_trees else CutKind.STUMP
+
+    def frequent_columns(self, dataset: Dataset) -> NDArray[np.bool_] | None:
+        """Return which columns trees may ask; None for all."""
+        if self.min_frequency == 0.0:
+            return None
+        return dataset.column_nnz() >= self.min_frequency * dataset.n_samples
 
     def drawn_columns(self, n_features: int, number: int) -> NDArray[np.bool_] | None:
         """Return which columns the trees of a round may ask; None for all."""

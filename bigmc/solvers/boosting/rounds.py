@@ -38,6 +38,8 @@ class Rounds:
     engine : Engine
         Threads of this process.
     options : BoostingOptions
+    columns : bool array of shape (n_features,), optional
+        Which columns learners may ask; by default all.
 
     Attributes
     ----------
@@ -46,9 +48,15 @@ class Rounds:
     """
 
     def __init__(
-        self, oracle: Oracle, master: Master, plan: BoostingPlan, engine: Engine, options: BoostingOptions
+        self,
+        oracle: Oracle,
+        master: Master,
+        plan: BoostingPlan,
+        engine: Engine,
+        options: BoostingOptions,
+        columns: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._oracle, self._master = oracle, master
+        self._oracle, self._master, self._columns = oracle, master, columns
         self._plan, self._engine, self._options = plan, engine, options
         self._learners: dict[bytes, tuple[Learners, int]] = {}
         self._read_before = 0
@@ -105,10 +113,12 @@ class Rounds:
         """Return the best learners of some of the columns, or of all where those are not worth taking in."""
         duals, options = Duals(self._master.u, self._master.r), self._options
         drawn = options.drawn_columns(self._plan.n_features, len(self.state.stages) - 1)
-        found = self._oracle.price(duals, n_best, drawn)
+        every = self._columns
+        some = every if drawn is None else drawn if every is None else drawn & every
+        found = self._oracle.price(duals, n_best, some)
         self.state.n_passes += self._oracle.n_passes
         if drawn is not None and found.sigma <= 1.0 + options.tol:
-            found = self._oracle.price(duals, n_best)
+            found = self._oracle.price(duals, n_best, every)
             self.state.n_passes += self._oracle.n_passes
         return found
 

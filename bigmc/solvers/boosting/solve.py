@@ -138,7 +138,7 @@ def solve(
     }
     saved = loop.load(context, fingerprint)
     with run.oracle() as oracle:
-        rounds = Rounds(oracle, master, plan, run.local, options)
+        rounds = Rounds(oracle, master, plan, run.local, options, options.frequent_columns(dataset))
         certificate, stopped = loop.run(rounds, context, fingerprint, saved)
         thresholds = rounds.thresholds()
     return _solution(rounds.state, certificate, thresholds, options, run.limit_for_more(stopped))

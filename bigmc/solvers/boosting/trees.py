@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.trees import UNIT, pack_weights
+from bigmc.solvers.boosting.forest import Grown
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.oracle import Duals, Found
 from bigmc.solvers.boosting.predictions import Responses
 from bigmc.solvers.boosting.pricing import sums_of
-from bigmc.solvers.boosting.tree_growth import Grower, Grown
+from bigmc.solvers.boosting.tree_growth import Grower
 
 
 class TreeOracle:

@@ -14,8 +14,8 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.minimax.bounds import lower_bound, upper_bound, violations
 from bigmc.solvers.minimax.expectations import Expectations
-from bigmc.solvers.minimax.linear_program import ENTRY_BYTES
 from bigmc.solvers.minimax.memory_plan import MinimaxPlan
+from bigmc.solvers.minimax.method_choice import MethodChoice, program_seconds
 from bigmc.solvers.minimax.parameters import MinimaxParameters
 from bigmc.solvers.minimax.pdhg import Candidate, Iterate, SaddleProblem, SaddleSolver
 from bigmc.solvers.minimax.pricing import SCALES, Priced, Weights, price_constraints
@@ -35,21 +35,6 @@ _SPARE, _SPARE_ROWS = 0.5, 200
 _RENEWED = 0.25
 #: Below this tolerance single precision is too coarse for the first-order steps.
 _SINGLE_PRECISION_TOL = 1e-5
-#: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
-#: the gap in one that is believed: it comes in steps.
-_JUDGE, _LEAST_FALL = 8, 0.01
-#: Gap from which the working sets are good enough to seed a linear program.
-_SEED_GAP = 0.05
-#: Seconds of the interior point method for every entry and smaller number of constraints and components, and
-#: of a first-order step for every value of its rows and class: measured, only their ratio matters.
-PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
-#: Linear programs that are usually solved before the bounds meet, in units of the first one.
-_PROGRAMS = 6.0
-#: A linear program of so few seconds is tried without waiting for good working sets.
-_QUICK = 0.05
-#: The linear programs may take this many times what was expected of them, and so many seconds in any case;
-#: then the first-order steps go on, and expectations are doubled.
-_PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
 #: A lower bound of this share of the promised one has been found by a distribution that balances.
 _FOUND = 0.01
 #: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
@@ -107,6 +92,8 @@ class Iterations:
         row_scale = dataset.row_scale(dataset.column_scale())
         self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
         self._dtype = step_type(parameters.tol)
+        n_psi, n_classes = expected.tau.shape
+        self._choice = MethodChoice(plan.program_bytes, n_psi, n_classes, parameters.tol)
 
     @property
     def history(self) -> list[Figures]:
@@ -177,7 +164,7 @@ class Iterations:
         """Solve the restricted problem, by the linear program or by first-order steps, and price."""
         state = self.state
         if state.n_iter > 0:
-            self._choose_method(self._parameters.tol)
+            self._choice.choose(state, self._rows, self._n_steps())
         state.exact = state.linear and not self._linear_iteration(self._end)
         if not state.linear:
             self._first_order_iteration(self._end)
@@ -257,7 +244,7 @@ class Iterations:
         found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
         if found is None:  # the time is over
             return True
-        state.spent += self._program_seconds(len(sets), len(sets.components), sets.share())
+        state.spent += program_seconds(len(sets), len(sets.components), sets.share())
         moments = self._bound_below(found.dual)
         priced = self._scan(found.coef, self._parameters.n_max)
         excess = violations(self._expected, self.lam, moments).ravel()
@@ -339,49 +326,6 @@ class Iterations:
         """Return how many first-order steps cost as much as a scan."""
         size = self._dataset.nnz / max(1, 2 * self._rows.matrix.size)
         return int(np.clip(size, _STEPS, _MOST_STEPS))
-
-    def _choose_method(self, tol: float) -> None:
-        """Hand over to the linear program where it is expected to be cheaper, and back if it is not.
-
-        Each hand-over back doubles what the program is expected to cost, so that of two methods of which
-        one does not come to an end the other has its turn.
-        """
-        state, sets = self.state, self.state.sets
-        if state.linear:
-            too_large = state.outgrown or sets.nbytes() > self._plan.program_bytes
-            if too_large or state.spent > state.allowance:
-                state.outgrown = False
-                state.linear, state.sets = False, WorkingSets(self._n_classes)
-                state.setbacks += 1
-            return
-        ready = state.upper - state.lower <= _SEED_GAP
-        # Before the steps have come that far, their working sets do not tell how large the program will be.
-        dual, coef = state.iterate.dual, state.iterate.coef
-        n_rows = int(np.count_nonzero(dual.any(axis=1))) if ready else len(self._rows)
-        n_components = int(np.count_nonzero(coef)) if ready else self._expected.tau.size
-        share = np.count_nonzero(dual) / (max(n_rows, 1) * self._n_classes) if ready else 1.0
-        n_constraints, n_components = int(1.5 * n_rows) + self._n_classes, max(n_components, 1)
-        if ENTRY_BYTES * share * n_constraints * n_components > self._plan.program_bytes:
-            return
-        program = self._program_seconds(n_constraints, n_components, share)
-        programs = _PROGRAMS * 2.0**state.setbacks * program
-        if programs <= _QUICK or (ready and self._steps_seconds(tol) > programs):
-            state.linear, state.spent = True, 0.0
-            state.allowance = max(_PATIENCE * programs, _LEAST_ALLOWANCE)
-
-    def _program_seconds(self, n_constraints: int, n_components: int, share: float) -> float:
-        """Return what a linear program with this share of its entries filled is expected to cost."""
-        return PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)
-
-    def _steps_seconds(self, tol: float) -> float:
-        """Return what the first-order steps are expected to cost until the bounds meet."""
-        history = self.state.history
-        if len(history) <= _JUDGE:
-            return 0.0
-        fall = np.log(history[-1 - _JUDGE]["gap"] / history[-1]["gap"]) / _JUDGE
-        missing = np.log(history[-1]["gap"] / tol) / max(fall, _LEAST_FALL)
-        step = _STEP_COST * 2 * self._rows.matrix.size * self._n_classes + _STEP_OVERHEAD
-        return float(missing * self._n_steps() * step)
 
 
 def step_type(tol: float) -> np.dtype[Any]:

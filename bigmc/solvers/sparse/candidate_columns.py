@@ -15,7 +15,7 @@ from bigmc.solvers.sparse.chunk_loss import dual_norms
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.rare_features import RareFeatures, rare_features
-from bigmc.solvers.sparse.row_scales import RowNorms, RowsOf
+from bigmc.solvers.sparse.row_scales import Norms, RowNorms, RowsOf
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import State
 
@@ -79,6 +79,7 @@ class CandidateColumns:
         """Give the scratch file back, if there is one."""
         if self._spill is not None:
             self._spill.close()
+            self._spill = None
 
     def choose(
         self, state: State, features: NDArray[np.int64], norms: NDArray[np.float64]
@@ -210,7 +211,7 @@ class CandidateColumns:
         np.negative(wanted, out=wanted)
         return np.sort(np.argpartition(wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
 
-    def write(self, state: State, first_rows: Callable[[], RowsOf], rough: bool = False) -> None:
+    def write(self, state: State, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:
         """Bring the columns up to the layers of the state, which become one where all is written anew.
 
         Labels and scales of the samples come from what `first_rows` returns, the first time, and later from
@@ -235,9 +236,8 @@ class CandidateColumns:
                 old.close()
         scale = self._task.dataset.column_scale()
         for number in range(len(self.spill.layers), len(state.layers)):
-            exact = (
-                [RowNorms(scale, self.spill.put_scales)] if rough and scale is not None and not number else []
-            )
+            rough = scale if norms is Norms.ROUGH and number == 0 else None
+            exact = [] if rough is None else [RowNorms(rough, self.spill.put_scales)]
             self.spill.add(state.layers[number], exact)
 
     def _room(self, nnz: int, n_features: int, more: More) -> tuple[int, int]:

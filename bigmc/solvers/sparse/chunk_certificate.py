@@ -29,7 +29,7 @@ from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.row_scales import RowNorms
+from bigmc.solvers.sparse.row_scales import Norms, RowNorms
 from bigmc.solvers.sparse.shard_blocks import Watch
 from bigmc.solvers.sparse.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -103,7 +103,7 @@ class Certifier:
         spill: Spill,
         point: Evaluated,
         chosen: NDArray[np.int64],
-        rough: bool,
+        norms: Norms,
         last_scale: float,
         further: Further = None,
     ) -> Certified:
@@ -116,8 +116,8 @@ class Certifier:
             Weights, whose columns the spill has.
         chosen : int64 array
             Features whose gradients are kept, increasing.
-        rough : bool
-            The norms of the rows are rough ones: the pass finds the exact ones, and no bound but 0.
+        norms : Norms
+            Of the rows. Where they are rough, the pass finds the exact ones, and no bound but 0.
         last_scale : float
             Of the dual point of the pass before.
         further : int64 array or callable, optional
@@ -131,7 +131,8 @@ class Certifier:
         moves = task.fit_intercept or spill.n_chunks > 1
         moved = balanced(task, spill, point) if moves else None
         column_scale = task.dataset.column_scale()
-        norms = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
+        rough = norms is Norms.ROUGH
+        watches = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
         add_up = partial(self._add_up, spill, self._request(chosen, scales), point, moved)
         sums, some, written = None, np.empty(0, np.int64), np.empty(0, np.int64)
         others = np.arange(task.dataset.n_shards)
@@ -139,10 +140,10 @@ class Certifier:
             written = written if further is None else further
         elif len(others) > 1:
             some, others = self._shards
-            sums = add_up(some, norms)
+            sums = add_up(some, watches)
             written = further(self._estimates(sums))
         writer = spill.writer(written) if len(written) else None
-        sums = add_up(others, [*norms, writer] if writer else norms, sums)
+        sums = add_up(others, [*watches, writer] if writer else watches, sums)
         if writer:
             spill.read_columns(writer, some.tolist())
             spill.put(writer)

@@ -87,11 +87,6 @@ class ChunkPlan:
     shard_parts: int = 1
     held_shard_bytes: int = 0
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of the samples of a chunk that are in row order together."""
-        return max(1 << 16, self.chunk_bytes // 8)
-
     def n_workers(self, held: int) -> int:
         """Return the number of workers of a pass beside `held` bytes of columns."""
         share = int((1.0 - _GRADIENT_SHARE) * (self.free_bytes - held))

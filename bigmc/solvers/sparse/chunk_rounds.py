@@ -31,9 +31,9 @@ from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
-from bigmc.solvers.sparse.row_scales import RowsOf, exact_rows, norms_take_a_pass, rough_rows
+from bigmc.solvers.sparse.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.state import Evaluated, State
-from bigmc.solvers.sparse.stochastic_start import StochasticStart
+from bigmc.solvers.sparse.stochastic_read import plan_read, read
 
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
@@ -61,7 +61,7 @@ class ChunkRounds:
         self._columns = CandidateColumns(task, plan)
         self._certifier = Certifier(task, plan)
         self._max_passes = math.inf
-        self._rough = False
+        self._norms = Norms.EXACT
         self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
 
     def run(
@@ -79,7 +79,9 @@ class ChunkRounds:
             if state.rounds:
                 self._restore()
             else:
-                self._begin(rough=norms_take_a_pass(self._task.dataset))
+                self._begin(Norms.ROUGH if norms_take_a_pass(self._task.dataset) else Norms.EXACT)
+                if not state.layers and state.norms is None:
+                    self._first_weights(checkpoint, run, progress)
                 if not state.layers:
                     self._first_layer()
             while True:
@@ -106,7 +108,7 @@ class ChunkRounds:
         """
         state = self.state
         try:
-            self._begin(rough=False)
+            self._begin(Norms.EXACT)
             while True:
                 chosen = self._columns.known_features(state)
                 found = self._pass(chosen)
@@ -169,7 +171,7 @@ class ChunkRounds:
         self._count(self._columns.spill.n_bytes)
         self._columns.spill.n_bytes = 0
 
-    def _begin(self, rough: bool) -> None:
+    def _begin(self, norms: Norms) -> None:
         """Write the scratch file for the weights there are, and evaluate them.
 
         Where the norms of the gradients of a sample are known, they name the first candidates. Instead of
@@ -177,7 +179,7 @@ class ChunkRounds:
         by the first pass: scores without weights do not need them.
         """
         state, task = self.state, self._task
-        self._rough = rough
+        self._norms = norms
         features = state.coef.features
         if state.norms is not None and len(features):
             chosen = np.flatnonzero(self._columns.column_nnz)
@@ -186,13 +188,36 @@ class ChunkRounds:
         else:
             state.layers = [features[: self._plan.most_candidates]] if len(features) else []
         self._write()
-        self._rough = rough and not state.layers
+        if state.layers:
+            self._norms = Norms.EXACT
         if task.fit_intercept and not state.layers:
             scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
-        state.coef = Coefficients.zeros(task.width).updated(kept)
+        state.coef, before = Coefficients.zeros(task.width).updated(kept), state.anchor
         self._evaluate()
+        if before is not None and not state.anchor.objective < before.objective:
+            state.coef, state.intercept = before.coef, before.intercept.copy()
+            self._evaluate()
+
+    def _first_weights(
+        self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
+    ) -> None:
+        """Let weights follow all samples, and start again from where they end, if memory has space for that."""
+        state, columns, norms = self.state, self._columns, self._norms
+        plan = plan_read(self._task, self._plan, columns.column_nnz)
+        if plan is None:
+            return
+        started = read(self._task, columns.spill, plan, state.intercept, progress)
+        self._count_spill()
+        columns.close()
+        state.norms = np.zeros(self._task.dataset.n_features, np.float32)
+        state.norms[plan.table] = started.norms
+        if len(started.coef.features):
+            state.coef, state.intercept = started.coef, started.intercept
+        give_back_free_pages()
+        self._save(checkpoint, run)
+        self._begin(norms)
 
     def _first_layer(self) -> None:
         """Choose the first candidates where there are no weights, by the gradients of some shards."""
@@ -204,28 +229,9 @@ class ChunkRounds:
         self._count_spill()
         if state.layers:
             self._write()
-            self._rough = False
-            self._first_weights()
-            state.rounds, state.gain = 1, math.inf
-
-    def _first_weights(self) -> None:
-        """Take stochastic steps through all chunks, and keep where they end if that is of use."""
-        state, spill = self.state, self._columns.spill
-        assert state.anchor is not None
-        generator = np.random.default_rng(np.random.SeedSequence([self._task.seed, state.n_iter]))
-        start = StochasticStart(self._task, state.layers, state.intercept, self._plan.row_bytes)
-        for _, chunk in spill.chunks(generator.permutation(spill.n_chunks)):
-            start.follow(chunk, generator)
-        weights, before = start.weights(), state.anchor.objective
-        del start
-        if weights.finite:
-            state.coef, state.intercept = weights.coef(self._task.width), weights.intercept
-            intercept = state.anchor.intercept
+            self._norms = Norms.EXACT
             self._evaluate()
-            if state.anchor.objective < before:
-                return
-            state.coef, state.intercept = Coefficients.zeros(self._task.width), intercept
-        self._evaluate()
+            state.rounds, state.gain = 1, math.inf
 
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
@@ -249,7 +255,7 @@ class ChunkRounds:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
-        chosen, rough = self._columns.known_features(state), self._rough
+        chosen, norms = self._columns.known_features(state), self._norms
         found = self._pass(chosen, further := self._columns.further(state))
         state.norms = found.sums.norms
         state.lower = max(state.lower, found.lower)
@@ -262,7 +268,7 @@ class ChunkRounds:
             elif further is None or self._columns.missing(state, found.sums.norms):
                 state.layers = self._columns.choose(state, chosen, found.measured.norms)
                 self._write()
-            if rough or not np.isin(np.concatenate(state.layers), chosen).all():
+            if norms is Norms.ROUGH or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()
             else:
                 state.anchor = self._certifier.extended(
@@ -276,8 +282,8 @@ class ChunkRounds:
         state = self.state
         assert state.anchor is not None
         spill = self._columns.spill
-        found = self._certifier.certify(spill, state.anchor, chosen, self._rough, state.scale, further)
-        self._rough, state.scale, state.doubted = False, found.scale, found.measured.doubted
+        found = self._certifier.certify(spill, state.anchor, chosen, self._norms, state.scale, further)
+        self._norms, state.scale, state.doubted = Norms.EXACT, found.scale, found.measured.doubted
         self._count_spill()
         return found
 
@@ -302,13 +308,13 @@ class ChunkRounds:
 
     def _write(self) -> None:
         """Bring the compressed columns up to the layers of the state, which counts as read and written."""
-        self._columns.write(self.state, self._rows_of, self._rough)
+        self._columns.write(self.state, self._rows_of, self._norms)
         self._count_spill()
 
     def _rows_of(self) -> RowsOf:
         """Return where labels and scales of the samples come from before there is a scratch file."""
         dataset = self._task.dataset
-        if self._rough:
+        if self._norms is Norms.ROUGH:
             return rough_rows(dataset)
         if norms_take_a_pass(dataset):
             self._count(dataset.nnz * (2 + dataset.dtype.itemsize))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.columns import gather_columns
-from bigmc.store.block import Block, read_block, stream_blocks
+from bigmc.store.block import Block, Residency, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 
 
@@ -100,8 +100,8 @@ class BlockSource:
     dataset : Dataset
     ranges : sequence of (lo, hi)
         Features of each block.
-    keep : bool
-        Keep every block in memory once it was read.
+    residency : Residency
+        Whether every block stays in memory once it was read.
 
     Attributes
     ----------
@@ -109,16 +109,16 @@ class BlockSource:
         Decoded bytes read from the shards so far.
     """
 
-    def __init__(self, dataset: Dataset, ranges: Sequence[tuple[int, int]], keep: bool) -> None:
+    def __init__(self, dataset: Dataset, ranges: Sequence[tuple[int, int]], residency: Residency) -> None:
         self.dataset = dataset
         self.ranges = list(ranges)
-        self.keeps = keep
+        self._residency = residency
         self.bytes_read = 0
         self._kept: dict[int, Block] = {}
 
     def stream(self, numbers: Iterable[int]) -> Iterator[tuple[int, Block]]:
         """Yield the numbered blocks in the given order; one is valid until the next is asked for."""
-        if self.keeps:
+        if self._residency is Residency.MEMORY:
             for number in numbers:
                 if number not in self._kept:
                     self._kept[number] = read_block(self.dataset, *self.ranges[number])

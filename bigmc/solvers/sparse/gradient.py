@@ -57,7 +57,6 @@ def gradient_pass(
     coef: Coefficients,
     factor: NDArray[np.float64],
     screening: Screening,
-    near: bool = False,
 ) -> GradientPass:
     """Compute the gradient of every feature that is left at the present scores.
 
@@ -70,9 +69,7 @@ def gradient_pass(
     factor : float64 array of shape (n_classes, n_classes), or of no rows
         Factors of the margins, see `bigmc.solvers.certificate.balance`.
     screening : Screening
-        Says which features are left; gets the norms of their gradients.
-    near : bool, optional
-        It gets their curvatures too, where it has none.
+        Says which features are left; gets the norms of their gradients, and curvatures that it lacks.
     """
     objective = problem.objective
     wide = np.zeros((len(factor), problem.width), problem.scores.dtype)
@@ -118,7 +115,7 @@ def gradient_pass(
             )
         largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
         screening.norms[features] = norms
-        if near and (screening.curvatures[features] < 0.0).any():
+        if screening.lacks_curvatures(features):
             curvatures = np.empty(len(features))
             for _ in problem.engine.map(bend, parts, positions, block, scale, curvatures):
                 pass

@@ -19,6 +19,7 @@ from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
 from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
+from bigmc.store.block import Residency
 
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 _MANY_ENTRIES = 5_000_000
@@ -52,7 +53,7 @@ def train_in_memory(run: SparseRun, plan: SolverPlan, start: Start | None, saved
         state = _start_by_duals(run) if _takes_duals(run) else _rough_start(run, plan)
     problem = run.scores(task, plan.score_dtype)
     ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
-    source = BlockSource(dataset, ranges, keep=True)
+    source = BlockSource(dataset, ranges, Residency.MEMORY)
     sweeper = run.sweeper(problem, dataset.nnz, plan.newton_bytes)
     rounds = Rounds(problem, source, plan, sweeper, run.limits, run.context.progress, state)
     outcome = loop.run(rounds, run.context, run.fingerprint, saved)

@@ -25,6 +25,7 @@ from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_sample
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
+from bigmc.store.block import Residency
 
 #: With fewer samples per feature with weights a sample says too little about the Hessian. On words of 18
 #: languages 16 of them brought the objective within 5e-4 in 9 passes, 1000 to a gap of 2e-4 in 2.
@@ -146,7 +147,7 @@ def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Tr
     task, limits, context = run.task, run.limits, run.context
     problem = run.scores(sample, run.score_dtype)
     everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
-    source = BlockSource(sample.dataset, everything, keep=True)
+    source = BlockSource(sample.dataset, everything, Residency.MEMORY)
     sweeper = run.sweeper(problem, sample.dataset.nnz, plan.newton_bytes)
     rounds = CorrectedRounds(
         dataset=task.dataset,

@@ -21,6 +21,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges, entries_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
@@ -197,7 +198,8 @@ def _add_shard(
 ) -> None:
     problem = Problem(shard, job.objective, 0.0, weights, job.dtype, ThreadEngine(1))
     ranges = cut_ranges(shard.plan(job.block_bytes), job.block_columns)
-    source = BlockSource(shard, ranges, keep=len(ranges) == 1)
+    residency = Residency.MEMORY if len(ranges) == 1 else Residency.DISK
+    source = BlockSource(shard, ranges, residency)
     positions = source.holding(job.coef.features)
     support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
     problem.rebuild_scores(job.coef, job.intercept, support)

@@ -32,7 +32,7 @@ from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import PairMargins
 from bigmc.solvers.sparse.memory_plan import SolverPlan
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.screening import NEAR, Screening
+from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Course, Sweeper
 
@@ -218,8 +218,8 @@ class Rounds:
         penalty = objective.regulariser(problem.alpha, state.coef.rows)
         self._share = max(penalty, _SMALLEST_SHARE * upper) / upper if upper > 0.0 else 1.0
         used = np.empty((0, problem.n_classes)) if factor is None else factor
-        near = bool(state.history) and state.history[-1]["gap"] <= NEAR
-        found = gradient_pass(problem, self._source, state.coef, used, self._screening, near)
+        self._screening.gap = state.history[-1]["gap"] if state.history else np.inf
+        found = gradient_pass(problem, self._source, state.coef, used, self._screening)
         state.nnz_read += found.nnz
         scale, lower = 1.0, state.lower
         if factor is not None:

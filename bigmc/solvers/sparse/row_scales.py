@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,13 @@ from bigmc.store.row_norms import inverse
 
 #: Returns labels, of shape (n_rows, most labels), and scales, of shape (n_rows,), of a shard.
 RowsOf = Callable[[int], tuple[NDArray[np.int32], NDArray[np.float32]]]
+
+
+class Norms(Enum):
+    """What the scales of the rows come from: their norms, or a guess until a pass has added these up."""
+
+    EXACT = "exact"
+    ROUGH = "rough"
 
 
 def norms_take_a_pass(dataset: Dataset) -> bool:

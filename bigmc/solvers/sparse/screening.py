@@ -68,6 +68,8 @@ class Screening:
         Dual norm of the gradient of the losses as last seen.
     curvatures : float32 array of shape (n_features,)
         Most the losses bend along the feature; -1 where that is not known.
+    gap : float
+        Relative gap of the last certificate; infinite before there is one.
     """
 
     def __init__(self, column_nnz: NDArray[np.int64], weighted: NDArray[np.int64]) -> None:
@@ -76,6 +78,7 @@ class Screening:
         self._column_nnz = column_nnz
         self.norms = np.zeros(len(column_nnz), np.float32)
         self.curvatures = np.full(len(column_nnz), -1.0, np.float32)
+        self.gap = np.inf
 
     @staticmethod
     def memory(n_features: int) -> int:
@@ -99,6 +102,10 @@ class Screening:
     def remaining(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return which of the features ``lo`` to ``hi`` are left, counted from `lo`."""
         return np.flatnonzero(~self.zero[lo:hi])
+
+    def lacks_curvatures(self, features: NDArray[np.int64]) -> bool:
+        """Return whether the curvature of a feature is not known though the gap is small enough to use it."""
+        return self.gap <= NEAR and bool((self.curvatures[features] < 0.0).any())
 
     def update(
         self,

@@ -10,8 +10,8 @@ hinge with the margins from 0 to 1 only. For one label per sample.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel
 from bigmc.kernels.linear.losses.squared_hinge import SquaredHinge
 from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
 from bigmc.kernels.linear.simd import LANES
@@ -19,7 +19,7 @@ from bigmc.kernels.linear.simd import LANES
 _EIGHT = np.uint64(LANES)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def _change(margin, move):
     """Return ``h(margin + move) - h(margin)``; a small one keeps its digits."""
     before = min(max(margin, 0.0), 1.0)

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import inner_kernel
 from bigmc.kernels.linear.exponentials import lanes_exp, lanes_largest
 
 _EIGHT = np.uint64(8)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def hide_labels(scores, i, labels, others):
     """Fill `others` with the scores of a sample, minus infinity at its labels: they have no margins."""
     for r in range(others.shape[0]):
@@ -22,7 +22,7 @@ def hide_labels(scores, i, labels, others):
         others[labels[i, t]] = -np.inf
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def sample_odds(scores, i, c, others):
     """Fill `others` with exponentials of a sample's scores, 0 for its label c.
 
@@ -49,7 +49,7 @@ def sample_odds(scores, i, c, others):
     return own, total, top
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def pair_odds(scores, i, c):
     """Return what `sample_odds` does of two classes: exponentials of the label c and the other, their top.
 
@@ -60,14 +60,14 @@ def pair_odds(scores, i, c):
     return (1.0, odds, own) if own > other else (odds, 1.0, other)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def pair_loss(scores, i, c):
     """Return the log loss of a sample of two classes, label c."""
     own, other, top = pair_odds(scores, i, c)
     return np.log1p(min(own, other)) + (top - np.float64(scores[i, c]))
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@inner_kernel
 def squares_change(margin, move):
     """Return ``max(margin + move, 0)² - max(margin, 0)²``."""
     before = max(margin, 0.0)

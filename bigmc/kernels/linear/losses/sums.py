@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import kernel
 from bigmc.kernels.linear.losses.interface import add_class_sums, slopes
 from bigmc.kernels.linear.losses.log import LogLoss
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def class_sums(loss, scores, labels, weights, sums):
     """Add up what the value of the loss and a step of the intercept need, by own and other class.
 
@@ -40,7 +40,7 @@ def class_sums(loss, scores, labels, weights, sums):
         add_class_sums(loss, scores, i, labels, weight, work, sums)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def entropy(scores, labels, weights, factor, scale):
     """Return the weighted sum of entropies of the probabilities, moved towards the own class.
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from bigmc.kernels.decorators import kernel
 from bigmc.kernels.linear.losses.interface import add_class_totals
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@kernel
 def class_totals(loss, scores, labels, weights, totals):
     """Add up the value of a loss and its derivatives by an intercept.
 

@@ -1,0 +1,58 @@
+"""Predictions of a dataset, or of one of its splits: a shard at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bigmc.engine import Resources
+from bigmc.inference.part_predictor import PartPredictor, Predicted
+from bigmc.inference.prediction_plan import PredictionPlan, divide_limit, row_cost
+from bigmc.model import Model, ModelOutline
+from bigmc.options.inference import PredictOptions
+from bigmc.store.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class DatasetInput:
+    """The rows of a dataset.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    """
+
+    dataset: Dataset
+
+    @property
+    def paths(self) -> list[Path | None]:
+        """Path of the dataset, if it is not in memory only."""
+        return [self.dataset.path]
+
+    @property
+    def identity(self) -> Any | None:
+        """What tells the dataset from others; None if it is in memory only."""
+        return self.dataset.identity
+
+    def plan(
+        self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
+    ) -> PredictionPlan:
+        """Return the plan; a shard is a part, whatever the memory limit."""
+        shards = self.dataset.shards
+        rows = max((shard.n_rows for shard in shards), default=0)
+        engine, scratch = divide_limit(model, resources, rows * row_cost(model, options))
+        kept = pa.schema([])
+        if options.keep and shards:
+            kept = shards[0].table(list(options.keep)).schema.remove_metadata()
+        return PredictionPlan(engine, scratch, range(len(shards)), self.dataset.n_samples, kept)
+
+    def check(self, model: Model) -> None:
+        """Refuse a model of other features."""
+        model.check_features(self.dataset)
+
+    def predict(self, part: int, predictor: PartPredictor) -> Predicted:
+        """Return the predictions of a shard."""
+        return predictor.shard(part, self.dataset), []

@@ -1,0 +1,120 @@
+"""How often predicted labels are right, where a sample has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.inference.evaluate_sets import Places
+from bigmc.inference.results import ByLabel, Confusion
+from bigmc.model import Model
+from bigmc.options.inference import EvaluateOptions
+from bigmc.store.dataset import Dataset
+
+
+class ConfusionSums:
+    """How often each label is predicted as each; counts of parts add up.
+
+    Parameters
+    ----------
+    places : Places
+        Of the classes of dataset and model among all labels.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._places, self._shape = places, (places.n_labels, places.n_labels)
+        self.matrix = scipy.sparse.csr_array(self._shape, dtype=np.int64)
+
+    def add(self, other: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]) -> None:
+        """Add pairs of true and predicted code, and how often they occur."""
+        truth, predicted, counts = other
+        at = self._places.of_truth[truth], self._places.of_model[predicted]
+        self.matrix = self.matrix + scipy.sparse.coo_array((counts, at), self._shape)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the counts that are not zero, and where they stand."""
+        found = self.matrix.tocoo()
+        return {"truth": found.row, "predicted": found.col, "counts": found.data}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        at = arrays["truth"], arrays["predicted"]
+        self.matrix = scipy.sparse.csr_array((arrays["counts"], at), self._shape)
+
+    @property
+    def counts(self) -> LabelCounts:
+        """What the confusion says of each label by itself."""
+        matrix = self.matrix
+        return LabelCounts(matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0))
+
+    def figures(self, labels: list[Any]) -> Confusion:
+        """Return the confusion of the labels that occur or are predicted."""
+        occurring = self.counts.occurring
+        return {
+            "labels": [labels[c] for c in occurring.tolist()],
+            "matrix": self.matrix[occurring][:, occurring].toarray().tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """How often each label is predicted rightly, occurs, and is predicted.
+
+    Attributes
+    ----------
+    right, support, predicted : int64 arrays of shape (n_labels,)
+    """
+
+    right: NDArray[np.int64]
+    support: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+
+    @property
+    def occurring(self) -> NDArray[np.intp]:
+        """Labels that occur or are predicted."""
+        return np.flatnonzero(self.support + self.predicted)
+
+    def figures(self, labels: list[Any], of_model: NDArray[np.intp], options: EvaluateOptions) -> ByLabel:
+        """Return the figures of labels, of which `of_model` has the places of those the model knows."""
+        occurring = self.occurring
+        f1 = _ratio(2 * self.right, self.support + self.predicted)
+        known = np.isin(np.arange(len(labels)), of_model)
+        result: ByLabel = {
+            "macro_f1": float(f1[occurring].mean()) if len(occurring) else 0.0,
+            "n_unknown_labels": int(self.support[~known].sum()),
+        }
+        if options.per_class:
+            precision, recall = _ratio(self.right, self.predicted), _ratio(self.right, self.support)
+            result["per_class"] = {
+                labels[c]: {
+                    "precision": float(precision[c]),
+                    "recall": float(recall[c]),
+                    "f1": float(f1[c]),
+                    "support": int(self.support[c]),
+                }
+                for c in occurring.tolist()
+            }
+        return result
+
+
+def shard_confusion(
+    shard: int, model: Model, dataset: Dataset, room: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the pairs of true and predicted code that occur in a shard, and how often."""
+    truth = dataset.shards[shard].table(["label"]).column("label").to_numpy()
+    if len(truth) and truth.min() < 0:
+        raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
+    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard, room)
+    found, counts = np.unique(pairs, return_counts=True)
+    true_codes, predicted = np.divmod(found, model.n_classes)
+    return true_codes.astype(np.int32), predicted.astype(np.int32), counts.astype(np.int64)
+
+
+def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)

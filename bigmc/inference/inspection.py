@@ -1,0 +1,67 @@
+"""Which features decide for each class, by name where names were kept."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from bigmc.inference.results import ClassFeatures, FeatureName, Inspection, WeightedFeature
+from bigmc.model import Model
+
+
+def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspection:
+    """Return the features that weigh most for each class.
+
+    Parameters
+    ----------
+    model : Model
+    top : int, optional
+        Features of each class, at most.
+    n_classes : int, optional
+        List so many classes, the first ones; by default all.
+
+    Returns
+    -------
+    dict
+        ``n_features``, ``n_nonzero_features`` and ``classes``: for each one ``label``, what else its kind of
+        model tells of a class (a linear one its ``intercept``), and ``features``, ordered by falling
+        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign`` (its
+        occurrences count with this sign) and a ``count``; several names are a known collision. A column
+        of arrays has its own name; without names the list is empty.
+    """
+    names = _feature_names(model)
+    classes: list[ClassFeatures] = []
+    for c, label in enumerate(model.classes[:n_classes].tolist()):
+        features, weights = model.class_weights(c)
+        # Equal weights in the order of the features.
+        order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
+        strongest: list[WeightedFeature] = [
+            {
+                "index": int(features[j]),
+                "weight": float(weights[j]),
+                "names": names.get(int(features[j]), []),
+            }
+            for j in order
+            if weights[j] != 0
+        ]
+        figures = {"label": label, **model.class_figures(c), "features": strongest}
+        classes.append(cast(ClassFeatures, figures))
+    return {
+        "n_features": model.n_features,
+        "n_nonzero_features": len(model.used_features),
+        "classes": classes,
+    }
+
+
+def _feature_names(model: Model) -> dict[int, list[FeatureName]]:
+    names: dict[int, list[FeatureName]] = {}
+    if model.names is not None:
+        for entry in model.names.to_pylist():
+            # Binary weighting makes a 1 of a stored -1 too: the sign of the hash is then without effect.
+            entry["sign"] = 1 if model.weighting.binary else entry["sign"]
+            names.setdefault(entry.pop("bucket"), []).append(entry)
+    columns = model.feature_spec.get("columns")
+    if columns is not None:
+        names |= {j: [{"name": columns[j], "sign": 1, "count": None}] for j in model.used_features.tolist()}
+    return names

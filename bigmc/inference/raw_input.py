@@ -1,0 +1,185 @@
+"""Predictions of raw files and arrays: cut into parts that fit the memory limit, which any worker reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bigmc.budget import MemoryLimitError
+from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError
+from bigmc.inference.part_predictor import PartPredictor, Predicted
+from bigmc.inference.prediction_plan import PredictionPlan, divide_limit, own_copy, row_cost
+from bigmc.inference.samples import feature_spec_of
+from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
+from bigmc.ingestion.prepare import MATRICES, identify
+from bigmc.ingestion.readers.parquet import longest_text
+from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.sources import (
+    Part,
+    ReadHints,
+    ReadRequest,
+    Source,
+    bytes_per_row,
+    read,
+    scan,
+    schema,
+)
+from bigmc.ingestion.workers import at_the_data
+from bigmc.model import Model, ModelOutline
+from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
+from bigmc.options.inference import PredictOptions
+
+SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
+"""Bounds on the source bytes of a part: small enough that the workers share one file of a few MB."""
+
+
+@dataclass(frozen=True)
+class RawInput:
+    """The rows of raw files or arrays.
+
+    Attributes
+    ----------
+    sources : list of Source
+    base : str
+        Folder that relative paths start from; workers may be in another one.
+    """
+
+    sources: list[Source]
+    base: str = field(default_factory=os.getcwd)
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files."""
+        return [source.path for source in self.sources]
+
+    @property
+    def identity(self) -> Any:
+        """What tells the sources from others."""
+        return [identify(source) for source in self.sources]
+
+    def plan(
+        self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
+    ) -> PredictionPlan:
+        """Return the plan: parts so small that the results of some rows fit beside the model."""
+        sources = self.sources
+        resources = replace(resources, engine=at_the_data(resources.engine, sources))
+        hints = _hints(model, sources, options, resources)
+        kept = _check_sources(model, sources, options, hints)
+        try:
+            engine, scratch = divide_limit(model, resources, 0)
+        except MemoryLimitError:
+            # Names a larger limit if long records need it.
+            _most_held(scan(sources, LARGEST_PART, hints), hints)
+            raise
+        row_bytes = bytes_per_row(sources[0])
+        cost = row_cost(model, options) + (3 * row_bytes if options.keep else 0)
+        most = int(np.clip(scratch / 8 / cost * row_bytes, SMALLEST_PART, LARGEST_PART))
+        part_bytes = most if part_bytes is None or part_bytes > most else part_bytes
+        parts = scan(sources, part_bytes, hints)
+        engine, scratch = _hold_records(engine, scratch, _most_held(parts, hints))
+        reading = ReadRequest(
+            columns=hints.columns,
+            batch_bytes=int(np.clip(scratch // (4 * _batch_cost(model)), 1 << 15, 4 << 20)),
+            on_bad_row=options.on_bad_row,
+            reader_bytes=READER_BYTES + max((bytes_held(part) for part in parts), default=0),
+            record_limit=hints.record_limit,
+        )
+        n_rows = sum(part.n_rows for part in parts)
+        return PredictionPlan(engine, scratch, parts, n_rows, kept, reading, part_bytes)
+
+    def check(self, model: Model) -> None:
+        """Nothing is left to refuse: the plan has looked at the columns."""
+
+    def predict(self, part: Part, predictor: PartPredictor) -> Predicted:
+        """Return the predictions of a part, and the rows set aside."""
+        batches = read(part, predictor.reading, sources=self.sources, base=self.base)
+        return predictor.raw(part, batches)
+
+
+def _hints(
+    model: ModelOutline, sources: Sequence[Source], options: PredictOptions, resources: Resources
+) -> ReadHints:
+    """Return what the model tells about the sources it can predict."""
+    spec = feature_spec_of(model)
+    least = smallest_limit(model) + own_copy(model, resources.engine)
+    return ReadHints(
+        types={name: pa.string() for name in spec.text},
+        zero_based=None if spec.first_index is None else spec.first_index == 0,
+        n_features=model.n_features if sources[0].format == "svmlight" else None,
+        missing=spec.takes_missing,
+        columns=_columns(model, options) or None,
+        record_limit=RecordLimit(resources.memory_limit, least, RECORD_COST),
+    )
+
+
+def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
+    """Return the most bytes that reading a part holds: its longest record, the footer of its file.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the memory limit does not allow them.
+    """
+    held = [bytes_held(part) + part.footer_bytes for part in parts]
+    largest = int(np.argmax(held)) if held else 0
+    limit = hints.record_limit
+    if held and limit is not None:
+        try:
+            limit.check_held(parts[largest].path, held[largest])
+        except MemoryLimitError:
+            # Footers tell the size of columns only: reading would refuse a longer text in them later.
+            if parts[largest].format == "parquet" and hints.columns:
+                row, n_bytes = longest_text(parts[largest].path, hints.columns)
+                if limit.cost * (n_bytes - SHORT_RECORD) > held[largest]:
+                    raise limit.refusal(parts[largest].path, row, n_bytes) from None
+            raise
+    return held[largest] if held else 0
+
+
+def _batch_cost(model: ModelOutline) -> int:
+    """Return the bytes in memory per source byte of a batch; Fourier features are more than their columns."""
+    spec = feature_spec_of(model)
+    return DENSE_BATCH_COST if spec.only_dense and spec.map is None else BATCH_COST
+
+
+def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]:
+    """Return fewer workers with more memory where records are long, and the bytes beside such a record."""
+    whole = scratch * engine.n_threads
+    n_workers = max(1, min(engine.n_threads, whole // (SMALLEST_SCRATCH + held)))
+    return engine.at_most(n_workers), whole // n_workers - held if held else scratch
+
+
+def _check_sources(
+    model: ModelOutline, sources: Sequence[Source], options: PredictOptions, hints: ReadHints
+) -> pa.Schema:
+    """Return the columns to copy; refuse sources that lack columns, before anything is read."""
+    spec = feature_spec_of(model)
+    format, path = sources[0].format, sources[0].path
+    if format in MATRICES:
+        missing = spec.columns or options.keep
+        if missing:
+            raise DataError(
+                f"{path}: {format} data has no named columns, and prediction needs {', '.join(missing)}",
+                "give data in the form the model was trained on",
+            )
+        return pa.schema([])
+    if not spec.columns:
+        raise DataError(
+            f"{path}: the model was trained on a matrix of {model.n_features} features, "
+            f"not on columns of {format} files",
+            "give svmlight files or arrays",
+        )
+    found = schema(sources, _columns(model, options), hints)
+    spec.check_types(found)
+    return pa.schema([found.field(name).remove_metadata() for name in options.keep])
+
+
+def _columns(model: ModelOutline, options: PredictOptions) -> tuple[str, ...]:
+    """Return the columns to read, without repetition."""
+    return tuple(dict.fromkeys((*feature_spec_of(model).columns, *options.keep)))

@@ -1,0 +1,126 @@
+"""Reading a part of a source, by any worker, in any order and again after a kill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from bigmc.errors import DataError
+from bigmc.ingestion.files import absolute, is_address, partition_of, status_of
+from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source
+from bigmc.ingestion.readers.nested import with_fields
+
+EVERYTHING = ReadRequest()
+
+
+def named_by_folders(path: str, format: str) -> Mapping[str, str | None]:
+    """Return the columns that the folders of a file name."""
+    return partition_of(path) if format in FILE_FORMATS else {}
+
+
+def read(
+    part: Part,
+    request: ReadRequest = EVERYTHING,
+    *,
+    sources: Sequence[Source] | None = None,
+    base: str | None = None,
+) -> Iterator[Batch]:
+    """Read a part in batches.
+
+    Memory, beyond the source and the batches the caller keeps: for text about 8 times the bytes of a batch
+    (13 times when fields are a few characters; twice the longest record counts when that is more); for
+    Parquet about 5 times and what decoding may hold; for arrays twice; a dask chunk is whole in memory.
+
+    Parameters
+    ----------
+    part : Part
+        From `scan`, perhaps by way of JSON.
+    request : ReadRequest, optional
+        By default every column, stopping at the first bad row.
+    sources : sequence of Source, optional
+        As passed to `scan`; needed for arrays and tables in memory only.
+    base : str, optional
+        Folder that relative paths start from, where this process works in another one than that which cut
+        the parts. Batches name the file as the part does.
+
+    Yields
+    ------
+    Batch
+        Good rows in their order; rows and rejects of all batches together are ``part.n_rows``.
+
+    Raises
+    ------
+    DataError
+        At the first bad row unless quarantined; for a file that is damaged or was changed after the scan.
+    """
+    columns = request.columns
+    if request.on_bad_row not in ("fail", "quarantine"):
+        raise DataError(f"on_bad_row is {request.on_bad_row!r}", "choose fail or quarantine")
+    if columns is not None and (not columns or len(set(columns)) < len(columns)):
+        raise DataError(f"{part.path}: the requested columns are {list(columns)}", "name each column once")
+    if part.files:
+        for file in part.files:
+            yield from read(file, request, sources=sources, base=base)
+        return
+    source = sources[part.source] if sources is not None else None
+    here = part
+    if part.format in FILE_FORMATS:
+        if base is not None:
+            here = replace(part, path=absolute(part.path, base))
+            source = source and replace(source, path=absolute(source.path, base))
+        _check_unchanged(here)
+    for batch in _read(here, source, request, part.path):
+        if here is not part:
+            batch.path = part.path
+            batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
+        yield batch
+
+
+def _read(here: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
+    """Yield batches with the columns that folders name, for which there is nothing to read."""
+    columns, reader = request.columns, FORMATS[here.format]
+    folders = {} if columns is None else named_by_folders(name, here.format)
+    if columns is None or not any(column in folders for column in columns):
+        yield from reader.read(here, source, request)
+        return
+    in_file = _own_columns(here, source)
+    constant = {column: folders[column] for column in columns if column in folders and column not in in_file}
+    read_columns = [column for column in columns if column not in constant] or in_file[:1]
+    for batch in reader.read(here, source, replace(request, columns=read_columns)):
+        n = batch.table.num_rows
+        arrays = [
+            pa.array([constant[column]] * n, pa.string())
+            if column in constant
+            else batch.table.column(read_columns.index(column))
+            for column in columns
+        ]
+        batch.table = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        yield batch
+
+
+def _own_columns(part: Part, source: Source | None) -> list[str]:
+    """Return the columns that the file of a part has itself."""
+    known = source or Source(part.path, part.format, dialect=part.dialect)
+    return list(with_fields(FORMATS[part.format].schema(known, ReadHints())).names)
+
+
+def _check_unchanged(part: Part) -> None:
+    if is_address(part.path):
+        if status_of(part.path).version != part.version:
+            raise DataError(
+                f"{part.path}: the file has changed since it was scanned", "start the ingest anew"
+            )
+        return
+    try:
+        size = os.path.getsize(part.path)
+    except OSError as error:
+        raise DataError(f"{part.path}: the file is gone ({error})", "put it back, or start anew") from error
+    if size != part.file_bytes:
+        raise DataError(
+            f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has {size} now",
+            "start the ingest anew",
+        )

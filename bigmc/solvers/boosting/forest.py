@@ -1,0 +1,182 @@
+"""Trees that grow side by side under one set of weights, a level at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.boosting.arguments import Level, Table
+from bigmc.kernels.boosting.trees import open_level, route, split_nodes, tree_bits
+from bigmc.solvers.boosting.binning import equal_parts
+from bigmc.solvers.boosting.learners import NOWHERE, Learners
+
+#: Samples of a word of bits.
+WORD = 64
+#: Parts the trees are cut into for the threads, whatever their number.
+_PARTS = 8
+#: What a cut must gain, as part of the sum of ``|u|``.
+_LEAST_GAIN = 1e-12
+
+
+class Roots(NamedTuple):
+    """Cuts of the first level, one for each tree, class after class and best first.
+
+    Attributes
+    ----------
+    classes : int64 array of shape (n_trees,)
+    cuts : int64 array of shape (n_trees, 3)
+        Feature, cut, and 1 if missing values go below.
+    sides : int64 array of shape (n_trees, 2)
+        Packed sums of u and ``|u|`` below and above.
+    """
+
+    classes: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    sides: NDArray[np.int64]
+
+    def take(self, trees: slice) -> Roots:
+        """Return some of the roots."""
+        return Roots(*(array[trees] for array in self))
+
+    @classmethod
+    def joined(cls, parts: list[Roots]) -> Roots:
+        """Return the roots of all parts."""
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class Grown(NamedTuple):
+    """Trees, in the order of their roots.
+
+    Attributes
+    ----------
+    learners : Learners
+        Their first leaf answers 1.
+    signs : int8 array of shape (n_trees,)
+        -1 if the opposite is meant.
+    scores : int64 array of shape (n_trees,)
+        Sum over the leaves of ``|sum u|``, in whole numbers.
+    answers : list of uint64 array
+        Bits of the learners.
+    """
+
+    learners: Learners
+    signs: NDArray[np.int8]
+    scores: NDArray[np.int64]
+    answers: list[NDArray[np.uint64]]
+
+    @classmethod
+    def joined(cls, parts: list[Grown]) -> Grown:
+        """Return the trees of all parts."""
+        return cls(
+            Learners.joined([part.learners for part in parts]),
+            np.concatenate([part.signs for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            [answer for part in parts for answer in part.answers],
+        )
+
+
+class Forest:
+    """Trees that grow side by side.
+
+    Parameters
+    ----------
+    roots : Roots
+    weights : int64 array of shape (n_classes, n_samples)
+    depth : int
+        Levels of the trees.
+    hist : int64 array of shape (n_trees, n_nodes of the last level, n_cells)
+        Space for the histograms of the nodes, if they are kept; of no trees if not.
+    """
+
+    def __init__(self, roots: Roots, weights: NDArray[np.int64], depth: int, hist: NDArray[np.int64]) -> None:
+        n_trees, n_nodes = len(roots.classes), 2 ** (depth - 1)
+        self.classes, self._weights = roots.classes, weights
+        self._depth, self._kept, self.hist = depth, hist.size > 0, hist
+        self._members, self._above = at_roots(n_trees, n_nodes, weights.shape[1])
+        self.cuts, self.sides = roots.cuts[:, np.newaxis], roots.sides[:, np.newaxis]
+        self._levels = [self.cuts]
+        self._slots = np.zeros((n_trees, n_nodes), np.int64)
+        self._added = np.zeros((n_trees, n_nodes), np.uint8)
+        self.parts = equal_parts(np.ones(n_trees, np.int64), _PARTS)
+
+    def next_level(self) -> None:
+        """Begin the next level, at which nothing is cut yet."""
+        self._last = len(self._levels) == self._depth - 1
+        self._totals = self.sides.reshape(len(self.classes), 2 * self.sides.shape[1])
+        total = (self._totals >> 32).astype(np.float64)
+        mass = (self._totals & 0xFFFFFFFF).astype(np.float64)
+        purity = np.divide(total * total, mass, out=np.zeros_like(mass), where=mass > 0)
+        # A cut must gain more than the rounding of a quotient.
+        self._values = (np.abs(total) if self._last else purity) + _LEAST_GAIN * mass
+        self.cuts = np.zeros((*total.shape, 3), np.int64)
+        self.cuts[..., 0] = NOWHERE
+        self.sides = np.zeros((*total.shape, 2), np.int64)
+        self.sides[..., 0] = self._totals
+        self._levels.append(self.cuts)
+
+    def enter(self, part: tuple[int, int]) -> None:
+        """Move the samples of some trees to the level that has begun."""
+        here = slice(*part)
+        slots, added = self._slots[here], self._added[here]
+        open_level(self._members[here], self._above[here], self._totals[here], self._kept, slots, added)
+
+    def offer(self, part: tuple[int, int], table: Table) -> None:
+        """Take the better cuts of some columns into some trees."""
+        hist = self.hist if self._kept else np.empty((1, self._totals.shape[1], table.n_cells), np.int64)
+        level = Level(
+            classes=self.classes,
+            weights=self._weights,
+            members=self._members,
+            totals=self._totals,
+            slots=self._slots,
+            added=self._added,
+            values=self._values,
+            cuts=self.cuts,
+            sides=self.sides,
+            kept=self._kept,
+            last=self._last,
+        )
+        split_nodes(*part, table if self._kept else table._replace(at=0), level, hist)
+        self.route(part, table)
+
+    def route(self, part: tuple[int, int], table: Table) -> None:
+        """Mark the samples of some trees that go above at cuts of some columns."""
+        route(*part, table, self.cuts, self._members, self._above)
+
+    def grown(self) -> Grown:
+        """Return the trees."""
+        cuts = np.concatenate(self._levels, axis=1)
+        sums = self.sides.reshape(len(self.classes), cuts.shape[1] + 1) >> 32
+        leaf = np.where(sums < 0, -1, 1)
+        signs = leaf[:, 0].astype(np.int8)
+        features, bins, missing = cuts[..., 0], cuts[..., 1].astype(np.int16), cuts[..., 2].astype(bool)
+        leaf = (leaf * signs[:, np.newaxis]).astype(np.int8)
+        learners = Learners(features.astype(np.int32), bins, missing, leaf)
+        answers = answers_of(self._members, self._above, learners)
+        return Grown(learners, signs, np.abs(sums).sum(axis=1), answers)
+
+
+def n_words(n_samples: int) -> int:
+    """Return how many words hold a bit of every sample."""
+    return -(-n_samples // WORD)
+
+
+def at_roots(n_trees: int, n_nodes: int, n_samples: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the samples of so many nodes of trees, all in the first one, and none that goes above."""
+    members = np.zeros((n_trees, n_nodes, n_words(n_samples)), np.uint64)
+    members[:, 0] = ~np.uint64(0)
+    if beyond := n_samples % WORD:
+        members[:, 0, -1] = (1 << beyond) - 1
+    return members, np.zeros((n_trees, members.shape[2]), np.uint64)
+
+
+def answers_of(
+    members: NDArray[np.uint64], above: NDArray[np.uint64], learners: Learners
+) -> list[NDArray[np.uint64]]:
+    """Return the answers of trees, given the samples of the nodes of their last level."""
+    answers = [np.empty(above.shape[1], np.uint64) for _ in above]
+    for own, over, leaf, words in zip(members, above, learners.leaf, answers, strict=True):
+        tree_bits(own, over, leaf, words)
+    return answers

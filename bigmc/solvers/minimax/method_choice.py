@@ -1,0 +1,98 @@
+"""When the linear program takes over from the first-order steps, and when it hands back: expected costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigmc.solvers.minimax.linear_program import ENTRY_BYTES
+from bigmc.solvers.minimax.restricted import WorkingSets
+from bigmc.solvers.minimax.rows import WorkingRows
+from bigmc.solvers.minimax.state import State
+
+#: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
+#: the gap in one that is believed: it comes in steps.
+_JUDGE, _LEAST_FALL = 8, 0.01
+#: Gap from which the working sets are good enough to seed a linear program.
+_SEED_GAP = 0.05
+#: Seconds of the interior point method for every entry and smaller number of constraints and components, and
+#: of a first-order step for every value of its rows and class: measured, only their ratio matters.
+PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
+#: Linear programs that are usually solved before the bounds meet, in units of the first one.
+_PROGRAMS = 6.0
+#: A linear program of so few seconds is tried without waiting for good working sets.
+_QUICK = 0.05
+#: The linear programs may take this many times what was expected of them, and so many seconds in any case;
+#: then the first-order steps go on, and expectations are doubled.
+_PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """Chooses the method of an iteration.
+
+    Attributes
+    ----------
+    program_bytes : int
+        Bytes that a linear program may take.
+    n_features, n_classes : int
+        Rows and columns of μ.
+    tol : float
+        Gap at which the iterations end.
+    """
+
+    program_bytes: int
+    n_features: int
+    n_classes: int
+    tol: float
+
+    def choose(self, state: State, rows: WorkingRows, n_steps: int) -> None:
+        """Hand over to the linear program where it is expected to be cheaper, and back if it is not.
+
+        Each hand-over back doubles what the program is expected to cost, so that of two methods of which
+        one does not come to an end the other has its turn.
+
+        Parameters
+        ----------
+        state : State
+            Says afterwards whether the linear program is at work.
+        rows : WorkingRows
+        n_steps : int
+            First-order steps of an iteration.
+        """
+        if state.linear:
+            too_large = state.outgrown or state.sets.nbytes() > self.program_bytes
+            if too_large or state.spent > state.allowance:
+                state.outgrown = False
+                state.linear, state.sets = False, WorkingSets(self.n_classes)
+                state.setbacks += 1
+            return
+        ready = state.upper - state.lower <= _SEED_GAP
+        # Before the steps have come that far, their working sets do not tell how large the program will be.
+        dual, coef = state.iterate.dual, state.iterate.coef
+        n_rows = int(np.count_nonzero(dual.any(axis=1))) if ready else len(rows)
+        n_components = int(np.count_nonzero(coef)) if ready else self.n_features * self.n_classes
+        share = np.count_nonzero(dual) / (max(n_rows, 1) * self.n_classes) if ready else 1.0
+        n_constraints, n_components = int(1.5 * n_rows) + self.n_classes, max(n_components, 1)
+        if ENTRY_BYTES * share * n_constraints * n_components > self.program_bytes:
+            return
+        programs = _PROGRAMS * 2.0**state.setbacks * program_seconds(n_constraints, n_components, share)
+        if programs <= _QUICK or (ready and self._steps_seconds(state, rows, n_steps) > programs):
+            state.linear, state.spent = True, 0.0
+            state.allowance = max(_PATIENCE * programs, _LEAST_ALLOWANCE)
+
+    def _steps_seconds(self, state: State, rows: WorkingRows, n_steps: int) -> float:
+        """Return what the first-order steps are expected to cost until the bounds meet."""
+        history = state.history
+        if len(history) <= _JUDGE:
+            return 0.0
+        fall = np.log(history[-1 - _JUDGE]["gap"] / history[-1]["gap"]) / _JUDGE
+        missing = np.log(history[-1]["gap"] / self.tol) / max(fall, _LEAST_FALL)
+        step = _STEP_COST * 2 * rows.matrix.size * self.n_classes + _STEP_OVERHEAD
+        return float(missing * n_steps * step)
+
+
+def program_seconds(n_constraints: int, n_components: int, share: float) -> float:
+    """Return what a linear program with this share of its entries filled is expected to cost."""
+    return PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)
