@@ -180,7 +180,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
     gradient, none = np.zeros(width, np.float32), np.empty((0, 0), np.float32)
     slope = gradient[:n_classes]
     factors = np.empty((2, _longest(rows.indptr)), np.float32)
-    free, here = np.zeros(1), np.empty((2, 1), np.float32)
+    here = np.empty((2, 1), np.float32)
     weight = strength.weight
     for i in range(rows.labels.shape[0]):
         if rows.weights[i] == 0.0:

@@ -203,7 +203,7 @@ class ChunkRounds:
     def _first_weights(
         self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
     ) -> None:
-        """Let weights follow all samples, and start again from where they end, if memory has space for that."""
+        """Let weights follow all samples if memory has space for that, and begin with what they come to."""
         state, columns, norms = self.state, self._columns, self._norms
         plan = plan_read(self._task, self._plan, columns.column_nnz)
         if plan is None:

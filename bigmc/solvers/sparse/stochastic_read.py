@@ -25,8 +25,9 @@ _ROW_BYTES, _FEATURE_BYTES, _DECODED = 64, 64, 3 << 20
 _TABLE_SHARE, _ROW_ORDER = 0.4, 0.1
 #: Samples drawn at random may have more entries than expected; what the allocator keeps between shards.
 _MARGIN = 1.25
-#: Share of the samples of a shard, and features, with fewer of which the read says too little.
-_LEAST_SHARE, _FEWEST_FEATURES = 0.1, 64
+#: Shares of the samples, and of the entries that features in the table have, with less of which the read
+#: says too little: on words and pairs with 17 % and 63 % the candidates it named were far too few.
+_LEAST_SAMPLES, _LEAST_ENTRIES = 0.3, 0.85
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,16 @@ def plan_read(task: ChunkTask, plan: ChunkPlan, column_nnz: NDArray[np.int64]) -
     left = plan.free_bytes - decoded - rows * (_ROW_BYTES + 4 * dataset.most_labels())
     feature = 4 * sums_width(task.n_classes) + _FEATURE_BYTES
     n_table = min(n_used, int(_TABLE_SHARE * max(left, 0)) // feature)
-    if task.alpha <= 0.0 or n_table < min(n_used, _FEWEST_FEATURES) or not n_table:
-        return None
     table = np.sort(np.argsort(-column_nnz, kind="stable")[:n_table])
+    coverage = int(column_nnz[table].sum()) / max(nnz, 1)
+    if task.alpha <= 0.0 or coverage < _LEAST_ENTRIES:
+        return None
     left -= n_table * feature
-    largest = max(shard.nnz for shard in dataset.shards) * int(column_nnz[table].sum()) / nnz
-    needed = _MARGIN * largest * (2 + dataset.dtype.itemsize)
+    largest = max(shard.nnz for shard in dataset.shards)
+    needed = _MARGIN * coverage * largest * (2 + dataset.dtype.itemsize)
     row_bytes = max(ENTRY_BYTES, int(_ROW_ORDER * left))
     share = min(1.0, (left - 2 * row_bytes) / max(needed, 1.0))
-    return ReadPlan(table, share, row_bytes) if share >= _LEAST_SHARE else None
+    return ReadPlan(table, share, row_bytes) if share >= _LEAST_SAMPLES else None
 
 
 def read(
@@ -96,23 +98,10 @@ def read(
     order = generator.permutation(task.dataset.n_shards)
     for done, s in enumerate(order.tolist()):
         progress(Progress("first weights", done, len(order), "shards"))
-        steps.follow(_samples(task, spill, plan, s, generator), generator)
+        first, n_rows = task.dataset.base[s], task.dataset.shards[s].n_rows
+        rows = np.flatnonzero(generator.random(n_rows) < plan.share)
+        weights = (
+            np.ones(n_rows) if task.sample_weight is None else task.sample_weight[first : first + n_rows]
+        )
+        steps.follow(ShardSamples.of(spill, s, plan.table, rows, weights), generator)
     return steps.result()
-
-
-def _samples(
-    task: ChunkTask, spill: Spill, plan: ReadPlan, s: int, generator: np.random.Generator
-) -> ShardSamples:
-    """Draw samples of a shard, and read their columns."""
-    labels, scale = spill.rows_of_shard(s)
-    n_rows = len(scale)
-    rows = np.arange(n_rows) if plan.share >= 1.0 else np.flatnonzero(generator.random(n_rows) < plan.share)
-    numbers = np.full(n_rows, -1, np.int32)
-    numbers[rows] = np.arange(len(rows), dtype=np.int32)
-    first = task.dataset.base[s]
-    weights = np.ones(n_rows) if task.sample_weight is None else task.sample_weight[first : first + n_rows]
-    counts = np.zeros(len(rows), np.int32)
-    samples = ShardSamples(plan.table, numbers, counts, labels[rows], scale[rows], weights[rows], [])
-    for block in spill.decoded(s):
-        samples.add(block)
-    return samples

@@ -20,6 +20,7 @@ from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.shard_blocks import Block
+from bigmc.solvers.sparse.spill import Spill
 
 #: What the first sample that has a feature moves its weights by, where all values are alike and rows have
 #: length 1. Larger steps do as well, but for the squared hinge of many classes.
@@ -79,7 +80,26 @@ class ShardSamples:
     weights: NDArray[np.float64]
     parts: list[Part]
 
-    def add(self, block: Block) -> None:
+    @classmethod
+    def of(
+        cls,
+        spill: Spill,
+        s: int,
+        table: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        weights: NDArray[np.float64],
+    ) -> ShardSamples:
+        """Read some rows of a shard; the spill has labels and scales, and `weights` are of all rows."""
+        labels, scale = spill.rows_of_shard(s)
+        numbers = np.full(len(scale), -1, np.int32)
+        numbers[rows] = np.arange(len(rows), dtype=np.int32)
+        counts = np.zeros(len(rows), np.int32)
+        samples = cls(table, numbers, counts, labels[rows], scale[rows], weights[rows], [])
+        for block in spill.decoded(s):
+            samples._add(block)
+        return samples
+
+    def _add(self, block: Block) -> None:
         """Take what is needed of a block, which is not kept."""
         lo, hi = np.searchsorted(self.table, [block.lo, block.hi]).tolist()
         positions = self.table[lo:hi] - block.lo
