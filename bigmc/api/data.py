@@ -14,8 +14,9 @@ from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.ingestion import Append, Upload
+    from bigmc.ingestion.append import Append
     from bigmc.ingestion.job import Job
+    from bigmc.ingestion.upload import Upload
     from bigmc.store.dataset import Dataset
 
 
@@ -114,7 +115,7 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingestion import prepare_process
+    from bigmc.ingestion.processes import prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -158,7 +159,7 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    from bigmc.ingestion import prepare_process
+    from bigmc.ingestion.processes import prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -205,7 +206,9 @@ def verify(path: str | Path) -> list[str]:
 def _ingest_job(
     source: Any, to: str | Path, options: IngestKeywords, append: bool, limit: int
 ) -> Job | Append | Upload:
-    from bigmc.ingestion import Append, Upload, make_job
+    from bigmc.ingestion.append import Append
+    from bigmc.ingestion.prepare import make_job
+    from bigmc.ingestion.upload import Upload
     from bigmc.store.object_store import building_folder, is_remote
 
     asked = given_options(options)

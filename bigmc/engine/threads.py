@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
@@ -69,11 +69,15 @@ class ThreadEngine:
 
         At most one part beyond the running ones is started ahead of the reader, so that results
         waiting for their turn cannot pile up in memory. One thread, and a part that has parts of its own,
-        does them where it is.
+        does them where it is, as is a part that is the only one: to hand it over costs more than many a part.
         """
         if self._n_workers == 1 or getattr(_here, "is_worker", False):
             for part in parts:
                 yield part, fn(part, *shared)
+            return
+        if isinstance(parts, Sized) and len(parts) == 1:
+            for part in parts:
+                yield part, _as_worker(fn, part, *shared)
             return
         waiting: deque[tuple[P, Future[R]]] = deque()
         pool = self._threads()
@@ -108,3 +112,12 @@ _here = threading.local()
 
 def _become_worker() -> None:
     _here.is_worker = True
+
+
+def _as_worker(fn: Callable[..., R], *arguments: Any) -> R:
+    """Call a function as on a thread of the pool: what it maps in turn is done where it is."""
+    _here.is_worker = True
+    try:
+        return fn(*arguments)
+    finally:
+        _here.is_worker = False

@@ -14,7 +14,7 @@ from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.estimators.arrays import row_batches
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.learners import BoostingLearner
+from bigmc.learners.boosting import BoostingLearner
 from bigmc.model import BoostedModel
 from bigmc.model.linear_scoring import Scorer
 from bigmc.solvers.certificate import Certificate

@@ -17,7 +17,7 @@ from bigmc.errors import DataError
 from bigmc.estimators.arrays import is_lazy
 from bigmc.estimators.base import Classifier
 from bigmc.estimators.linear import LinearMixin
-from bigmc.learners import MinimaxLearner
+from bigmc.learners.minimax import MinimaxLearner
 from bigmc.model import MinimaxModel, Model
 from bigmc.store.dataset import Dataset
 from bigmc.store.feature_map import FeatureMap, Moments

@@ -10,7 +10,7 @@ import numpy as np
 from bigmc.engine import EngineLike
 from bigmc.estimators.linear import LinearMixin
 from bigmc.estimators.weights import WeightedClassifier
-from bigmc.learners import SparseLearner
+from bigmc.learners.sparse import SparseLearner
 from bigmc.objectives import LOSSES
 
 

@@ -17,9 +17,11 @@ from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import PredictionPlan, divide_limit, own_copy, row_cost
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
-from bigmc.ingestion.prepare import MATRICES, identify
+from bigmc.ingestion.processes import at_the_data
+from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.source_identity import identify
 from bigmc.ingestion.sources import (
     Part,
     ReadHints,
@@ -30,7 +32,6 @@ from bigmc.ingestion.sources import (
     scan,
     schema,
 )
-from bigmc.ingestion.workers import at_the_data
 from bigmc.model import Model, ModelOutline
 from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
 from bigmc.options.inference import PredictOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
+import scipy
 
 from bigmc.errors import DataError
 from bigmc.ingestion.bad_rows import set_aside

@@ -17,7 +17,9 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.job import Job
-from bigmc.ingestion.prepare import MATRICES, identify, job_of
+from bigmc.ingestion.prepare import job_of
+from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.source_identity import identify
 from bigmc.ingestion.sources import Source, expand_sources
 from bigmc.options.ingest import IngestKeywords, IngestOptions
 from bigmc.progress import ProgressCallback

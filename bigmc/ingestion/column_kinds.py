@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from bigmc.errors import DataError
 from bigmc.ingestion.features import Numbers, is_number
 from bigmc.ingestion.hashing.categories import is_text, plain_text
-from bigmc.ingestion.prepare import MATRICES
+from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.spool import is_pipe, is_stream
 from bigmc.ingestion.table_columns import MOST_LEVELS, LevelCount

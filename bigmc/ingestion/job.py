@@ -32,6 +32,7 @@ from bigmc.ingestion.memory import (
 )
 from bigmc.ingestion.part_receipt import NAMES, REJECTS
 from bigmc.ingestion.pipeline import ALONE, Crew
+from bigmc.ingestion.processes import at_the_data
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
 from bigmc.ingestion.readers.parquet import longest_text
@@ -40,7 +41,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.small_files import gather_small_files
 from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
 from bigmc.ingestion.spool import spool_beside
-from bigmc.ingestion.workers import PartTask, at_the_data, write_part
+from bigmc.ingestion.workers import PartTask, write_part
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, IfBusy, exclusive

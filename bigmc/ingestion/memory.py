@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset  # loaded by the first reading of Parquet, as below
 from numba.core.registry import cpu_target
-from numba.core.runtime.nrt import rtsys
 
 from bigmc.budget import MemoryLimitError, format_bytes, give_back_free_pages
 from bigmc.ingestion.readers.parquet import DECODED
@@ -23,10 +21,10 @@ from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, Rec
 from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
 
-# Numba makes its runtime (30 MB) at the first call of a kernel, and pyarrow
+# Numba prepares LLVM (30 MB) at the first call of a kernel, and pyarrow
 # imports pandas (37 MB, where it is installed) at the first conversion. They are libraries like the others,
 # so they are loaded with them and not in the middle of a run.
-rtsys.initialize(cpu_target.target_context)
+cpu_target.target_context  # noqa: B018  (made when it is first asked for)
 pa.array([0])
 
 BATCH_COST = 32

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import scipy
 
 from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
-from bigmc.ingestion.files import is_address, status_of
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
+from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sample_weights import check_weight_type
+from bigmc.ingestion.source_identity import identify
 from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
@@ -29,16 +27,12 @@ from bigmc.ingestion.table_scan import with_table_columns
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
-from bigmc.store.atomic import sha256
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
 """Columns of ``rows.parquet`` that ingest makes."""
-
-MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
-"""Formats that bring features and labels of their own, without names of columns."""
 
 
 def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
@@ -184,36 +178,6 @@ def _mapping(
 
 def _splits(options: IngestOptions) -> Mapping[str, float]:
     return parse_splits(options.split) if isinstance(options.split, str) else check_splits(options.split)
-
-
-def identify(source: Source) -> Mapping[str, Any]:
-    """Return what tells a source from another one: path, size and time of change, or a digest."""
-    data = source.data
-    if source.stream is not None:
-        file = Path(source.path)
-        identity = {"path": source.stream, "format": source.format, "bytes": file.stat().st_size}
-        return identity | {"sha256": sha256(file)} | source.dialect.to_dict()
-    if data is None:
-        status = status_of(source.path)
-        path = source.path if is_address(source.path) else str(Path(source.path).resolve())
-        identity = {"path": path, "format": source.format, "bytes": status.n_bytes, "changed": status.changed}
-        return identity | source.dialect.to_dict()
-    digest = hashlib.sha256()
-    if source.format == "dask":
-        digest.update(str(data.name).encode())  # dask names an array by a token of how it is made
-    elif source.format == "table":
-        for batch in data.to_batches():
-            digest.update(batch.serialize())
-    else:
-        arrays = (data.indptr, data.indices, data.data) if scipy.sparse.issparse(data) else (data,)
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).data)
-    if source.labels is not None:
-        sets = isinstance(source.labels, pa.ListArray)
-        labels = source.labels.to_pylist() if sets else np.asarray(source.labels).tolist()
-        digest.update(repr(labels).encode())
-    shape = [int(n) for n in data.shape]
-    return {"path": source.path, "format": source.format, "shape": shape, "sha256": digest.hexdigest()}
 
 
 def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source) -> None:

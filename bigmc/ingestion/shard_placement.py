@@ -148,7 +148,7 @@ def _final_table(shard: PartShard) -> pa.Table:
     """Return a shard's table with the label codes of the dataset in the place of those of the part."""
     path = shard.folder / ROWS_TABLE
     if _is_final(path):
-        return pq.read_table(path)
+        return pq.ParquetFile(path).read()
     written = next(file for file in shard.entry.files if file.path == ROWS_TABLE)
     table = read_work_table(path, written)
     column = table.column("label")

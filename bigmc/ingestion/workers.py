@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-from threadpoolctl import threadpool_limits
 
-from bigmc.engine import Engine, ThreadEngine
-from bigmc.ingestion.memory import Shares, prompt_release
+from bigmc.ingestion.memory import Shares
 from bigmc.ingestion.part_writer import PartWriter
 from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources import Part, Source
-from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.store.feature_map import Moments
 
 
@@ -82,27 +76,3 @@ def labels_of(part: Part, task: PartTask) -> Iterator[pa.Array]:
 def moments_of(part: Part, task: PartTask) -> Moments:
     """Return the moments of the dense features of a part's rows."""
     return task.writer(part).moments()
-
-
-def at_the_data(engine: Engine, sources: Sequence[Source]) -> Engine:
-    """Return threads of this process for arrays in its memory, else the engine."""
-    in_memory = any(source.data is not None for source in sources)
-    return ThreadEngine() if in_memory and not engine.shares_memory else engine
-
-
-def prepare_process() -> None:
-    """Prepare a process that works for another, once more for every kind of work it gets.
-
-    Freed memory goes back at once, matrix products take one thread, and kernels that the work brought along
-    are compiled by another process.
-    """
-    compile_elsewhere()
-    _settle()
-
-
-@lru_cache(maxsize=1)
-def _settle() -> None:
-    stack = ExitStack()
-    stack.enter_context(prompt_release())
-    stack.enter_context(threadpool_limits(1, "blas"))
-    atexit.register(stack.close)

@@ -45,6 +45,17 @@ def _type_equal_bytes(typing: Any, data: Any, at: Any, byte: Any) -> Any:
     return types.uint64(data, types.int64, types.uint8), generate
 
 
+def _type_load_eight(typing: Any, data: Any, at: Any) -> Any:
+    """Return ``data[at : at + 8]`` as one number, the first byte lowest where the machine's order is so."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(64).as_pointer())
+        return builder.load(pointer, align=1)
+
+    return types.uint64(data, types.int64), generate
+
+
 def _type_trailing_zeros(typing: Any, x: Any) -> Any:
     """Count the zero bits below the lowest bit of a uint64; 64 if there is none."""
 
@@ -64,5 +75,6 @@ def _type_bit_count(typing: Any, x: Any) -> Any:
 
 
 equal_bytes: Any = intrinsic(_type_equal_bytes)
+load_eight: Any = intrinsic(_type_load_eight)
 trailing_zeros: Any = intrinsic(_type_trailing_zeros)
 bit_count: Any = intrinsic(_type_bit_count)

@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from select import select
@@ -34,7 +34,7 @@ from llvmlite import binding as llvm
 from numba.core import environment
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
-from numba.core.runtime.nrt import rtsys
+from numba.core.runtime._nrt_python import c_helpers
 
 #: Seconds without a request after which the child ends.
 IDLE_SECONDS = 5.0
@@ -94,9 +94,8 @@ class _ChildCache(_SharedCache):
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
         # Numba's own `load_overload` first lets the context import all that kernels may be compiled from:
-        # 116 modules, 52 MB, a third of a second. Machine code that is there already needs only the runtime
-        # that counts references to arrays.
-        rtsys.initialize(target_context)
+        # 116 modules, 52 MB, a third of a second.
+        name_runtime()
         with self._guard_against_spurious_io_errors(), _environments_without_modules():
             try:
                 found = self._load_overload(sig, target_context)
@@ -135,6 +134,17 @@ def _leave_bitcode(library: Any, read: Callable[[], bytes]) -> None:
 
     library._shared_module, library._get_module_for_linking = None, for_linking
     module.close()
+
+
+@cache
+def name_runtime() -> None:
+    """Tell LLVM where the functions are that machine code calls to count references to arrays.
+
+    That is all that loaded kernels need of numba's runtime. The rest is compiled anew in every process, which
+    takes 20 ms: numba does so before it compiles a kernel.
+    """
+    for name, address in c_helpers.items():
+        llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 @contextmanager
@@ -176,14 +186,15 @@ def compile_elsewhere() -> None:
     _equip(_ChildCache)
 
 
-def _equip(cache: type[FunctionCache]) -> None:
+def _equip(kind: type[FunctionCache]) -> None:
     """Give every kernel imported so far a cache of this class instead of numba's own."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{__package__}.") and _equipped.get(name) != len(vars(module)):
             _equipped[name] = len(vars(module))
             for kernel in vars(module).values():
                 if isinstance(kernel, Dispatcher) and type(vars(kernel).get("_cache")) is FunctionCache:
-                    vars(kernel)["_cache"] = cache(kernel.py_func)
+                    # To make another one would ask the file system about the kernel's source once more.
+                    vars(kernel)["_cache"].__class__ = kind
 
 
 @dataclass

@@ -1,14 +1,16 @@
 """The learners: from options and a dataset to a model, for the command line and for classifiers alike."""
 
+from pkgutil import resolve_name
+
 from bigmc.learners.base import Learner, Trained
-from bigmc.learners.boosting import BoostingLearner
-from bigmc.learners.minimax import MinimaxLearner
-from bigmc.learners.sparse import SparseLearner
 from bigmc.options.learners import LearnerOptions
 
-#: Every learner by its name, which is also the kind of its models (see `bigmc.model.KINDS`).
-LEARNERS: dict[str, type[Learner]] = {
-    learner.kind: learner for learner in (SparseLearner, BoostingLearner, MinimaxLearner)
+#: Where every learner is, by its name, which is also the kind of its models (see `bigmc.model.KINDS`). Only
+#: the one that is asked for is imported: each has a solver of its own, and one brings scipy and HiGHS along.
+LEARNERS: dict[str, str] = {
+    "sparse": "bigmc.learners.sparse:SparseLearner",
+    "boost": "bigmc.learners.boosting:BoostingLearner",
+    "mrc": "bigmc.learners.minimax:MinimaxLearner",
 }
 
 
@@ -20,17 +22,9 @@ def learner_of(options: LearnerOptions) -> Learner:
     BigmcError
         Naming the option that cannot be used and what may be given.
     """
-    found = LEARNERS[options.learner](options)
+    found: Learner = resolve_name(LEARNERS[options.learner])(options)
     found.check()
     return found
 
 
-__all__ = [
-    "LEARNERS",
-    "BoostingLearner",
-    "Learner",
-    "MinimaxLearner",
-    "SparseLearner",
-    "Trained",
-    "learner_of",
-]
+__all__ = ["LEARNERS", "Learner", "Trained", "learner_of"]

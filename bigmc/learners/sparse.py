@@ -17,8 +17,8 @@ from bigmc.model import LinearModel, Model
 from bigmc.objectives import LOSSES, objective
 from bigmc.options.label_kind import LabelKind
 from bigmc.options.learners import SparseOptions
-from bigmc.solvers import Descent, SparseRun, Start, Task, solve
 from bigmc.solvers.loop import Limits, RunContext
+from bigmc.solvers.sparse import Descent, SparseRun, Start, Task, solve
 from bigmc.store.dataset import Dataset
 
 AUTO_TOL, GIVEN_TOL = 0.1, 1e-3

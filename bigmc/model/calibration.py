@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, softmax
 
 from bigmc.errors import ModelError
 
@@ -74,11 +74,11 @@ class Calibration:
         """Return the probability that each class is the label; a row adds up to 1."""
         logits = self.scale * scores
         if self.link != SOFTMAX:
-            logits = self.power * log_expit(logits + self.offset)
-        found: NDArray[np.float64] = softmax(logits, axis=1)
+            logits = self.power * scipy.special.log_expit(logits + self.offset)
+        found: NDArray[np.float64] = scipy.special.softmax(logits, axis=1)
         return found
 
     def memberships(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability that each class is among the labels."""
-        found: NDArray[np.float64] = expit(self.scale * scores + self.offset)
+        found: NDArray[np.float64] = scipy.special.expit(self.scale * scores + self.offset)
         return found

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from bigmc.errors import DataError
 from bigmc.model.calibration import POWER, SIGMOID, Calibration
@@ -221,7 +221,7 @@ def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Cal
         scale = np.exp(parameters[0])
         logits = scale * scores + parameters[1]
         value = np.logaddexp(0.0, np.where(is_label, -logits, logits)).mean()
-        slope = expit(logits) - is_label
+        slope = scipy.special.expit(logits) - is_label
         return float(value), np.array([(slope * scores).mean() * scale, slope.mean()])
 
     found = minimize(log_loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[_LOG_SCALES, (-50.0, 50.0)])

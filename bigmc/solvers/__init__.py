@@ -1,32 +1,6 @@
-"""The learners' optimisation loops."""
+"""The learners' optimisation loops, a package each."""
 
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.minimax import MinimaxSolution, solve_minimax
-from bigmc.solvers.sparse import (
-    Descent,
-    DualDescent,
-    Solution,
-    SparseRun,
-    Start,
-    Task,
-    check_memory,
-    largest_alpha,
-    solve,
-)
 
-__all__ = [
-    "Certificate",
-    "Checkpoint",
-    "Descent",
-    "DualDescent",
-    "MinimaxSolution",
-    "Solution",
-    "SparseRun",
-    "Start",
-    "Task",
-    "check_memory",
-    "largest_alpha",
-    "solve",
-    "solve_minimax",
-]
+__all__ = ["Certificate", "Checkpoint"]

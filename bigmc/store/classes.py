@@ -108,7 +108,7 @@ def read_classes(path: Path, kind: ClassesType) -> NDArray[Any]:
     """Return the labels of the dataset at `path` in the order of their codes."""
     file = path / CLASSES
     try:
-        table = pq.read_table(file, page_checksum_verification=True)
+        table = pq.ParquetFile(file, page_checksum_verification=True).read()
         codes, labels = table.column("code").to_numpy(), table.column("label")
     except (OSError, KeyError, pa.ArrowException) as error:
         raise damaged(file, f"cannot be read ({error})") from None

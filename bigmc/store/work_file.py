@@ -55,7 +55,7 @@ def read_work_table(path: Path, file: FileEntry) -> pa.Table:
     """
     if not path.is_file() or sha256(path) != file.sha256:
         raise damaged_work(path)
-    return pq.read_table(path)
+    return pq.ParquetFile(path).read()
 
 
 def damaged_work(path: Path, folder: Path | None = None) -> StoreError:

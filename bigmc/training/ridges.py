@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.ingestion.memory import trim
-from bigmc.solvers import DualDescent
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.training.trials import Candidate, weighted
 

@@ -24,8 +24,8 @@ from bigmc.learners.sparse import SparseLearner
 from bigmc.model import load_model
 from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import SparseOptions, learner_options
-from bigmc.solvers import largest_alpha
 from bigmc.solvers.loop import RunContext
+from bigmc.solvers.sparse import largest_alpha
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
 from bigmc.store.dataset import Dataset

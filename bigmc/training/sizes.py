@@ -20,7 +20,7 @@ from bigmc.learners import learner_of
 from bigmc.model import LinearModel
 from bigmc.model.rounding import multiples_of, steps_of, weights_of
 from bigmc.options.learners import SparseOptions
-from bigmc.solvers import DualDescent
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.training.trials import Candidate, Size, Truth, Verdict
 

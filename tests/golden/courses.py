@@ -22,19 +22,20 @@ from sparse_runs import solve
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import DualDescent, boosting
+from bigmc.solvers import boosting
 from bigmc.solvers.boosting.memory_plan import plan_memory as boosting_plan
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
 from bigmc.solvers.minimax import memory_plan as minimax_plan
+from bigmc.solvers.sparse import DualDescent
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory, plan_sample, plan_start
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
-#: Name and options of `bigmc.solvers.solve`, all samples in memory.
+#: Name and options of `bigmc.solvers.sparse.solve`, all samples in memory.
 IN_MEMORY: dict[str, dict[str, Any]] = {
     "group": {"alpha": 2e-3, "tol": 1e-4},
     "intercept": {"alpha": 2e-3, "tol": 1e-4, "fit_intercept": True},

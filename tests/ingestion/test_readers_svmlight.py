@@ -97,6 +97,21 @@ def test_numbers_are_those_of_float_however_they_are_spelled(tmp_path):
     assert np.array_equal(read_back.reshape(-1).view(np.int64), expected.view(np.int64))
 
 
+@pytest.mark.parametrize("behind", ["", "\n", "\r\n", "\t\n", "#5\n", " #\n"])
+def test_short_numbers_are_read_wherever_the_file_ends(tmp_path, behind):
+    rng = np.random.default_rng(6)
+    path = tmp_path / "t.svm"
+    for n_digits in range(1, 10):
+        for point in range(n_digits + 1):
+            digits = "".join(map(str, rng.integers(0, 10, n_digits)))
+            text = ("-", "")[n_digits % 2] + digits[:point] + "." * int(point < n_digits) + digits[point:]
+            index = rng.integers(1, 10 ** min(n_digits, 6))
+            path.write_bytes(f"3 {index}:{text} 1999999:{text}{behind}".encode())
+            [batch] = everything(path, zero_based=False)
+            assert batch.matrix.indices.tolist() == [index - 1, 1999998]
+            assert batch.matrix.data.tobytes() == np.array([float(text)] * 2).tobytes()
+
+
 def test_extent_is_that_of_all_files(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:1 3:2\n")
     (tmp_path / "b.svm").write_text("2 2:1 9:0  # explicit zero\n# nothing\n\n3\r\n")
@@ -127,6 +142,9 @@ def test_extent_is_that_of_all_files(tmp_path):
         ("2:1 3:1", "no label"),
         ("1 2:abc", "abc"),
         ("1 2:", "could not convert"),
+        ("1 2:5\x01 3:1", "could not convert"),
+        ("1 2:1.2.3", "could not convert"),
+        ("1 2:-", "could not convert"),
         ("1 2", "index:value"),
         ("1 -2:1", "index:value"),
         ("1 x:1", "index:value"),

@@ -176,7 +176,7 @@ class StumpClassifier(Classifier):
 def stump(monkeypatch):
     monkeypatch.setitem(KINDS, "stump", StumpModel)
     monkeypatch.setitem(OPTIONS, "stump", StumpOptions)
-    monkeypatch.setitem(LEARNERS, "stump", StumpLearner)
+    monkeypatch.setitem(LEARNERS, "stump", f"{__name__}:StumpLearner")
     monkeypatch.setitem(CLASSIFIERS, "stump", StumpClassifier)
 
 

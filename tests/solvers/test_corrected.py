@@ -1,5 +1,7 @@
 """Passes by shards against dense numpy, and training on a corrected sample against training on everything."""
 
+from functools import cache
+
 import dense
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from sparse_runs import largest_alpha, solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers import Start
+from bigmc.solvers.sparse import Start
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.passes import Job, full_pass
@@ -192,12 +194,17 @@ class Kept:
         return self.content
 
 
+@cache
+def uninterrupted(intercept):
+    return corrected(made()[2], 0.25, checkpoint=Kept(), tol=1e-7, intercept=intercept)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("last", "intercept"), [(1, False), (2, False), (4, False), (1, True), (3, True)])
 def test_stop_and_resume_equals_uninterrupted(last, intercept):
     _, _, dataset = made()
     options = {"tol": 1e-7, "intercept": intercept}
-    there, certificate = corrected(dataset, 0.25, checkpoint=Kept(), **options)
+    there, certificate = uninterrupted(intercept)
     stopped = Kept(last)
     with pytest.raises(KeyboardInterrupt):
         corrected(dataset, 0.25, checkpoint=stopped, **options)

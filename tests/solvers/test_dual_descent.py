@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import DualDescent
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers import DualDescent
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 
 N_ROWS, N_FEATURES, N_CLASSES = 300, 4000, 11

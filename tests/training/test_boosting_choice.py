@@ -143,3 +143,35 @@ def test_boosting_competes_beside_texts(tmp_path):
     assert np.mean(model.predict(new) == new.label) > 0.95
     counts = bigmc.open_dataset(tmp_path / "m.dataset").column_nnz()
     assert (counts[model.model_.used_features] >= boosting.MIN_FREQUENCY * 600).all()
+
+
+def test_rare_values_of_categories_are_not_asked(tmp_path):
+    """Of 200 names one says the label, which 60 rows have; two rows have each other one."""
+    rng = np.random.default_rng(11)
+    names = np.array(["often"] * 60 + [f"n{i}" for i in range(200)] * 2)
+    frame = pd.DataFrame({"name": names, "size": rng.normal(size=460)})
+    frame["label"] = np.where(frame.name == "often", 1, frame["size"] > 1).astype(int)
+    data = bigmc.ingest(
+        frame, to=tmp_path / "d", label="label", dense="size", one_hot="name", split={"all": 1.0}
+    )
+    search = Search(data["all"], ThreadEngine(1), Limits(1 << 30))
+    options = choose_boosting(search, data["all"], tmp_path).options
+    assert options.min_frequency == pytest.approx(boosting.RARE)
+    model = bigmc.MultiBoostClassifier(**options.parameters()).fit(data["all"]).model_
+    asked = {data.features["columns"][feature] for feature in model.used_features}
+    assert asked <= {"size", "name=often"}
+    assert "name=often" in asked
+
+
+@pytest.mark.parametrize(
+    ("features", "n_rows", "expected"),
+    [
+        ({}, 9, 0.0),
+        ({"one_hot": [1]}, 1000, 0.01),
+        ({"one_hot": [1]}, 40_000, 0.001),
+        ({"hasher": 1, "dense": [1]}, 9, 0.02),
+    ],
+)
+def test_the_larger_the_data_the_rarer_what_trees_ask(features, n_rows, expected):
+    data = Dataset.from_arrays(np.zeros((n_rows, 1)), np.arange(n_rows) % 2, features=features)
+    assert boosting._least_frequency(data) == pytest.approx(expected)

@@ -16,7 +16,7 @@ from bigmc.errors import DataError
 from bigmc.model import load_model, verify_model
 from bigmc.model.calibration import Calibration
 from bigmc.model.rounding import LARGEST_MULTIPLE
-from bigmc.solvers import DualDescent
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.fit import Fit

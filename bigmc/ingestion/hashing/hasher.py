@@ -31,6 +31,7 @@ from bigmc.ingestion.hashing.unicode import (
     lower_sigmas,
     lower_table,
     lowered,
+    planes_of,
     string_pieces,
 )
 from bigmc.kernels.hashing import folding
@@ -145,9 +146,10 @@ class TextHasher:
     def _fold(
         self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, use: WordUse
     ) -> Iterator[tuple[int, int]]:
-        table = lower_table() if self.lowercase else case_kept_table()
+        tabulate = lower_table if self.lowercase else case_kept_table
         code = ANALYZERS[self.analyzer]
         for first, piece, offsets, text in string_pieces(texts, nulls):
+            table = tabulate(planes_of(text[offsets[0] : offsets[-1]]))
             if self.lowercase:
                 offsets, text = lower_sigmas(offsets, text)
             longest = int(np.diff(offsets).max())

@@ -25,11 +25,17 @@ SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 PIECE_BYTES = 4 << 20  # text looked at in one go
 LOWERED_BYTES = 1 << 20  # text lower-cased by Python in one go
 PLANE = 1 << 16  # code points folded in one go
+PLANES = 17
 
 
 @functools.cache
-def lower_table() -> NDArray[np.uint32]:
+def lower_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
     r"""Tabulate the lower case of every code point, as the running Python knows it.
+
+    Parameters
+    ----------
+    n_planes : int, default=17
+        Planes that are asked of Python, from the first on: the whole takes 50 ms, the first plane 3.
 
     Returns
     -------
@@ -37,10 +43,10 @@ def lower_table() -> NDArray[np.uint32]:
         The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
         `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
         `bigmc.kernels.hashing.folding.IS_SPACE`). The capital I with a dot becomes ``i``, its dot is left to
-        the kernels.
+        the kernels. Code points of planes that were not asked for stay as they are, without flags.
     """
     table = np.arange(0x110000, dtype=np.uint32)
-    for start in range(0, len(table), PLANE):  # all at once would take 30 MB for a moment
+    for start in range(0, n_planes * PLANE, PLANE):  # all at once would take 30 MB for a moment
         plane = table[start : start + PLANE]
         _lower_plane(plane)
         _flag_plane(plane)
@@ -49,13 +55,21 @@ def lower_table() -> NDArray[np.uint32]:
 
 
 @functools.cache
-def case_kept_table() -> NDArray[np.uint32]:
+def case_kept_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
     """Tabulate every code point with the flags of `lower_table`, its case as it is."""
     table = np.arange(0x110000, dtype=np.uint32)
-    for start in range(0, len(table), PLANE):
+    for start in range(0, n_planes * PLANE, PLANE):
         _flag_plane(table[start : start + PLANE])
     table.setflags(write=False)
     return table
+
+
+def planes_of(text: NDArray[np.uint8]) -> int:
+    """Return how many planes of code points a text in UTF-8 may need: 1, or all.
+
+    Only code points beyond the first plane take four bytes, of which the first is 0xF0 or more.
+    """
+    return PLANES if len(text) and text.max() >= 0xF0 else 1
 
 
 def _lower_plane(table: NDArray[np.uint32]) -> None:

@@ -39,4 +39,7 @@ ENDINGS = {
 TEXT_FORMATS = frozenset({"csv", "tsv", "jsonl", "svmlight"})
 FILE_FORMATS = TEXT_FORMATS | {"parquet"}
 
-__all__ = ["ENDINGS", "FILE_FORMATS", "FORMATS", "TEXT_FORMATS"]
+MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
+"""Formats that bring features and labels of their own, without names of columns."""
+
+__all__ = ["ENDINGS", "FILE_FORMATS", "FORMATS", "MATRICES", "TEXT_FORMATS"]

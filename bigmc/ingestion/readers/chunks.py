@@ -117,7 +117,8 @@ class _RecordFinder:
         n = 0
         while True:
             out = kernels.Records(*(array[n:] for array in self.arrays))
-            n += kernels.split_records(given, quote, delimiter, state, out)
+            found: int = kernels.split_records(given, quote, delimiter, state, out)
+            n += found
             if state[kernels.NEXT] >= size:
                 return n
             self._grow()

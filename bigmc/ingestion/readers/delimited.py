@@ -115,7 +115,8 @@ class DelimitedFormat(TextFormat):
         grammar = _Grammar(names, wanted, self._delimiter(part.dialect), part.dialect.columns is None)
         text = chunk.data[: chunk.ends[-1]]
         try:
-            if is_utf8(text):
+            decodable = is_utf8(text)
+            if decodable:
                 table, ragged = grammar.read(text)
             else:  # pyarrow cannot pass on a ragged record that is not UTF-8: first find out which are ragged
                 _, ragged = replace(grammar, wanted=wanted[:1]).read(_PLAIN[text])
@@ -130,7 +131,7 @@ class DelimitedFormat(TextFormat):
         if table.num_rows != len(kept):
             counted = f"{table.num_rows} rows parsed, {len(kept)} records counted"
             raise _unparsable(chunk, counted, "please report this file; it is cut into records in two ways")
-        return Parsed(kept, _one_batch(table), reasons=ragged)
+        return Parsed(kept, _one_batch(table), reasons=ragged, is_utf8=decodable)
 
 
 @dataclass(frozen=True)

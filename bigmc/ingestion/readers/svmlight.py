@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
@@ -32,13 +31,9 @@ _BAD = sum(_WRONG)
 _NONE = np.int64(1) << 62
 
 
-def _describe(chunk: Chunk) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+def _undescribed(chunk: Chunk) -> kernels.Description:
     n = len(chunk.starts)
-    smallest = np.empty(n, dtype=np.int64)
-    largest = np.empty(n, dtype=np.int64)
-    flags = np.empty(n, dtype=np.uint8)
-    kernels.describe_svmlight(chunk.data, chunk.starts, chunk.ends, smallest, largest, flags)
-    return smallest, largest, flags
+    return kernels.Description(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8))
 
 
 class _Extent(Survey):
@@ -52,7 +47,8 @@ class _Extent(Survey):
 
     def look(self, chunk: Chunk) -> None:
         """Take in the records of a chunk; bad ones do not count."""
-        smallest, largest, flags = _describe(chunk)
+        smallest, largest, flags = described = _undescribed(chunk)
+        kernels.describe_svmlight(chunk.data, chunk.starts, chunk.ends, described)
         fine = (flags & _BAD) == 0
         if (flags & kernels.HAS_QID).any():
             i = int(np.argmax((flags & kernels.HAS_QID) != 0))
@@ -100,11 +96,7 @@ class SvmlightFormat(TextFormat):
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
         """Parse a chunk; malformed records and those with values that are not finite are not."""
-        n = len(chunk.starts)
-        reasons = _reasons(part, chunk)
-        good = np.ones(n, dtype=np.bool_)
-        good[list(reasons)] = False
-        parsed = _parse(part, chunk, good, reasons)
+        parsed = _parse(part, chunk)
         parsed = parsed.without(_unusable(part, chunk, parsed))
         if part.options["whole_labels"] and parsed.labels is not None:
             parsed.labels = parsed.labels.astype(np.int64)
@@ -130,10 +122,10 @@ def _unusable(part: Part, chunk: Chunk, parsed: Parsed) -> dict[int, str]:
     return wrong
 
 
-def _reasons(part: Part, chunk: Chunk) -> dict[int, str]:
-    """Return what the index scan finds wrong, by record."""
+def _reasons(part: Part, described: kernels.Description) -> dict[int, str]:
+    """Return what is wrong with the indices of records, by record."""
     base, n_features = part.options["first_index"], part.options["n_features"]
-    smallest, largest, flags = _describe(chunk)
+    smallest, largest, flags = described
     reasons: dict[int, str] = {}
     for i in np.flatnonzero((flags & _BAD) != 0):
         reasons[int(i)] = next(text for flag, text in _WRONG.items() if flags[i] & flag)
@@ -146,27 +138,24 @@ def _reasons(part: Part, chunk: Chunk) -> dict[int, str]:
     return reasons
 
 
-def _parse(part: Part, chunk: Chunk, keep: NDArray[np.bool_], reasons: dict[int, str]) -> Parsed:
-    """Parse the marked records, whose indices are known to fit; the others have their reasons."""
-    kept = np.flatnonzero(keep)
-    starts, ends = chunk.starts[kept], chunk.ends[kept]
-    n_rows, most = len(kept), int((ends - starts).sum()) // 3
-    rows = kernels.SvmlightRows(
-        np.empty(n_rows + 1, np.int64), np.empty(most, np.int32), np.empty(most), np.empty(n_rows)
-    )
-    odd = np.empty(n_rows, np.bool_)
-    kernels.parse_svmlight(chunk.data, starts, ends, int(part.options["first_index"]), rows, odd)
+def _parse(part: Part, chunk: Chunk) -> Parsed:
+    """Parse the records of a chunk; those with wrong indices, and what Python's float refuses, are not."""
+    base, n_features = int(part.options["first_index"]), int(part.options["n_features"])
+    n, most = len(chunk.starts), int((chunk.ends - chunk.starts).sum()) // 3
+    indptr, labels, values = np.empty(n + 1, np.int64), np.empty(n), np.empty(most)
+    record, odd = np.empty(n, np.int64), np.empty(n, np.bool_)
+    rows = kernels.SvmlightRows(indptr, np.empty(most, np.int32), values, labels, record, odd)
+    described = _undescribed(chunk)
+    kept = kernels.parse_svmlight(chunk.data, chunk.starts, chunk.ends, base, n_features, described, rows)
     wrong: dict[int, str] = {}
-    for i in np.flatnonzero(odd).tolist():
-        label, *entries = chunk.raw(int(kept[i])).split(b"#")[0].split()
+    for i in np.flatnonzero(odd[:kept]).tolist():
+        label, *entries = chunk.raw(int(record[i])).split(b"#")[0].split()
         try:
-            rows.labels[i] = float(label)
-            values = [float(entry.partition(b":")[2]) for entry in entries]
-            rows.values[rows.indptr[i] : rows.indptr[i + 1]] = values
+            labels[i] = float(label)
+            values[indptr[i] : indptr[i + 1]] = [float(entry.partition(b":")[2]) for entry in entries]
         except ValueError as error:
             wrong[i] = str(error)
-    n = int(rows.indptr[n_rows])
-    matrix = Rows(
-        rows.indptr, rows.indices[:n].copy(), rows.values[:n].copy(), int(part.options["n_features"])
-    )
-    return Parsed(kept, matrix=matrix, labels=rows.labels, reasons=reasons).without(wrong)
+    nnz = int(indptr[kept])
+    matrix = Rows(indptr[: kept + 1], rows.indices[:nnz].copy(), values[:nnz].copy(), n_features)
+    parsed = Parsed(record[:kept], matrix=matrix, labels=labels[:kept], reasons=_reasons(part, described))
+    return parsed.without(wrong)

@@ -46,6 +46,8 @@ class Parsed:
         Their labels, for a format without columns.
     reasons : dict of int to str
         Why each of the other records was not parsed.
+    is_utf8 : bool
+        Whether all texts in the table are known to be UTF-8; else they are checked.
     """
 
     kept: NDArray[np.int64]
@@ -53,6 +55,7 @@ class Parsed:
     matrix: Rows | None = None
     labels: NDArray[Any] | None = None
     reasons: dict[int, str] = field(default_factory=dict)
+    is_utf8: bool = False
 
     def without(self, wrong: Mapping[int, str]) -> Parsed:
         """Return the records without some more, given by their positions in ``kept``, with the reasons."""
@@ -178,7 +181,7 @@ class TextFormat(ABC):
         for first_row, chunk in part_chunks(part, layout, request.batch_bytes, limit):
             if len(chunk.starts):
                 parsed = self.parse(part, chunk, request.columns)
-                if parsed.table is not None:
+                if parsed.table is not None and not parsed.is_utf8:
                     parsed = parsed.without(undecodable_rows(parsed.table))
                 yield _batch(chunk, first_row, parsed, request)
 

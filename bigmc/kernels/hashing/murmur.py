@@ -70,7 +70,8 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
         h = block(h, word32(data, i))
         i += 4
     tail = np.uint32((1 << (8 * (size & 3))) - 1)
-    return finish(h, np.uint32(word32(data, i) & tail), size)
+    hashed: np.uint32 = finish(h, np.uint32(word32(data, i) & tail), size)
+    return hashed
 
 
 @inlined_kernel

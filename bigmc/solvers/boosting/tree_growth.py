@@ -27,7 +27,7 @@ from bigmc.kernels.boosting.trees import (
 )
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.forest import WORD, Forest, Grown, Roots, answers_of, at_roots, n_words
-from bigmc.solvers.boosting.learners import Learners
+from bigmc.solvers.boosting.learners import NOWHERE, Learners
 
 #: Bytes of a table, which holds its codes twice, and its columns at most: a row of histograms should stay in
 #: the cache.

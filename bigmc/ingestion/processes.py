@@ -1,0 +1,39 @@
+"""Which process works on sources, and what it does before."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+
+from threadpoolctl import threadpool_limits
+
+from bigmc.engine import Engine, ThreadEngine
+from bigmc.ingestion.memory import prompt_release
+from bigmc.ingestion.readers.base import Source
+from bigmc.kernels.compile_server import compile_elsewhere
+
+
+def at_the_data(engine: Engine, sources: Sequence[Source]) -> Engine:
+    """Return threads of this process for arrays in its memory, else the engine."""
+    in_memory = any(source.data is not None for source in sources)
+    return ThreadEngine() if in_memory and not engine.shares_memory else engine
+
+
+def prepare_process() -> None:
+    """Prepare a process that works for another, once more for every kind of work it gets.
+
+    Freed memory goes back at once, matrix products take one thread, and kernels that the work brought along
+    are compiled by another process.
+    """
+    compile_elsewhere()
+    _settle()
+
+
+@lru_cache(maxsize=1)
+def _settle() -> None:
+    stack = ExitStack()
+    stack.enter_context(prompt_release())
+    stack.enter_context(threadpool_limits(1, "blas"))
+    atexit.register(stack.close)
