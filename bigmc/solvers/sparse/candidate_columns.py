@@ -104,7 +104,7 @@ class CandidateColumns:
         if np.count_nonzero(wanted) > most:
             # at weights of zero: many of them come to nothing, and others come later
             kept = most if state.history else int(_FIRST_SHARE * most)
-            wanted[np.argsort(-rank, kind="stable")[kept:]] = False
+            wanted[np.lexsort((-norms, -rank))[kept:]] = False
         candidates = features[wanted]
         new = np.setdiff1d(candidates, _joined(state))
         full = sum(map(len, state.layers)) + len(new) > most

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
 from bigmc.solvers.sparse.chunk_task import ChunkTask
 from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.stochastic_start import (
     ENTRY_BYTES,
     ShardSamples,
@@ -76,6 +78,27 @@ def plan_read(task: ChunkTask, plan: ChunkPlan, column_nnz: NDArray[np.int64]) -
     row_bytes = max(ENTRY_BYTES, int(_ROW_ORDER * left))
     share = min(1.0, (left - 2 * row_bytes) / max(needed, 1.0))
     return ReadPlan(table, share, row_bytes) if share >= _LEAST_SAMPLES else None
+
+
+def first_weights(
+    task: ChunkTask, plan: ChunkPlan, columns: CandidateColumns, state: State, progress: ProgressCallback
+) -> bool:
+    """Let the weights of a state follow all samples, if memory has space for that.
+
+    Returns
+    -------
+    bool
+        Whether they did. The norms of the state are then those of the mean gradients on the way.
+    """
+    reading = plan_read(task, plan, columns.column_nnz)
+    if reading is None:
+        return False
+    started = read(task, columns.spill, reading, state.intercept, progress)
+    state.norms = np.zeros(task.dataset.n_features, np.float32)
+    state.norms[reading.table] = started.norms
+    if len(started.coef.features):
+        state.coef, state.intercept = started.coef, started.intercept
+    return True
 
 
 def read(
