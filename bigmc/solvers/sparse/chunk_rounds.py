@@ -179,7 +179,7 @@ class ChunkRounds:
         self._norms = norms
         features = state.coef.features
         if state.norms is not None and len(features):
-            chosen = np.flatnonzero(self._columns.column_nnz)
+            chosen = np.union1d(np.flatnonzero(state.norms), features)
             state.layers = self._columns.choose(state, chosen, state.norms[chosen].astype(np.float64))
             state.rounds, state.gain = 1, math.inf
         else:
@@ -193,7 +193,7 @@ class ChunkRounds:
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
         state.coef, before = Coefficients.zeros(task.width).updated(kept), state.anchor
         self._evaluate()
-        if before is not None and not state.anchor.objective < before.objective:
+        if before and state.anchor and not state.anchor.objective < before.objective:
             state.coef, state.intercept = before.coef, before.intercept.copy()
             self._evaluate()
 
