@@ -87,10 +87,8 @@ class ChunkRounds:
                 self._restore()
             else:
                 self._begin(Norms.ROUGH if norms_take_a_pass(self._task.dataset) else Norms.EXACT)
-                if not state.layers and state.norms is None:
-                    self._first_weights(checkpoint, run, progress)
                 if not state.layers:
-                    self._first_layer()
+                    self._first_layer(checkpoint, run, progress)
             while True:
                 if not state.rounds:
                     self._drop_candidates()
@@ -197,28 +195,29 @@ class ChunkRounds:
             state.coef, state.intercept = before.coef, before.intercept.copy()
             self._evaluate()
 
-    def _first_weights(
+    def _first_layer(
         self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
     ) -> None:
-        """Let weights follow all samples if memory has space for that, and begin with what they come to."""
-        norms = self._norms
-        if first_weights(self._task, self._plan, self._columns, self.state, progress):
+        """Choose the first candidates where there are no weights, by the gradients of some shards.
+
+        Where their columns do not fit into memory, a read along all samples gives weights and fewer of them.
+        """
+        state, norms = self.state, self._norms
+        assert state.anchor is not None
+        state.norms = self._certifier.estimate(self._columns.spill, state.anchor)
+        largest = self._columns.known_features(state)
+        state.layers = self._columns.choose(state, largest, state.norms[largest].astype(np.float64))
+        self._count_spill()
+        if not state.layers:
+            return
+        if first_weights(self._task, self._plan, self._columns, state, progress):
             self._count_spill()
             self._columns.close()
             give_back_free_pages()
             self._save(checkpoint, run)
             self._begin(norms)
             self._tell(progress)
-
-    def _first_layer(self) -> None:
-        """Choose the first candidates where there are no weights, by the gradients of some shards."""
-        state = self.state
-        assert state.anchor is not None
-        state.norms = self._certifier.estimate(self._columns.spill, state.anchor)
-        largest = self._columns.known_features(state)
-        state.layers = self._columns.choose(state, largest, state.norms[largest].astype(np.float64))
-        self._count_spill()
-        if state.layers:
+        else:
             self._write()
             self._norms = Norms.EXACT
             self._evaluate()

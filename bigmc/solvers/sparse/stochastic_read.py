@@ -92,21 +92,26 @@ def _most_frequent(column_nnz: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 def first_weights(
     task: ChunkTask, plan: ChunkPlan, columns: CandidateColumns, state: State, progress: ProgressCallback
 ) -> bool:
-    """Let the weights of a state follow all samples, if memory has space for that.
+    """Let the weights of a state follow all samples, if that is worth a read and memory has space for it.
+
+    It is not where the columns of the candidates, the layers of the state, fit into memory: then rounds over
+    them read little.
 
     Returns
     -------
     bool
-        Whether they did. The norms of the state are then those of the mean gradients on the way.
+        Whether there are weights now. The state has no layers then, and its norms are those of the mean
+        gradients on the way.
     """
-    reading = plan_read(task, plan, columns.column_nnz)
+    reading = None if columns.would_be_held(state) else plan_read(task, plan, columns.column_nnz)
     if reading is None:
         return False
     started = read(task, columns.spill, reading, state.intercept, progress)
+    if not len(started.coef.features):
+        return False
     state.norms = np.zeros(task.dataset.n_features, np.float32)
     state.norms[reading.table] = started.norms
-    if len(started.coef.features):
-        state.coef, state.intercept = started.coef, started.intercept
+    state.coef, state.intercept, state.layers = started.coef, started.intercept, []
     return True
 
 
