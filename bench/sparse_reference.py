@@ -42,7 +42,7 @@ def main() -> None:
             seconds = []
             for _ in range(5):
                 start = time.perf_counter()
-                gradient_pass(problem, source, coef, np.empty((0, n_classes)), 0, screening)
+                gradient_pass(problem, source, coef, np.empty((0, n_classes)), screening)
                 seconds.append(time.perf_counter() - start)
             figures = {
                 "n_classes": n_classes,

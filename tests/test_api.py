@@ -94,15 +94,15 @@ def test_only_datasets_on_disk_are_trained_by_name(data, tmp_path):
 
 
 def test_names_are_bounded_by_memory(tmp_path):
-    from bigmc.training import run
+    from bigmc.training.feature_names import feature_names
 
     rows = "".join(f"word{i} common,{'ab'[i % 2]}\n" for i in range(3000))
     (tmp_path / "rows.csv").write_text("text,label\n" + rows)
     options = {"text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
     dataset = bigmc.ingest(tmp_path / "rows.csv", tmp_path / "d", **options)
     every = np.arange(256)
-    names = run.feature_names(dataset, every, 10**6)
-    some = run.feature_names(dataset, every, 12_000)
+    names = feature_names(dataset, every, 10**6)
+    some = feature_names(dataset, every, 12_000)
     assert some.nbytes <= 12_000
     assert 0 < some.num_rows < names.num_rows
     most = {}
@@ -110,4 +110,4 @@ def test_names_are_bounded_by_memory(tmp_path):
         most[row["bucket"]] = max(most.get(row["bucket"], 0), row["count"])
     assert {row["bucket"] for row in some.to_pylist()} == set(most)
     assert all(row["count"] == most[row["bucket"]] for row in some.to_pylist()[:1])
-    assert run.feature_names(dataset, every, 100) is None
+    assert feature_names(dataset, every, 100) is None

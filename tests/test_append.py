@@ -22,7 +22,7 @@ from bigmc.ingestion import job as job_module
 from bigmc.store.atomic import exclusive
 from bigmc.store.block import read_block
 from bigmc.store.verify import verify
-from bigmc.training import run
+from bigmc.training.feature_names import feature_names
 
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 10, "split": {"train": 0.6, "test": 0.4}, "seed": 5}
 
@@ -277,7 +277,7 @@ def test_names_of_all_ingests(days, tmp_path):
     ingest(days[1:], to, append=True, **memory)
     found = []
     for data in (whole, to):
-        entries = run.feature_names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
+        entries = feature_names(api.open_dataset(data), np.arange(1 << 18), 10**8).to_pylist()
         found.append({(e["bucket"], e["name"], e["sign"]): e["count"] for e in entries})
         assert len(found[-1]) == len(entries) > 1000
     assert found[0] == found[1]

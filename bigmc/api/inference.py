@@ -89,7 +89,6 @@ def evaluate(
     from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
     from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
-    from bigmc.training.run import identity
 
     asked = EvaluateOptions(**options)
     data = dataset_of(dataset)
@@ -101,7 +100,7 @@ def evaluate(
         if source.sha256 is None or not isinstance(model, str | Path):
             raise DataError("the model is in memory only", "save it first, or leave out to")
         place = str(model if is_remote(model) else Path(model).resolve())
-        subject = Subject(place, source.sha256, identity(data), asked.split, len(known.used_features))
+        subject = Subject(place, source.sha256, data.identity, asked.split, len(known.used_features))
         labels = [*known.classes.tolist(), *data.classes.tolist()]
         figures = stored_figures(output, subject, asked, labels)
         if figures is not None:
@@ -354,8 +353,10 @@ def report(
             loaded = _loaded(stored, data, split, resources)
             few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
             measured = EvaluateOptions(split=split, per_class=True, confusion=few)
-            made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
-            with saved_beside(output, made if stored.sha256 and data.identity else None) as saved:
+            made: Mapping[str, Any] | None = None
+            if stored.sha256 and data.path:
+                made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
+            with saved_beside(output, made) as saved:
                 figures = _measured(loaded, data, measured, resources, saved)
             result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
             result["n_samples"] = figures["n_samples"]
@@ -369,4 +370,4 @@ def report(
 
 def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
     trained_on = model.params.get("dataset"), model.params.get("split")
-    return dataset.identity is not None and trained_on == (dataset.identity, split)
+    return dataset.path is not None and trained_on == (dataset.identity, split)

@@ -41,6 +41,10 @@ class Engine(Protocol):
         """Return this engine with at most so many parts at once in one process."""
         ...
 
+    def local(self) -> Engine:
+        """Return threads of this process, for parts that need what is in its memory."""
+        ...
+
     def prepared(self, prepare: Callable[[], None]) -> Self:
         """Return this engine with a function that processes of its own call before the parts of a map."""
         ...

@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 from distributed import Client, KilledWorker, get_worker
 from distributed.comm.core import CommClosedError
 
+from bigmc.engine.threads import ThreadEngine
 from bigmc.errors import BigmcError
 
 P = TypeVar("P")
@@ -126,6 +127,10 @@ class DaskEngine:
         if n_threads >= self.n_threads:
             return self
         return self._but(_most=n_threads)
+
+    def local(self) -> ThreadEngine:
+        """Return threads of this process."""
+        return ThreadEngine()
 
     def prepared(self, prepare: Callable[[], None]) -> Self:
         """Return this engine with a function that a worker's process calls before the first part of a map.

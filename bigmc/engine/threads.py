@@ -56,6 +56,10 @@ class ThreadEngine:
         """Return an engine of at most so many threads."""
         return self if n_threads >= self._n_workers else ThreadEngine(n_threads)
 
+    def local(self) -> ThreadEngine:
+        """Return this engine: its threads are of this process."""
+        return self
+
     def prepared(self, prepare: Callable[[], None]) -> ThreadEngine:
         """Return this engine: it has no processes of its own."""
         return self

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.engine import Resources
+from bigmc.inference.memory import divide_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
-from bigmc.inference.prediction_plan import PredictionPlan, divide_limit, row_cost
+from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
@@ -35,7 +36,7 @@ class DatasetInput:
     @property
     def identity(self) -> Any | None:
         """What tells the dataset from others; None if it is in memory only."""
-        return self.dataset.identity
+        return self.dataset.identity if self.dataset.path else None
 
     def plan(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
@@ -43,7 +44,7 @@ class DatasetInput:
         """Return the plan; a shard is a part, whatever the memory limit."""
         shards = self.dataset.shards
         rows = max((shard.n_rows for shard in shards), default=0)
-        engine, scratch = divide_limit(model, resources, rows * row_cost(model, options))
+        engine, scratch = divide_limit(model, resources, rows * row_cost(model, options), TASK)
         kept = pa.schema([])
         if options.keep and shards:
             kept = shards[0].table(list(options.keep)).schema.remove_metadata()

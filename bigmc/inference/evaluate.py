@@ -9,12 +9,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.budget import MemoryLimitError, plan_within
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_labels import ConfusionSums, LabelCounts, shard_confusion
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
+from bigmc.inference.memory import divide_limit, own_copy
 from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import Evaluation
 from bigmc.inference.unfinished import NOT_SAVED, SavedSums, Sums
@@ -161,15 +162,8 @@ def share_memory(model: ModelOutline, dataset: Dataset, resources: Resources) ->
         If it does not allow one worker.
     """
     rows = max((shard.n_rows for shard in dataset.shards), default=0)
-    engine = resources.engine
-    # A process of its own keeps the model as it came beside the model.
-    own = 0 if engine.shares_memory else model.nbytes
-    cost, wanted = ROW_COST + (SET_COST if model.has_sets else 0), engine.n_threads
-    n_threads, room = plan_within(
-        resources.memory_limit,
-        lambda limit: divide(model, limit - own, wanted, cost * rows, "evaluation"),
-    )
-    return engine.at_most(n_threads), room
+    cost = ROW_COST + (SET_COST if model.has_sets else 0)
+    return divide_limit(model, resources, cost * rows, "evaluation")
 
 
 def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
@@ -184,7 +178,7 @@ def _probability_figures(
 ) -> Mapping[str, object]:
     """Return the figures of the probabilities; a log loss of None where memory does not allow them."""
     engine, model = resources.engine, run.model
-    limit = resources.memory_limit - (0 if engine.shares_memory else model.nbytes)
+    limit = resources.memory_limit - own_copy(model.outline, engine)
     rows = max(shard.n_rows for shard in run.dataset.shards)
     try:
         scores = COPIES * 8 * model.n_classes * rows

@@ -200,6 +200,8 @@ def _differences(model: Model, rows: Rows) -> NDArray[np.float64]:
 def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[tuple[str, int]]:
     """Return how often each word, or other named feature, of a sample counts for which feature."""
     row = {spec.text[0]: sample} if isinstance(sample, str) else sample
+    missing = (name for name, value in row.items() if value is None or value != value)  # None or NaN
+    row = {**row, **dict.fromkeys(missing, "")}
     found: Counter[tuple[str, int]] = Counter()
     n_hashed = 0
     if spec.hasher is not None:

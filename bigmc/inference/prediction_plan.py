@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from bigmc.budget import plan_within
 from bigmc.engine import Engine, Resources
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.ingestion.sources import EVERYTHING, ReadRequest
-from bigmc.model import Model, ModelOutline, divide
+from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import PredictOptions
+
+TASK = "prediction"
+"""What predicting is called in messages about memory."""
 
 ROW_COST = 64
 """Bytes of a row beside its scores: id, label, place of the best score, their copies as a table."""
@@ -110,18 +112,3 @@ def row_cost(model: ModelOutline, options: PredictOptions) -> int:
     # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
     scores = 3 * 8 * model.n_classes if options.per_class else 0
     return ROW_COST + labels + scores + KEPT_COST * len(options.keep)
-
-
-def divide_limit(model: ModelOutline, resources: Resources, result: int) -> tuple[Engine, int]:
-    """Return the engine the limit allows, if one result has so many bytes, and the bytes for each part."""
-    engine, own = resources.engine, own_copy(model, resources.engine)
-    n_threads, scratch = plan_within(
-        resources.memory_limit,
-        lambda limit: divide(model, limit - own, engine.n_threads, result, "prediction"),
-    )
-    return engine.at_most(n_threads), scratch
-
-
-def own_copy(model: ModelOutline, engine: Engine) -> int:
-    """Return the bytes of the model as it came, which a process of its own keeps beside the model."""
-    return 0 if engine.shares_memory else model.nbytes

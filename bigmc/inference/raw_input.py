@@ -13,20 +13,19 @@ import pyarrow as pa
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
+from bigmc.inference.memory import divide_limit, own_copy
 from bigmc.inference.part_predictor import PartPredictor, Predicted
-from bigmc.inference.prediction_plan import PredictionPlan, divide_limit, own_copy, row_cost
+from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
-from bigmc.ingestion.processes import at_the_data
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
-from bigmc.ingestion.source_identity import identify
+from bigmc.ingestion.source import Source
 from bigmc.ingestion.sources import (
     Part,
     ReadHints,
     ReadRequest,
-    Source,
     bytes_per_row,
     read,
     scan,
@@ -62,18 +61,19 @@ class RawInput:
     @property
     def identity(self) -> Any:
         """What tells the sources from others."""
-        return [identify(source) for source in self.sources]
+        return [source.identity() for source in self.sources]
 
     def plan(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> PredictionPlan:
         """Return the plan: parts so small that the results of some rows fit beside the model."""
         sources = self.sources
-        resources = replace(resources, engine=at_the_data(resources.engine, sources))
+        if sources[0].in_memory:
+            resources = replace(resources, engine=resources.engine.local())
         hints = _hints(model, sources, options, resources)
         kept = _check_sources(model, sources, options, hints)
         try:
-            engine, scratch = divide_limit(model, resources, 0)
+            engine, scratch = divide_limit(model, resources, 0, TASK)
         except MemoryLimitError:
             # Names a larger limit if long records need it.
             _most_held(scan(sources, LARGEST_PART, hints), hints)

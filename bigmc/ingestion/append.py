@@ -19,8 +19,8 @@ from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.prepare import job_of
 from bigmc.ingestion.readers import MATRICES
-from bigmc.ingestion.source_identity import identify
-from bigmc.ingestion.sources import Source, expand_sources
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import expand_sources
 from bigmc.options.ingest import IngestKeywords, IngestOptions
 from bigmc.progress import ProgressCallback
 from bigmc.store import disk
@@ -152,9 +152,9 @@ class Append:
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
         ingested = {source["path"] for source in known if "changed" in source}
         known = [_fingerprint(source) for source in known]
-        new = [source for source in sources if _fingerprint(identify(source)) not in known]
+        new = [source for source in sources if _fingerprint(source.identity()) not in known]
         for source in new:
-            if source.data is None and identify(source)["path"] in ingested:
+            if not source.in_memory and source.identity()["path"] in ingested:
                 raise DataError(
                     f"{source.path} was ingested into {self.to} and has changed since",
                     "give new rows in a file of another name",

@@ -15,7 +15,8 @@ from bigmc.errors import DataError
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.memory import BATCH_COST, Shares
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.sources import Part, Source, bytes_per_row
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import Part, bytes_per_row
 from bigmc.ingestion.workers import PartTask, moments_of
 from bigmc.store.feature_map import FeatureMap, Moments
 from bigmc.store.work_file import read_work_file, write_work_file

@@ -10,7 +10,7 @@ import pyarrow as pa
 import scipy
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Source
+from bigmc.ingestion.source import Source
 from bigmc.store.label_sets import column_of_indicator
 
 

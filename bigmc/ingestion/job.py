@@ -32,14 +32,14 @@ from bigmc.ingestion.memory import (
 )
 from bigmc.ingestion.part_receipt import NAMES, REJECTS
 from bigmc.ingestion.pipeline import ALONE, Crew
-from bigmc.ingestion.processes import at_the_data
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.publication import Publication
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.small_files import gather_small_files
-from bigmc.ingestion.sources import Part, ReadHints, Source, bytes_per_row, scan
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import Part, ReadHints, bytes_per_row, scan
 from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.workers import PartTask, write_part
 from bigmc.progress import Progress, ProgressCallback
@@ -104,9 +104,13 @@ class Job:
             If the memory limit cannot work.
         """
         try:
-            return self._run(at_the_data(engine, self.sources), progress)
+            return self._run(self._at_the_data(engine), progress)
         finally:
             disk.try_clear(spool_beside(self.to))
+
+    def _at_the_data(self, engine: Engine) -> Engine:
+        """Return workers that have the sources: no other process sees the memory of this one."""
+        return engine.local() if self.sources[0].in_memory else engine
 
     def _run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         if not self._is_done():
@@ -186,7 +190,7 @@ class Job:
             As `run`; also if another process does this part, or divides the work otherwise.
         """
         nothing = {"n_pieces": 0, "n_samples": 0}
-        engine = at_the_data(engine, self.sources)
+        engine = self._at_the_data(engine)
         if self._is_done():
             return nothing
         self._refuse_foreign_folder()

@@ -26,7 +26,8 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.rejects import Reject, rejects_table
 from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.shard_writer import ShardWriter
-from bigmc.ingestion.sources import Batch, Part, ReadRequest, Source, read
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, read
 from bigmc.ingestion.splits import assign_splits, group_fractions, group_hashes, row_fractions
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replacing
@@ -168,7 +169,7 @@ class PartWriter:
         """Count the names of hashed features."""
         if self._names is None:
             return
-        for texts in self._recipe.features.texts(ready.batch.table) if self._recipe.features.text else ():
+        for texts in self._recipe.features.texts(ready.batch.table):
             self._names.update(texts)
         for categories in ready.categories:
             self._names.update_categories(categories)

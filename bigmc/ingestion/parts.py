@@ -11,8 +11,9 @@ import pyarrow as pa
 from bigmc.errors import DataError
 from bigmc.ingestion.files import absolute, is_address, partition_of, status_of
 from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
-from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest
 from bigmc.ingestion.readers.nested import with_fields
+from bigmc.ingestion.source import Source
 
 EVERYTHING = ReadRequest()
 

@@ -18,8 +18,8 @@ from bigmc.ingestion.memory import record_limit
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sample_weights import check_weight_type
-from bigmc.ingestion.source_identity import identify
-from bigmc.ingestion.sources import ReadHints, Source, expand_sources, schema
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import ReadHints, expand_sources, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
 from bigmc.ingestion.table_columns import Filling, Levels
@@ -59,7 +59,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
     check_fourier(options.fourier, options.gamma)
     recipe = Recipe(
-        sources=tuple(identify(s) for s in sources),
+        sources=tuple(source.identity() for source in sources),
         features=features,
         weighting=_weighting(options.weighting, features, sources),
         label=None if is_matrix else str(options.label),

@@ -1,24 +1,15 @@
-"""Which process works on sources, and what it does before."""
+"""What a process does before it works for another one."""
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 
 from threadpoolctl import threadpool_limits
 
-from bigmc.engine import Engine, ThreadEngine
 from bigmc.ingestion.memory import prompt_release
-from bigmc.ingestion.readers.base import Source
 from bigmc.kernels.compile_server import compile_elsewhere
-
-
-def at_the_data(engine: Engine, sources: Sequence[Source]) -> Engine:
-    """Return threads of this process for arrays in its memory, else the engine."""
-    in_memory = any(source.data is not None for source in sources)
-    return ThreadEngine() if in_memory and not engine.shares_memory else engine
 
 
 def prepare_process() -> None:

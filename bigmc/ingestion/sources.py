@@ -21,12 +21,13 @@ from bigmc.ingestion.files import is_address, list_address, size_of
 from bigmc.ingestion.in_memory import in_memory
 from bigmc.ingestion.parts import EVERYTHING, named_by_folders, read
 from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
-from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, check_columns
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
 from bigmc.ingestion.readers.plain_types import bytes_of
 from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, UTF8, Dialect, compression_of, open_text
+from bigmc.ingestion.source import Source
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
 from bigmc.options.raw import FileOptions
 from bigmc.store import disk

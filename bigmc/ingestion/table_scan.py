@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bigmc.ingestion.features import FeatureSpec, Numbers
-from bigmc.ingestion.sources import ReadHints, ReadRequest, Source, read, scan
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import ReadHints, ReadRequest, read, scan
 from bigmc.ingestion.table_columns import LevelCount, MeanOfColumns
 
 

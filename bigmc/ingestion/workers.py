@@ -14,7 +14,8 @@ from bigmc.ingestion.part_writer import PartWriter
 from bigmc.ingestion.pipeline import ALONE, Crew
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.sources import Part, Source
+from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources import Part
 from bigmc.store.feature_map import Moments
 
 

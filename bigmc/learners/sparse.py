@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError
 from bigmc.learners.base import Learner, Trained
 from bigmc.learners.run import Run
@@ -137,7 +136,7 @@ class SparseLearner(Learner):
             return Trained(model)
         if LOSSES[self.loss_name].takes_labels:  # every class against the rest: its margin is measured from 0
             return Trained(replace(model, label_threshold=0.0))
-        engine = run.resources.engine if dataset.path else ThreadEngine()
+        engine = run.resources.engine if dataset.path else run.context.local_engine
         threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)
         return Trained(replace(model, label_threshold=threshold))
 

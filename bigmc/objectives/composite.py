@@ -94,6 +94,21 @@ class Objective:
         else:
             composite.sweep(self._pair, columns, samples, step, extra, coef, violations)
 
+    def project(
+        self,
+        columns: Columns,
+        samples: Samples,
+        step: Step,
+        extra: Extra,
+        coef: NDArray[np.float64],
+        violations: NDArray[np.float64],
+    ) -> None:
+        """Take each gradient back to its ball; see `bigmc.kernels.linear.composite.project`."""
+        if self.specialised:
+            squared_hinge.project(columns, _one_label(samples), step, extra, coef, violations)
+        else:
+            composite.project(self._pair, columns, samples, step, extra, coef, violations)
+
     @property
     def _pair(self) -> Pair:
         return Pair(self.loss.kernels, self.penalty.kernel)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import Engine
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
@@ -67,7 +67,7 @@ class RunContext:
     @property
     def local_engine(self) -> Engine:
         """Threads of this process, for what is in its memory."""
-        return self.engine if isinstance(self.engine, ThreadEngine) else ThreadEngine()
+        return self.engine.local()
 
 
 class Packed(NamedTuple):

@@ -267,15 +267,12 @@ class Dataset:
         if self._sample_weights is None and self._stored is not None:
             recipe = self._stored.ingests[0].manifest.provenance.get("recipe", {})
             if recipe.get("weight") is not None:
-                self._sample_weights = self._row_column(SAMPLE_WEIGHT, np.float64)
+                self._sample_weights = row_column(self.shards, self.base, SAMPLE_WEIGHT, np.float64)
         return self._sample_weights
 
     def row_ids(self) -> NDArray[np.int64]:
         """Return the id of every sample."""
-        return self._row_column("row_id", np.int64)
-
-    def _row_column(self, name: str, dtype: Any) -> NDArray[Any]:
-        return row_column(self.shards, self.base, name, dtype)
+        return row_column(self.shards, self.base, "row_id", np.int64)
 
     def column_nnz(self) -> NDArray[np.int64]:
         """Return the number of stored entries of every feature."""
@@ -355,9 +352,11 @@ class Dataset:
         return self._stored.path if self._stored else None
 
     @property
-    def identity(self) -> str | None:
-        """Digest of all files of the dataset as it was when it was opened, or None in memory."""
-        return self._stored.identity if self._stored else None
+    def identity(self) -> str:
+        """Digest of all files of the dataset as it was when it was opened; a `DataError` in memory."""
+        if self._stored is None:
+            raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
+        return self._stored.identity
 
     @property
     def ingests(self) -> tuple[Ingest, ...]:

@@ -17,12 +17,12 @@ import numpy as np
 
 from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
-from bigmc.solvers.boosting import is_sparse
+from bigmc.solvers.boosting import is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, Trial, is_mixed
+from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
 
 DEPTHS = (4, 2)
@@ -70,6 +70,19 @@ class Boosting:
     def n_rounds(self) -> int:
         """Rounds."""
         return self.options.n_rounds
+
+
+def is_for_boosting(dataset: Dataset, memory: int) -> bool:
+    """Return whether boosting is tried, with so many bytes to train on a dataset.
+
+    Beside hashed features it is where the columns' codes stay in memory: a pass over all of them for every
+    level of every tree would take hours.
+    """
+    if dataset.has_sets:
+        return False
+    if is_table(dataset):
+        return True
+    return is_mixed(dataset) and keeps_codes(dataset, memory, max(DEPTHS), BoostOptions().tol)
 
 
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:

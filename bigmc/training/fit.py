@@ -32,14 +32,14 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
-from bigmc.training.boosting import Boosting, choose_boosting
+from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
+from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
-from bigmc.training.run import feature_names, identity
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
-from bigmc.training.trials import Course, Size, Truth, better, is_mixed, is_table
+from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.validation import SCORE_ENTRIES, Limits
 from bigmc.training.winner import Splits, Winner
 
@@ -91,7 +91,7 @@ class Fit:
             check_ridge_memory(self._data, self._limits)
         with exclusive(self._folder / "lock"):
             self._claim()
-            refuse_other_file(self._target, identity(self._data))
+            refuse_other_file(self._target, self._data.identity)
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
                 found: FitResult = read_work_file(done, self._folder)
@@ -131,7 +131,7 @@ class Fit:
     def _claim(self) -> None:
         """Write down what is being made; refuse to go on with something else."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
-        asked = {"dataset": identity(self._data), **self._splits._asdict(), **limits}
+        asked = {"dataset": self._data.identity, **self._splits._asdict(), **limits}
         if asked["thresholds"] == Thresholds.SHARED:  # a fit begun before there was a choice goes on
             del asked["thresholds"]
         file = self._folder / ASKED
@@ -153,8 +153,7 @@ class Fit:
         return Winner("boost", None, rival.trial.calibration, boosting=rival.options), rivals
 
     def _boosts(self) -> bool:
-        single = not self._data.has_sets
-        return single and self._limits.max_features is None and (is_table(self._data) or is_mixed(self._data))
+        return self._limits.max_features is None and is_for_boosting(self._data, self._limits.memory)
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
         """Return figures of the test rows, of models that have not seen them."""
@@ -276,7 +275,7 @@ class Fit:
         params = {
             **model.params,
             "learner": winner.kind,
-            "dataset": identity(self._data),
+            "dataset": self._data.identity,
             "split": "all" if self._splits.refit else self._splits.train,
             "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
             "sizes": [asdict(size) for size in course.sizes],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,29 +18,22 @@ from numpy.typing import NDArray
 
 from bigmc import budget
 from bigmc.engine import Engine, Resources
-from bigmc.errors import BigmcError, DataError, ModelError
-from bigmc.ingestion.hashing.feature_names import add_up
+from bigmc.errors import BigmcError, ModelError
 from bigmc.ingestion.memory import prompt_release
-from bigmc.learners import learner_of
+from bigmc.learners import Learner, learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, exclusive, replacing
 from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import damaged
 from bigmc.store.npy import read_npy
 from bigmc.store.outputs import IfExists
 from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.feature_names import feature_names
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 from bigmc.training.trials import Truth
-
-NAMES_PER_FEATURE = 8
-"""Most names of a feature that a model gets; fewer where memory is short."""
-
-NAMES_PER_BATCH = 1 << 14
-"""Names looked at together."""
 
 _SHOWN = 60
 """Most characters of a parameter in a message."""
@@ -53,48 +46,18 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     read_before = data.bytes_read
     learner = learner_of(options.learner)
     samples = data[options.split]
-    params = learner.recorded()
-    params |= {"learner": options.learner.learner, "dataset": identity(data), "split": options.split}
-    held_out = options.held_out
-    if held_out is not None:
-        params["held_out"] = held_out.share
-    calibration = options.calibration
-    if calibration is not None:
-        if not learner.takes_weights:
-            cure = "leave --calibrate out: it has its own probabilities"
-            raise BigmcError(f"training {learner.kind} uses every row", cure)
-        params["calibrated_on"] = calibration.share
-    start, limit, if_exists = options.start, resources.memory_limit, options.if_exists
-    if start is not None:
-        params["warm_start"] = hashlib.sha256(start.read_bytes()).hexdigest()
+    params = _recorded(data, learner, options)
+    _check_place(target)
     work = target.with_name(target.name + ".wip")
-    if target.is_dir():
-        raise ModelError(f"{target} is a folder", "give the path of a file with --to")
-    if not target.parent.is_dir():
-        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
-    if not _is_trained(target, params, if_exists):
+    if not _is_trained(target, params, options.if_exists):
         _refuse_foreign(work)
         with exclusive(work / "lock"), prompt_release():
-            if not _is_trained(target, params, if_exists):
+            if not _is_trained(target, params, options.if_exists):
                 _claim(work, params, target)
-                trained = learner.train(
-                    samples,
-                    replace(resources, progress=_towards(learner.tolerance, resources.progress)),
-                    checkpoint=FileCheckpoint(work),
-                    scratch=work,
-                    start=None if start is None else _start(start),
-                    sample_weight=_weights(samples, held_out or calibration, resources.engine),
-                ).model
-                if calibration is not None:
-                    trained = _calibrated(trained, calibration.rows(samples, resources.engine)[0])
-                names = feature_names(data, trained.used_features, limit // 16)
-                if (
-                    options.keep_norms
-                    and isinstance(trained, LinearModel)
-                    and trained.gradient_norms is not None
-                ):
-                    with replacing(norms_beside(target)) as file:
-                        np.save(file, trained.gradient_norms)
+                trained = _trained(samples, learner, options, resources, work)
+                names = feature_names(data, trained.used_features, resources.memory_limit // 16)
+                if options.keep_norms:
+                    _save_norms(trained, target)
                 replace(trained, params=params, names=names).save(target)
     disk.try_clear(work)
     model = load_model(target)
@@ -109,9 +72,55 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         "n_nonzero_features": len(model.used_features),
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
-        "memory_limit_bytes": limit,
+        "memory_limit_bytes": resources.memory_limit,
         "bytes_read": data.bytes_read - read_before,
     }
+
+
+def _recorded(data: Dataset, learner: Learner, options: TrainOptions) -> Mapping[str, Any]:
+    """Return what a model records of how it was made: a run with the same has nothing to do.
+
+    Raises
+    ------
+    BigmcError
+        If rows shall be left out for a calibration, and the learner uses every row.
+    """
+    params = learner.recorded()
+    params |= {"learner": options.learner.learner, "dataset": data.identity, "split": options.split}
+    if options.held_out is not None:
+        params["held_out"] = options.held_out.share
+    if options.calibration is not None:
+        if not learner.takes_weights:
+            cure = "leave --calibrate out: it has its own probabilities"
+            raise BigmcError(f"training {learner.kind} uses every row", cure)
+        params["calibrated_on"] = options.calibration.share
+    if options.start is not None:
+        params["warm_start"] = hashlib.sha256(options.start.read_bytes()).hexdigest()
+    return params
+
+
+def _check_place(target: Path) -> None:
+    """Refuse a place that cannot become a file."""
+    if target.is_dir():
+        raise ModelError(f"{target} is a folder", "give the path of a file with --to")
+    if not target.parent.is_dir():
+        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
+
+
+def _trained(
+    samples: Dataset, learner: Learner, options: TrainOptions, resources: Resources, work: Path
+) -> Model:
+    """Return the model, from the checkpoint in the folder of unfinished work if there is one."""
+    calibration, engine = options.calibration, resources.engine
+    model = learner.train(
+        samples,
+        replace(resources, progress=_towards(learner.tolerance, resources.progress)),
+        checkpoint=FileCheckpoint(work),
+        scratch=work,
+        start=None if options.start is None else _start(options.start),
+        sample_weight=_weights(samples, options.held_out or calibration, engine),
+    ).model
+    return model if calibration is None else _calibrated(model, calibration.rows(samples, engine)[0])
 
 
 def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
@@ -145,6 +154,13 @@ def norms_beside(model: Path) -> Path:
     return model.with_suffix(".norms.npy")
 
 
+def _save_norms(model: Model, target: Path) -> None:
+    """Keep the norms of the gradients, if the model has any."""
+    if isinstance(model, LinearModel) and model.gradient_norms is not None:
+        with replacing(norms_beside(target)) as file:
+            np.save(file, model.gradient_norms)
+
+
 def _start(path: Path) -> Model:
     model = load_model(path)
     if isinstance(model, LinearModel) and norms_beside(path).exists():
@@ -170,66 +186,6 @@ def _read_norms(path: Path, n_features: int) -> NDArray[np.float32]:
     if not np.isfinite(norms).all() or norms.min(initial=0.0) < 0:
         raise ModelError(f"{path} holds norms that are negative or not finite", cure)
     return norms
-
-
-def identity(dataset: Dataset) -> str:
-    """Return the digest of a dataset on disk."""
-    if dataset.identity is None:
-        raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
-    return dataset.identity
-
-
-def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> Any:
-    """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
-    import pyarrow as pa
-
-    files = dataset.files("names.parquet")
-    if not files:
-        return None
-    pieces, most = [], NAMES_PER_FEATURE
-    for path in files:
-        for batch in _name_batches(path):
-            schema = batch.schema
-            pieces.append(batch.filter(pa.array(np.isin(batch.column("bucket").to_numpy(), features))))
-            while sum(piece.nbytes for piece in pieces) > most_bytes and most:
-                most -= 1
-                pieces = [_fewer_names(pieces, most)] if most else []
-    if not most:
-        return None
-    table = pa.Table.from_batches(pieces, schema)
-    return table if len(files) == 1 else add_up(table)
-
-
-def _name_batches(path: Path) -> Iterator[Any]:
-    """Yield a table of names piece by piece, at least one piece.
-
-    Raises
-    ------
-    StoreError
-        If the file does not hold names.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            if not {"bucket", "name", "sign", "count"} <= set(schema.names):
-                raise damaged(path, "does not hold names of features")
-            yield pa.RecordBatch.from_pylist([], schema)
-            yield from file.iter_batches(NAMES_PER_BATCH)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, f"cannot be read ({error})") from None
-
-
-def _fewer_names(pieces: Sequence[Any], most: int) -> Any:
-    """Return so many names of each feature, the most frequent ones."""
-    import pyarrow as pa
-
-    table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
-    buckets = table.column("bucket").to_numpy()
-    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
-    return table.filter(pa.array(rank < most)).combine_chunks().to_batches()[0]
 
 
 def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from bigmc.engine import Resources, ThreadEngine
+from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
 from bigmc.learners.sparse import SparseLearner
@@ -36,7 +36,7 @@ from bigmc.store.untrusted import parse_json
 from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
-from bigmc.training.run import identity, train
+from bigmc.training.run import train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
@@ -64,7 +64,7 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
     if options.validation != VALID:
         data[options.validation]  # refused before any work
-    asked = {"dataset": identity(data), **options.fingerprint()}
+    asked = {"dataset": data.identity, **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
     work = to / WORK
     found = _finished(to, asked)
@@ -165,7 +165,7 @@ def _point(
     trained = train(data, target, asked, resources)
     measured = EvaluateOptions(split=options.validation)
     # Rows held out of the training are in the memory of this process, where no worker sees them.
-    local = resources if validation.samples.path else replace(resources, engine=ThreadEngine())
+    local = resources if validation.samples.path else replace(resources, engine=resources.engine.local())
     figures = evaluate(load_model(target), validation.samples, measured, local)
     row: dict[str, object] = {
         "alpha": alpha,

@@ -209,7 +209,7 @@ def test_a_saved_model_explains_texts_and_rows(trained, mixed):
     assert of_json == bigmc.explain(mixed[0], row) == mixed[0].explain(row)
 
 
-@pytest.mark.parametrize(("sample", "message"), [("red", "several columns"), ("[1]", "no object")])
+@pytest.mark.parametrize(("sample", "message"), [("red", "several columns"), ("[1]", "not an object")])
 def test_a_text_is_no_row_to_explain(mixed, sample, message):
     with pytest.raises(bigmc.errors.DataError, match=f"{message}.*text, shop, price, weight"):
         bigmc.explain(mixed[0], sample)

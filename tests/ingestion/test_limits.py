@@ -13,9 +13,9 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import labels as label_module
 from bigmc.ingestion.label_census import LabelCensus
-from bigmc.ingestion.readers.base import Source
 from bigmc.ingestion.readers.chunks import Layout, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import LongRecords
+from bigmc.ingestion.source import Source
 
 CSV = Layout(quote=ord('"'), delimiter=ord(","))
 

@@ -10,7 +10,6 @@ from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import DataError
 from bigmc.ingestion.memory import Load, divide
-from bigmc.ingestion.prepare import identify
 from bigmc.ingestion.sources import expand_sources
 
 X = np.arange(20.0).reshape(10, 2)
@@ -72,8 +71,8 @@ def test_a_changed_array_is_another_source(tmp_path):
 )
 def test_identity_tells_equal_from_different(make):
     [one], [same], [other] = (expand_sources(make(k)) for k in (2, 2, 3))
-    assert identify(one) == identify(same)
-    assert identify(one) != identify(other)
+    assert one.identity() == same.identity()
+    assert one.identity() != other.identity()
 
 
 def test_a_dask_chunk_beyond_the_share_is_refused(tmp_path):

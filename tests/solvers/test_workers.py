@@ -29,6 +29,9 @@ class Apart:
     def at_most(self, n_threads):
         return self
 
+    def local(self):
+        return ThreadEngine()
+
     def prepared(self, prepare):
         return self
 

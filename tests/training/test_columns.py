@@ -190,6 +190,9 @@ def test_a_table_with_texts_and_missing_values_is_learned_from(tmp_path):
     assert np.mean(model.predict(new) == new.label) > 0.7
     whole = new.assign(note=new.note.fillna(""), colour=new.colour.fillna(""))
     np.testing.assert_allclose(model.decision_function(new), model.decision_function(whole), atol=1e-9)
+    row = {"note": None, "colour": float("nan"), "code": 1, "size": None}
+    told = bigmc.explain(tmp_path / "m", row)
+    assert told == bigmc.explain(tmp_path / "m", {**row, "note": "", "colour": ""})
 
 
 @pytest.mark.parametrize("source", ["t.csv", "t.parquet"])

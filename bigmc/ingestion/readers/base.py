@@ -16,38 +16,11 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
 from bigmc.ingestion.readers.streams import USUAL, Dialect
 from bigmc.ingestion.rejects import Reject
+from bigmc.ingestion.source import Source
 from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
 
 BATCH_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class Source:
-    """One file, or one array or table in memory.
-
-    Attributes
-    ----------
-    path : str
-        Path or address of the file, or a name for the array.
-    format : str
-        Name of the format.
-    data : object
-        The array or table; None for a file.
-    labels : array or None
-        Labels of the rows of an array.
-    stream : str or None
-        What came as a stream and was written to the file; None for other files.
-    dialect : Dialect
-        How a text file is written.
-    """
-
-    path: str
-    format: str
-    data: Any = None
-    labels: Any = None
-    stream: str | None = None
-    dialect: Dialect = USUAL
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
-from bigmc.ingestion.readers.base import Part, ReadHints, Source, check_columns
+from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
 from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
 from bigmc.ingestion.readers.streams import skip_mark
 from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat, broken, marked
 from bigmc.ingestion.rejects import NOT_UTF8
+from bigmc.ingestion.source import Source
 
 _HEAD_BYTES = 1 << 20
 _MOST_HEAD_BYTES = 16 << 20

@@ -12,9 +12,10 @@ import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, number
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, number
 from bigmc.ingestion.readers.tables import in_memory, row_ranges
 from bigmc.ingestion.rejects import Reject, settle
+from bigmc.ingestion.source import Source
 from bigmc.kernels.records import first_not_finite
 from bigmc.options.ingest import Missing
 from bigmc.store.csr import Rows

@@ -20,7 +20,6 @@ from bigmc.ingestion.readers.base import (
     Part,
     ReadHints,
     ReadRequest,
-    Source,
     check_columns,
     check_count,
     keep_rows,
@@ -31,6 +30,7 @@ from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import Reject, settle
+from bigmc.ingestion.source import Source
 
 _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64

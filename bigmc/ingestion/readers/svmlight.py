@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
-from bigmc.ingestion.readers.base import Part, ReadHints, Source
+from bigmc.ingestion.readers.base import Part, ReadHints
 from bigmc.ingestion.readers.chunks import Chunk, Layout, Span
 from bigmc.ingestion.readers.matrices import bad_entries
 from bigmc.ingestion.readers.streams import skip_mark
 from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat
+from bigmc.ingestion.source import Source
 from bigmc.kernels import svmlight as kernels
 from bigmc.store.csr import Rows
 

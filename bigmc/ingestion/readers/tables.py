@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, Source, check_columns, number
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, check_columns, number
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.parquet import table_batch
 from bigmc.ingestion.readers.plain_types import bytes_of, plain_schema
+from bigmc.ingestion.source import Source
 
 
 def in_memory(part: Part, source: Source | None) -> Source:

@@ -16,7 +16,6 @@ from bigmc.ingestion.readers.base import (
     Part,
     ReadHints,
     ReadRequest,
-    Source,
     keep_rows,
     number,
 )
@@ -27,6 +26,7 @@ from bigmc.ingestion.readers.streams import Dialect
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import settle
+from bigmc.ingestion.source import Source
 from bigmc.store.csr import Rows
 
 

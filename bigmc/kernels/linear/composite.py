@@ -27,6 +27,7 @@ from bigmc.kernels.linear.loss_columns import (
 from bigmc.kernels.linear.losses.interface import couples_classes, curvature_bound, most_model_classes
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import penalty_change, prox, violation
+from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -281,6 +282,58 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
             search = (line, scratch, column.others, columns.scale[p], ridge, certain)
             part = _search_line(pair, j, columns, samples, move, search)
         if move_row(part, new, columns.scale[p], row, step):
+            add_column_step(j, columns.entries, samples, step)
+
+
+@kernel
+def project(pair, columns, samples, move, extra, coef, violations):
+    """Take the gradient of each column back to the ball it left, by the shortest way of the dual variables.
+
+    What a gradient has beyond the ball of the penalty is its excess E. A step ``-t E`` of the column's
+    weights moves the dual variables of its samples along the normal of the ball; t follows from the curvature
+    of the losses along E, as the gradients at both ends of a first step tell. Columns in the ball stay as
+    they are, whatever their weights. This is the method of successive projections (Bregman, "The method of
+    successive projection for finding a common point of convex sets", Soviet Mathematics Doklady 6, 1965): it
+    finds a feasible dual point nearby in a few sweeps, where `sweep` goes to the best in many.
+
+    Parameters
+    ----------
+    pair, columns, samples, move, extra
+        As in `sweep`; the ridges are not used.
+    coef : float64 array of shape (n_columns, width)
+        The steps are added to it.
+    violations : float64 array of shape (n_columns,)
+        Length of each excess before the step; filled.
+    """
+    loss, penalty = pair
+    n_classes, two_over_n, alpha, _, negligible = move
+    dtype, width = samples.scores.dtype, samples.scores.shape[1]
+    none, no_hessian = np.empty((0, 0), dtype), np.empty((0, 0), np.float64)
+    column, step = column_work(samples.scores, n_classes), np.empty(n_classes, dtype)
+    sums, ones = column.sums, np.ones(n_classes, np.float64)
+    (excess, new), level = np.empty((2, n_classes), np.float64), np.zeros(width, np.float64)
+    for p in columns.order:
+        j, row = columns.positions[p], coef[p]
+        pull = extra.tilt[p] if extra.tilt.shape[0] else level
+        scale = two_over_n * columns.scale[p]
+        column_gradient(loss, j, columns.entries, samples, none, column)
+        violations[p] = fill_excess(penalty, alpha, scale, (sums, pull, ones), excess)
+        if violations[p] <= negligible:
+            continue
+        # it takes the sums anew, without scale and pull
+        column_curvature(loss, j, columns.entries, samples, none, column, no_hessian)
+        part = projection_part(scale * columns.scale[p], column.diagonal, excess)
+        before = along(excess, sums)
+        for r in range(n_classes):
+            new[r] = row[r] - part * excess[r]
+        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+            continue
+        add_column_step(j, columns.entries, samples, step)
+        column_gradient(loss, j, columns.entries, samples, none, column)
+        part *= further_part(violations[p], scale * (before - along(excess, sums)))
+        for r in range(n_classes):
+            new[r] = row[r] - part * excess[r]
+        if move_row(1.0, new, columns.scale[p], row, step):
             add_column_step(j, columns.entries, samples, step)
 
 

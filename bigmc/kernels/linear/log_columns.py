@@ -24,6 +24,7 @@ from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_
 from bigmc.kernels.linear.log_sums import add_column_step, class_products, curvature, gradient, variances
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import violation
+from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
 from bigmc.kernels.linear.simd import LANES
 
 
@@ -110,6 +111,43 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
                 diagonal[r] = factor * total[r]
         model = Model(sums, diagonal, hessian, np.inf, extra.ridges[p])
         minimise_model(penalty, alpha, model, row, scratch, new)
+        if move_row(1.0, new, columns.scale[p], row, step):
+            add_column_step(j, columns.entries, samples, shares, wide_step)
+
+
+@kernel
+def project(penalty, columns, samples, shares, move, extra, coef, violations):
+    """`bigmc.kernels.linear.composite.project` on the quadratic model, by slopes that move along."""
+    n_classes, two_over_n, alpha, _, negligible = move
+    width = max(n_classes, samples.scores.shape[1])
+    total, none = np.empty(width, np.float64), np.zeros(width, np.float64)
+    ones = np.ones(n_classes, np.float64)
+    sums, excess, diagonal, new = np.empty((4, n_classes), np.float64)
+    wide_step = np.zeros(width, samples.scores.dtype)
+    step = wide_step[:n_classes]
+    for p in columns.order:
+        j, row = columns.positions[p], coef[p]
+        pull = extra.tilt[p] if extra.tilt.shape[0] else none
+        scale = two_over_n * columns.scale[p]
+        gradient(j, columns.entries, samples, total)
+        sums[:] = total[:n_classes]
+        violations[p] = fill_excess(penalty, alpha, scale, (sums, pull, ones), excess)
+        if violations[p] <= negligible:
+            continue
+        before = along(excess, total)
+        variances(j, columns.entries, samples, shares, total)
+        diagonal[:] = total[:n_classes]
+        # slopes are half derivatives, variances the whole Hessian
+        part = projection_part(0.5 * scale * columns.scale[p], diagonal, excess)
+        for r in range(n_classes):
+            new[r] = row[r] - part * excess[r]
+        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+            continue
+        add_column_step(j, columns.entries, samples, shares, wide_step)
+        gradient(j, columns.entries, samples, total)
+        part *= further_part(violations[p], scale * (before - along(excess, total)))
+        for r in range(n_classes):
+            new[r] = row[r] - part * excess[r]
         if move_row(1.0, new, columns.scale[p], row, step):
             add_column_step(j, columns.entries, samples, shares, wide_step)
 

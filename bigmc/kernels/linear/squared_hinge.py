@@ -26,6 +26,7 @@ from bigmc.kernels.linear.hinge_columns import (
     loss_change,
     pair_curvature,
 )
+from bigmc.kernels.linear.projections import further_part, projection_part
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -305,3 +306,51 @@ def sweep(columns, samples, move, extra, coef, violations):
         part = _search_line(j, columns, samples, move, terms, curve.bound, line)
         if move_row(part, new, columns.scale[p], row, step):
             add_step(j, columns.entries, samples, step)
+
+
+@kernel
+def project(columns, samples, move, extra, coef, violations):
+    """Take the gradient of each column back to the ball it left; see `composite.project`."""
+    alpha, width = move.alpha, samples.scores.shape[1]
+    room = np.empty((6, width), np.float64)
+    work = HingeSums(room[0], room[1], room[2], room[3])
+    excess, new, level = room[4], room[5], np.zeros(width, np.float64)
+    step = np.empty(width, samples.scores.dtype)
+    for p in columns.order:
+        j, row = columns.positions[p], coef[p]
+        pull = extra.tilt[p] if extra.tilt.shape[0] else level
+        scale = move.two_over_n * columns.scale[p]
+        gradient(j, columns.entries, samples, work.sums, work.own)
+        total = 0.0
+        for r in range(width):
+            excess[r] = scale * (work.sums[r] - work.own[r]) + pull[r]
+            total += excess[r] ** 2
+        norm = np.sqrt(total)
+        violations[p] = max(norm - alpha, 0.0)
+        if violations[p] <= move.negligible:
+            continue
+        for r in range(width):
+            excess[r] *= 1.0 - alpha / norm
+        curvature(j, columns.entries, samples, work)
+        part = projection_part(scale * columns.scale[p], work.bends, excess)
+        before = _along(excess, work)
+        for r in range(width):
+            new[r] = row[r] - part * excess[r]
+        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+            continue
+        add_step(j, columns.entries, samples, step)
+        gradient(j, columns.entries, samples, work.sums, work.own)
+        part *= further_part(violations[p], scale * (before - _along(excess, work)))
+        for r in range(width):
+            new[r] = row[r] - part * excess[r]
+        if move_row(1.0, new, columns.scale[p], row, step):
+            add_step(j, columns.entries, samples, step)
+
+
+@inner_kernel
+def _along(direction, work):
+    """Return the derivative along a direction, before the scale."""
+    total = 0.0
+    for r in range(direction.shape[0]):
+        total += direction[r] * (work.sums[r] - work.own[r])
+    return total

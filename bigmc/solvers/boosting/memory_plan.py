@@ -197,6 +197,14 @@ def plan_memory(
     )
 
 
+def keeps_codes(dataset: Dataset, limit: int, depth: int, tol: float) -> bool:
+    """Return whether a run of trees within a limit reads the data once and keeps the codes of all columns."""
+    try:
+        return plan_memory(dataset, limit=limit, tol=tol, depth=depth, cut_kind=CutKind.STUMP).keep_blocks
+    except MemoryLimitError:
+        return False
+
+
 def _dual_type(dataset: Dataset, tol: float) -> np.dtype[Any]:
     """Return the precision of the dual weights."""
     double = tol < _SINGLE_PRECISION_TOL or dataset.n_samples * _width(dataset) * 8 <= _SMALL_WEIGHTS

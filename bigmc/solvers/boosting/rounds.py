@@ -113,12 +113,10 @@ class Rounds:
         """Return the best learners of some of the columns, or of all where those are not worth taking in."""
         duals, options = Duals(self._master.u, self._master.r), self._options
         drawn = options.drawn_columns(self._plan.n_features, len(self.state.stages) - 1)
-        every = self._columns
-        some = every if drawn is None else drawn if every is None else drawn & every
-        found = self._oracle.price(duals, n_best, some)
+        found = self._oracle.price(duals, n_best, _both(drawn, self._columns))
         self.state.n_passes += self._oracle.n_passes
         if drawn is not None and found.sigma <= 1.0 + options.tol:
-            found = self._oracle.price(duals, n_best, every)
+            found = self._oracle.price(duals, n_best, self._columns)
             self.state.n_passes += self._oracle.n_passes
         return found
 
@@ -238,3 +236,10 @@ class Rounds:
         self._learners = {key: self._learners[key] for key in keys}
         learners = {key: learner for key, (learner, _) in self._learners.items()}
         self.state.stages.append(keys, learners, classes, signs, weights)
+
+
+def _both(some: NDArray[np.bool_] | None, others: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    """Return the columns that are among both; None stands for all of them."""
+    if some is None or others is None:
+        return others if some is None else some
+    return some & others

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.solvers import loop
 from bigmc.solvers.boosting.binning import BinnedSource
@@ -201,8 +200,7 @@ class _Run:
         context: RunContext,
     ) -> None:
         self._dataset, self._options, self._plan, self._context = dataset, options, plan, context
-        engine = context.engine
-        self.local = (engine if engine.shares_memory else ThreadEngine()).at_most(plan.n_threads)
+        self.local = context.local_engine.at_most(plan.n_threads)
         self._counted = weight > 0
         self._cut_kind = options.cut_kind(dataset)
         kind = RowResponses if self._cut_kind is CutKind.RAY else BitResponses

@@ -180,7 +180,9 @@ def _balance(
     centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)
     alpha = task.alpha / share
-    steps = ChunkSteps.of(task, problem, alpha, lambda: set_scores(problem, chunk, rows, centred, level))
+    steps = ChunkSteps.of(
+        task.descent, problem, alpha, lambda: set_scores(problem, chunk, rows, centred, level)
+    )
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no minimum, steps go on for ever
             _sweep(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha)

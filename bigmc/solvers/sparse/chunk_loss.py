@@ -202,7 +202,7 @@ def improve(
     terms = _corrections(parts, chunk, anchor, damping)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
     steps = ChunkSteps.of(
-        task, problem, task.alpha, lambda: set_scores(problem, chunk, weights.rows, centred, level)
+        task.descent, problem, task.alpha, lambda: set_scores(problem, chunk, weights.rows, centred, level)
     )
     for sweep in range(n_iter, n_iter + _SWEEPS):
         steps.begin_sweep()

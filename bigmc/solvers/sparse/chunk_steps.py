@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import log_rows
+from bigmc.kernels.linear import log_columns, log_rows
 from bigmc.solvers.sparse.chunk_parts import Part
-from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.model_sweeps import sweep_model
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.proximal_terms import Terms
-from bigmc.solvers.sparse.sweeps import Aim, Sweeper, WorkingColumns
+from bigmc.solvers.sparse.sweeps import Aim, WorkingColumns, visit
 
 #: With more classes than this the Hessian of the level is bounded by twice its diagonal.
 _MOST_COUPLED = 16
@@ -27,7 +28,7 @@ class ChunkSteps(ABC):
 
     Parameters
     ----------
-    task : ChunkTask
+    descent : Descent
     problem : Problem
         Of the chunk.
     alpha : float
@@ -37,18 +38,18 @@ class ChunkSteps(ABC):
     """
 
     def __init__(
-        self, task: ChunkTask, problem: Problem, alpha: float, set_scores: Callable[[], None]
+        self, descent: Descent, problem: Problem, alpha: float, set_scores: Callable[[], None]
     ) -> None:
-        self._task, self._problem, self._alpha, self._set_scores = task, problem, alpha, set_scores
+        self._descent, self._problem, self._alpha, self._set_scores = descent, problem, alpha, set_scores
 
     @classmethod
     def of(
-        cls, task: ChunkTask, problem: Problem, alpha: float, set_scores: Callable[[], None]
+        cls, descent: Descent, problem: Problem, alpha: float, set_scores: Callable[[], None]
     ) -> ChunkSteps:
         """Return steps on a model where that is cheaper than the loss, unless they are to be constant."""
-        model = task.objective.loss.keeps_slopes and task.descent.line_search
+        model = problem.objective.loss.keeps_slopes and descent.line_search
         kind: type[ChunkSteps] = ModelSteps if model else LossSteps
-        return kind(task, problem, alpha, set_scores)
+        return kind(descent, problem, alpha, set_scores)
 
     @abstractmethod
     def begin_sweep(self) -> None:
@@ -67,6 +68,14 @@ class ChunkSteps(ABC):
         """Take a step for each active column, but for those that violate by no more than is negligible.
 
         Returns the violations of all columns before.
+        """
+
+    @abstractmethod
+    def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
+        """Take the gradient of each active column back to the ball of the penalty.
+
+        What is out of it by no more than is negligible stays. The steps are added to the part's weights,
+        which make no other difference. Returns what all gradients had beyond the ball before.
         """
 
 
@@ -91,11 +100,17 @@ class LossSteps(ChunkSteps):
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""
-        violations = np.zeros(len(part.rows))
-        sweeper = Sweeper(part.problem, self._task.descent.of_columns, 0, 0)
-        working = WorkingColumns(part.columns, part.rows, violations, terms)
-        sweeper.sweep(working, part.active, sweep, self._alpha, negligible)
-        return violations
+        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), part.problem.objective.sweep)
+
+    def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
+        """Take the gradient of each active column back to the ball of the penalty."""
+        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), part.problem.objective.project)
+
+    def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
+        working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
+        moves = partial(kernel, samples=part.problem.samples)
+        visit(part.problem, moves, working, part.active, aim, self._descent)
+        return working.violations
 
 
 class ModelSteps(ChunkSteps):
@@ -131,8 +146,13 @@ class ModelSteps(ChunkSteps):
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""
-        violations = np.zeros(len(part.rows))
-        working = WorkingColumns(part.columns, part.rows, violations, terms)
-        aim, seed = Aim(sweep, self._alpha, negligible), self._task.seed
-        sweep_model(part.problem, self._problem.room, working, part.active, aim, seed)
-        return violations
+        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), log_columns.sweep)
+
+    def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
+        """Take the gradient of each active column back to the ball of the penalty."""
+        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), log_columns.project)
+
+    def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
+        working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
+        sweep_model(part.problem, kernel, self._problem.room, working, part.active, aim, self._descent)
+        return working.violations

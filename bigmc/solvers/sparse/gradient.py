@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,64 +72,111 @@ def gradient_pass(
     screening : Screening
         Says which features are left; gets the norms of their gradients, and curvatures that it lacks.
     """
+    largest_norm, distance, nnz = 0.0, 0.0, 0
+    column_nnz = source.dataset.column_nnz()
+    kept = [(np.empty(0, np.int64), np.empty(0))]
+    columns: list[Columns] = []
+    for part in _measured(problem, source, coef, factor, screening):
+        features, violations = part.features, part.out.violations
+        largest_norm = max(largest_norm, float(part.out.norms.max(initial=0.0)))
+        screening.norms[features] = part.out.norms
+        if screening.lacks_curvatures(features):
+            curvatures = _curvatures(problem, part)
+            screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
+        distance += float(part.out.distances.sum())
+        nnz += int(column_nnz[features].sum())
+        chosen = np.flatnonzero((part.slots >= 0) | (violations > 0))
+        kept.append((features[chosen], violations[chosen]))
+        if len(chosen):
+            columns.append(Columns.of(part.number, part.block, part.positions[chosen]))
+    found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
+    violation = float(violations.max(initial=0.0))
+    return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
+
+
+@dataclass(frozen=True)
+class DualGradients:
+    """What of the gradients at a dual point decides its bound; see `GradientPass`."""
+
+    largest_norm: float
+    distance: float
+
+
+def dual_gradients(
+    problem: Problem,
+    source: BlockSource,
+    coef: Coefficients,
+    factor: NDArray[np.float64],
+    screening: Screening,
+) -> DualGradients:
+    """Compute the gradient of every feature that is left at a dual point; see `gradient_pass`."""
+    largest_norm, distance = 0.0, 0.0
+    for part in _measured(problem, source, coef, factor, screening):
+        largest_norm = max(largest_norm, float(part.out.norms.max(initial=0.0)))
+        distance += float(part.out.distances.sum())
+    return DualGradients(largest_norm, distance)
+
+
+class _Part(NamedTuple):
+    """The columns of a block that are left, and their measures; see `arguments.Columns`."""
+
+    number: int
+    block: Block
+    positions: NDArray[np.int64]
+    features: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    scale: NDArray[np.float64]
+    out: arguments.Measures
+
+
+def _measured(
+    problem: Problem,
+    source: BlockSource,
+    coef: Coefficients,
+    factor: NDArray[np.float64],
+    screening: Screening,
+) -> Iterator[_Part]:
+    """Measure the gradients of the features that are left, block by block."""
     objective = problem.objective
     wide = np.zeros((len(factor), problem.width), problem.scores.dtype)
     wide[:, : problem.n_classes] = factor
     samples = problem.dual_samples(wide)
     level = arguments.Level(problem.n_classes, problem.two_over_n, float(problem.alpha), objective.ridge)
 
-    def measure(
-        part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[Any]
-    ) -> None:
-        scale, slots, *out = arrays
-        columns = arguments.Columns(part, positions, scale, entries_of(block))
-        support = arguments.Support(slots, coef.rows)
-        objective.gradient_norms(columns, samples, level, wide, support, arguments.Measures(*out))
+    def measure(some: NDArray[np.int64], part: _Part) -> None:
+        columns = arguments.Columns(some, part.positions, part.scale, entries_of(part.block))
+        support = arguments.Support(part.slots, coef.rows)
+        objective.gradient_norms(columns, samples, level, wide, support, part.out)
 
-    def bend(
-        part: NDArray[np.int64], positions: NDArray[np.int64], block: Block, *arrays: NDArray[np.float64]
-    ) -> None:
-        scale, curvatures = arrays
-        columns = arguments.Columns(part, positions, scale, entries_of(block))
-        level = problem.n_classes, problem.two_over_n
-        objective.largest_curvatures(columns, problem.samples, *level, curvatures)
-
-    largest_norm, distance, nnz = 0.0, 0.0, 0
-    column_nnz = source.dataset.column_nnz()
-    kept = [(np.empty(0, np.int64), np.empty(0))]
-    columns: list[Columns] = []
     numbers = [n for n, (lo, hi) in enumerate(source.ranges) if not screening.zero[lo:hi].all()]
     for number, block in source.stream(numbers):
         positions = screening.remaining(block.lo, block.hi)
         features = positions + block.lo
-        parts = _equal_parts(block, positions)
-        slots = coef.slots(features)
-        norms, violations, distances = np.empty((3, len(features)))
+        out = arguments.Measures(*np.empty((3, len(features))))
         scale = problem.scale_of(features)
-        arrays = (scale, slots, norms, violations, distances)
-        for _ in problem.engine.map(measure, parts, positions, block, *arrays):
+        part = _Part(number, block, positions, features, coef.slots(features), scale, out)
+        for _ in problem.engine.map(measure, _equal_parts(block, positions), part):
             pass
-        if not np.isfinite(norms).all():
-            feature = int(features[~np.isfinite(norms)][0])
+        if not np.isfinite(out.norms).all():
+            feature = int(features[~np.isfinite(out.norms)][0])
             raise DataError(
                 f"the gradient of feature {feature} is not finite", "look for huge or non-finite values in it"
             )
-        largest_norm = max(largest_norm, float(norms.max(initial=0.0)))
-        screening.norms[features] = norms
-        if screening.lacks_curvatures(features):
-            curvatures = np.empty(len(features))
-            for _ in problem.engine.map(bend, parts, positions, block, scale, curvatures):
-                pass
-            screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
-        distance += float(distances.sum())
-        nnz += int(column_nnz[features].sum())
-        chosen = np.flatnonzero((slots >= 0) | (violations > 0))
-        kept.append((features[chosen], violations[chosen]))
-        if len(chosen):
-            columns.append(Columns.of(number, block, positions[chosen]))
-    found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
-    violation = float(violations.max(initial=0.0))
-    return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
+        yield part
+
+
+def _curvatures(problem: Problem, part: _Part) -> NDArray[np.float64]:
+    """Return the most that the losses bend along each of the columns."""
+    curvatures = np.empty(len(part.features))
+
+    def bend(some: NDArray[np.int64]) -> None:
+        columns = arguments.Columns(some, part.positions, part.scale, entries_of(part.block))
+        level = problem.n_classes, problem.two_over_n
+        problem.objective.largest_curvatures(columns, problem.samples, *level, curvatures)
+
+    for _ in problem.engine.map(bend, _equal_parts(part.block, part.positions)):
+        pass
+    return curvatures
 
 
 def _equal_parts(block: Block, positions: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -8,19 +8,18 @@ slope.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError
 from bigmc.kernels.linear import log_columns
-from bigmc.kernels.linear.arguments import Extra, Step
+from bigmc.kernels.linear.arguments import Columns, Extra, Step
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sweeps import Aim, Sweeper, WorkingColumns, shuffled
+from bigmc.solvers.sparse.sweeps import Aim, Sweeper, WorkingColumns, shuffled, visit
 
 #: A sweep on the model looks at all samples, and at the entries of all weights, which is worth it with more
 #: entries to sweep over than there are samples, and than this share of those entries.
@@ -30,13 +29,18 @@ _SHARE = 0.125
 _ROUNDING, _HALVINGS = 4.0, 30
 
 
+#: Goes through columns on the model.
+ModelKernel = Callable[..., None]
+
+
 def sweep_model(
     problem: Problem,
+    kernel: ModelKernel,
     shares: NDArray[Any],
     working: WorkingColumns,
     chosen: NDArray[np.int64],
     aim: Aim,
-    seed: int,
+    descent: Descent,
 ) -> float:
     """Take a step on the model for each of the chosen columns.
 
@@ -44,34 +48,25 @@ def sweep_model(
     ----------
     problem : Problem
         Its slopes are filled, and move along.
+    kernel : callable
+        `bigmc.kernels.linear.log_columns.sweep` or ``project``.
     shares : array of the shape of the slopes
         Probabilities that the model was made with.
-    working : WorkingColumns
-    chosen : int64 array
-        Positions of columns.
-    aim : Aim
-    seed : int
-        Of the shuffle.
+    working, chosen, aim, descent
+        As for `bigmc.solvers.sparse.sweeps.visit`.
 
     Returns
     -------
     float
         Largest violation of the chosen columns before their steps.
-
-    Raises
-    ------
-    DataError
-        If a gradient is not finite.
     """
-    columns, rows, violations, terms = working
-    ordered = columns.shuffled(chosen, (seed, aim.number), problem.scale_of(columns.features))
-    step = Step(problem.n_classes, problem.two_over_n, float(aim.alpha), True, float(aim.negligible))
-    kernel, extra = problem.objective.penalty.kernel, Extra(terms.ridges, terms.tilt)
-    log_columns.sweep(kernel, ordered, problem.slope_samples, shares, step, extra, rows, violations)
-    largest = float(violations[chosen].max(initial=0.0))
-    if not np.isfinite(largest):
-        raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
-    return largest
+    penalty = problem.objective.penalty.kernel
+
+    def go_through(*, columns: Columns, step: Step, extra: Extra, **out: NDArray[np.float64]) -> None:
+        coef, violations = out["coef"], out["violations"]
+        kernel(penalty, columns, problem.slope_samples, shares, step, extra, coef, violations)
+
+    return visit(problem, go_through, working, chosen, aim, descent)
 
 
 class ModelSweeper(Sweeper):
@@ -106,8 +101,10 @@ class ModelSweeper(Sweeper):
         shares = self._problem.room
         self._problem.fill_slopes(shares)
         largest = 0.0
-        for b in shuffled(range(len(working)), (self._seed, aim.number)):
-            found = sweep_model(self._problem, shares, working[b], chosen[b], aim, self._seed)
+        for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
+            found = sweep_model(
+                self._problem, log_columns.sweep, shares, working[b], chosen[b], aim, self.descent
+            )
             largest = max(largest, found)
         self._set_scores(working, intercept)
         allowed = before * (1.0 + _ROUNDING * float(np.finfo(self._problem.dtype).eps))

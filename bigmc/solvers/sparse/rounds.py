@@ -32,6 +32,7 @@ from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import PairMargins
 from bigmc.solvers.sparse.memory_plan import SolverPlan
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.projection import projected_bound
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.sweeps import Course, Sweeper
@@ -51,6 +52,9 @@ _INNER_STEPS = 2
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
+#: A better dual point is looked for where the largest gradient is at most so many alpha, until none is
+#: further out of the ball than what makes a gap of this share of the tolerance.
+_NEARLY_FEASIBLE, _ALLOWED = 3.0, 0.1
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20
 
@@ -236,6 +240,9 @@ class Rounds:
             state.lower = lower = max(state.lower, bound.value)
             if len(factor):  # the gradients are those of the dual point, not of the weights
                 scale, lower = bound
+        certificate = Certificate.of(state.lower, upper)
+        if self._lags(found, certificate):
+            state.lower = lower = max(state.lower, self._projected_bound())
         self._screening.update(
             state.coef.features,
             problem.alpha,
@@ -246,6 +253,22 @@ class Rounds:
             problem.scores.dtype,
         )
         return found, Certificate.of(state.lower, upper)
+
+    def _lags(self, found: GradientPass, certificate: Certificate) -> bool:
+        """Return whether a better dual point may be all that is missing."""
+        alpha = self._problem.alpha
+        return certificate.gap > self._limits.tol and alpha < found.largest_norm <= _NEARLY_FEASIBLE * alpha
+
+    def _projected_bound(self) -> float:
+        """Return the bound of a dual point that is nearly feasible."""
+        problem, allowed = self._problem, _ALLOWED * self._limits.tol * self._problem.alpha / self._share
+        most = self._plan.working_columns
+        sweeper = self._sweeper
+        lower = projected_bound(
+            problem, self._source, self.state, self._screening, sweeper.descent, allowed, most
+        )
+        self._rebuild()
+        return lower
 
     def _figures(self, found: GradientPass, certificate: Certificate) -> Figures:
         state = self.state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -115,6 +116,58 @@ class Course(NamedTuple):
     damping: float = 0.0
 
 
+def visit(
+    problem: Problem,
+    kernel: Callable[..., None],
+    working: WorkingColumns,
+    chosen: NDArray[np.int64],
+    aim: Aim,
+    descent: Descent,
+) -> float:
+    """Go through some of the columns, in a random order.
+
+    Parameters
+    ----------
+    problem : Problem
+    kernel : callable
+        Called once with columns, step, extra, coef and violations, as `bigmc.objectives.Objective.sweep`.
+    working : WorkingColumns
+    chosen : int64 array
+        Positions of columns.
+    aim : Aim
+    descent : Descent
+        With the seed of the shuffle.
+
+    Returns
+    -------
+    float
+        Largest violation of the chosen columns before their steps.
+
+    Raises
+    ------
+    DataError
+        If a gradient is not finite.
+    """
+    columns, rows, violations, terms = working
+    kernel(
+        columns=columns.shuffled(chosen, (descent.seed, aim.number), problem.scale_of(columns.features)),
+        step=Step(
+            problem.n_classes,
+            problem.two_over_n,
+            float(aim.alpha),
+            descent.line_search,
+            float(aim.negligible),
+        ),
+        extra=Extra(terms.ridges, terms.tilt),
+        coef=rows,
+        violations=violations,
+    )
+    largest = float(violations[chosen].max(initial=0.0))
+    if not np.isfinite(largest):
+        raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
+    return largest
+
+
 def shuffled(numbers: Sequence[int], seed: tuple[int, int]) -> list[int]:
     """Return the numbers of blocks in a random order."""
     generator = np.random.default_rng(np.random.SeedSequence(seed))
@@ -138,6 +191,7 @@ class Sweeper:
 
     Attributes
     ----------
+    descent : Descent
     damping : float
         Of the Newton step that comes next.
     """
@@ -151,8 +205,7 @@ class Sweeper:
     ) -> None:
         self._newton_bytes = newton_bytes if descent.line_search and problem.objective.newton else 0
         self._problem = problem
-        self._line_search = descent.line_search
-        self._seed = descent.seed
+        self.descent = descent
         self.fit_intercept = descent.fit_intercept
         self._most_visits = most_visits
         self.damping = 0.0
@@ -184,15 +237,9 @@ class Sweeper:
         float
             Largest violation of the chosen columns before their steps.
         """
-        problem, (columns, rows, violations, terms) = self._problem, working
-        ordered = columns.shuffled(chosen, (self._seed, sweep), problem.scale_of(columns.features))
-        step = Step(problem.n_classes, problem.two_over_n, float(alpha), self._line_search, float(negligible))
-        extra = Extra(terms.ridges, terms.tilt)
-        problem.objective.sweep(ordered, problem.samples, step, extra, rows, violations)
-        largest = float(violations[chosen].max(initial=0.0))
-        if not np.isfinite(largest):
-            raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
-        return largest
+        problem, aim = self._problem, Aim(sweep, alpha, negligible)
+        kernel = partial(problem.objective.sweep, samples=problem.samples)
+        return visit(problem, kernel, working, chosen, aim, self.descent)
 
     def sweep_until(
         self,
@@ -286,7 +333,7 @@ class Sweeper:
     ) -> float:
         """Take a step for each chosen column of all blocks; return the largest violation before."""
         largest = 0.0
-        for b in shuffled(range(len(working)), (self._seed, aim.number)):
+        for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
             largest = max(largest, self.sweep(working[b], chosen[b], *aim))
         return largest
 

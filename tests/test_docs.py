@@ -1,0 +1,81 @@
+"""What the documentation names is there."""
+
+import re
+from pathlib import Path
+from pkgutil import resolve_name
+
+import bigmc
+
+ROOT = Path(bigmc.__file__).parent.parent
+PACKAGE = ROOT / "bigmc"
+CONTRIBUTING, ARCHITECTURE = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"
+#: The changelog is left out: it names what there was.
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", CONTRIBUTING]
+
+LONG_PATH = re.compile(r"(?<![\w/.-])(?:bigmc|bench|tests|pipelines)/(?:[\w./-]*\w)?")
+SHORT_PATH = re.compile(r"`((?:[\w-]+/)*(?:[\w-]+/|\w+\.py))`")
+NAME = re.compile(r"\bbigmc(?:\.[A-Za-z]\w*)+")
+ROW = re.compile(r"^\| (`.*?) \|", re.MULTILINE)
+SYMBOL = re.compile(r"^\| [^|]* \| ([^|]*`[^|]*) \|", re.MULTILINE)
+#: Where benchmarks keep what they fetch.
+FETCHED = "bench/data"
+#: Ends of file names, which look like attributes of a module.
+ENDINGS = (".whl", ".sif", ".toml", ".yml", ".yaml")
+
+
+def named(pattern, pages=PAGES):
+    """Return the page and what it names, for all of a pattern that pages name."""
+    return [(page.name, found) for page in pages for found in pattern.findall(page.read_text())]
+
+
+def resolves(name):
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_paths_exist():
+    paths = named(LONG_PATH)
+    assert len(paths) > 30
+    assert [(page, path) for page, path in paths if path != FETCHED and not (ROOT / path).exists()] == []
+
+
+def test_paths_for_contributors_exist():
+    """They are shortened, but end a path of the package or begin at the root."""
+    ours = {f"/{path.relative_to(ROOT).as_posix()}" for path in PACKAGE.rglob("*")}
+    paths = named(SHORT_PATH, [CONTRIBUTING, ARCHITECTURE])
+    assert len(paths) > 30
+    strange = [
+        (page, path)
+        for page, path in paths
+        if not (ROOT / path).exists() and not any(own.endswith("/" + path.rstrip("/")) for own in ours)
+    ]
+    assert strange == []
+
+
+def test_names_of_modules_and_functions_exist():
+    names = [(page, name) for page, name in named(NAME) if not name.endswith(ENDINGS)]
+    assert len(names) > 30
+    assert [(page, name) for page, name in names if not resolves(name)] == []
+
+
+def test_the_tables_of_packages_have_every_package_and_module():
+    there = {path.stem for path in PACKAGE.iterdir() if not path.name.startswith(("_", "py."))}
+    for page in (CONTRIBUTING, ARCHITECTURE):
+        rows = " ".join(ROW.findall(page.read_text()))
+        assert there - set(re.findall(r"\w+", rows)) == set(), page.name
+
+
+def test_the_names_of_symbols_are_in_the_code():
+    words = {word for path in PACKAGE.rglob("*.py") for word in re.findall(r"\w+", path.read_text())}
+    cells = SYMBOL.findall((ROOT / "docs" / "symbols.md").read_text())
+    names = {
+        word
+        for cell in cells
+        for quoted in re.findall(r"`([^`/]+)`", cell)
+        for word in re.findall(r"\w+", quoted)
+    }
+    assert len(names) > 20
+    assert names - words == set()
