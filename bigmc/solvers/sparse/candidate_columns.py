@@ -29,6 +29,8 @@ _LIKELY = 0.7
 _FIRST_SHARE = 0.75
 #: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
 _MISSING = 0.5
+#: Bytes of a compressed entry, about.
+_COMPRESSED = 1.5
 #: Readings of the columns that are still to come, about.
 _READINGS = 6
 #: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
@@ -79,6 +81,7 @@ class CandidateColumns:
         """Give the scratch file back, if there is one."""
         if self._spill is not None:
             self._spill.close()
+            self._spill = None
 
     def choose(
         self, state: State, features: NDArray[np.int64], norms: NDArray[np.float64]
@@ -103,7 +106,7 @@ class CandidateColumns:
         if np.count_nonzero(wanted) > most:
             # at weights of zero: many of them come to nothing, and others come later
             kept = most if state.history else int(_FIRST_SHARE * most)
-            wanted[np.argsort(-rank, kind="stable")[kept:]] = False
+            wanted[np.lexsort((-norms, -rank))[kept:]] = False
         candidates = features[wanted]
         new = np.setdiff1d(candidates, _joined(state))
         full = sum(map(len, state.layers)) + len(new) > most
@@ -243,6 +246,12 @@ class CandidateColumns:
         """Return the number of chunks, and the bytes held at most, with space for candidates to come."""
         n_chunks = self._plan.n_chunks(int(more.entries * nnz), int(more.features * n_features))
         return n_chunks, self._plan.most_held(int(more.features * n_features), n_chunks)
+
+    def would_be_held(self, state: State) -> bool:
+        """Return whether all columns of the layers are likely to stay in memory."""
+        features = _joined(state)
+        nnz = int(self.column_nnz[features].sum())
+        return nnz * _COMPRESSED <= self._room(nnz, len(features), _AT_FIRST)[1]
 
     def restore(self, state: State, rows_of: RowsOf) -> None:
         """Write the columns of an interrupted run anew."""

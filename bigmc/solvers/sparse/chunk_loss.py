@@ -15,6 +15,7 @@ centred columns (`bigmc.solvers.sparse.chunk_parts`) it is the level.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,8 +54,10 @@ _SWEEPS = 3
 _NEGLIGIBLE = 0.02
 #: Entries of a feature in a chunk with which it is damped by d times its curvature.
 _ENTRIES = 50.0
-#: With one chunk: sweeps at most.
+#: With one chunk: sweeps at most; the violation to reach in units of what was measured, and of alpha at least
+#: and at most; and without alpha the gap that it comes to, in units of the tolerance.
 _MOST_SWEEPS = 300
+_FRACTION, _FINEST, _COARSEST, _TOLERATED = 0.02, 1e-4, 0.05, 0.5
 
 
 @dataclass
@@ -285,6 +288,16 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
         gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
         gap += float(out.distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
     return Distance(largest, gap)
+
+
+def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
+    """Return the violation that a descent to the optimum of the candidates aims at."""
+    target = max(_FRACTION * distance(task, anchor, layers).violation, _FINEST * task.alpha)
+    if task.alpha > 0:
+        return min(target, _COARSEST * task.alpha)
+    # the squares of all violations, over twice the ridge, are the gap
+    gap = _TOLERATED * task.tol * anchor.objective
+    return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
 
 
 def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:

@@ -26,13 +26,23 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunk_certificate import Certified, Certifier, Further, Measured
-from bigmc.solvers.sparse.chunk_loss import Evaluation, Weights, descend, distance, evaluate, improve
+from bigmc.solvers.sparse.chunk_loss import (
+    Evaluation,
+    Weights,
+    descend,
+    distance,
+    evaluate,
+    improve,
+    violation_to_reach,
+)
 from bigmc.solvers.sparse.chunk_plan import ChunkPlan
+from bigmc.solvers.sparse.chunk_progress import figures_of_pass, figures_of_round, message
 from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.stochastic_read import first_weights
 
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
@@ -44,8 +54,6 @@ _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 #: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
 #: candidates is this part of the tolerance, or of this part of the gap.
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
-#: With one chunk: the violation to reach in units of what was measured, and of alpha at least and at most.
-_FRACTION, _FINEST, _COARSEST = 0.02, 1e-4, 0.05
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -80,7 +88,7 @@ class ChunkRounds:
             else:
                 self._begin(Norms.ROUGH if norms_take_a_pass(self._task.dataset) else Norms.EXACT)
                 if not state.layers:
-                    self._first_layer()
+                    self._first_layer(checkpoint, run, progress)
             while True:
                 if not state.rounds:
                     self._drop_candidates()
@@ -136,16 +144,6 @@ class ChunkRounds:
         left = distance(self._task, state.anchor, state.layers)
         return left.violation <= wanted * self._task.alpha or left.gap <= wanted * state.anchor.objective
 
-    def _target(self, anchor: Evaluated) -> float:
-        """Return the violation that a descent to the optimum of the candidates aims at."""
-        task, layers = self._task, self.state.layers
-        target = max(_FRACTION * distance(task, anchor, layers).violation, _FINEST * task.alpha)
-        if task.alpha > 0:
-            return min(target, _COARSEST * task.alpha)
-        # the squares of all violations, over twice the ridge, are the gap
-        gap = _VIOLATION * task.tol * anchor.objective
-        return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
-
     @property
     def _pass_bytes(self) -> int:
         return self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
@@ -179,7 +177,7 @@ class ChunkRounds:
         self._norms = norms
         features = state.coef.features
         if state.norms is not None and len(features):
-            chosen = np.flatnonzero(self._columns.column_nnz)
+            chosen = np.union1d(np.flatnonzero(state.norms), features)
             state.layers = self._columns.choose(state, chosen, state.norms[chosen].astype(np.float64))
             state.rounds, state.gain = 1, math.inf
         else:
@@ -191,18 +189,35 @@ class ChunkRounds:
             scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
         kept = [(layer, state.coef.take(layer)) for layer in state.layers]
-        state.coef = Coefficients.zeros(task.width).updated(kept)
+        state.coef, before = Coefficients.zeros(task.width).updated(kept), state.anchor
         self._evaluate()
+        if before and state.anchor and not state.anchor.objective < before.objective:
+            state.coef, state.intercept = before.coef, before.intercept.copy()
+            self._evaluate()
 
-    def _first_layer(self) -> None:
-        """Choose the first candidates where there are no weights, by the gradients of some shards."""
-        state = self.state
+    def _first_layer(
+        self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
+    ) -> None:
+        """Choose the first candidates where there are no weights, by the gradients of some shards.
+
+        Where their columns do not fit into memory, a read along all samples gives weights and fewer of them.
+        """
+        state, norms = self.state, self._norms
         assert state.anchor is not None
         state.norms = self._certifier.estimate(self._columns.spill, state.anchor)
         largest = self._columns.known_features(state)
         state.layers = self._columns.choose(state, largest, state.norms[largest].astype(np.float64))
         self._count_spill()
-        if state.layers:
+        if not state.layers:
+            return
+        if first_weights(self._task, self._plan, self._columns, state, progress):
+            self._count_spill()
+            self._columns.close()
+            give_back_free_pages()
+            self._save(checkpoint, run)
+            self._begin(norms)
+            self._tell(progress)
+        else:
             self._write()
             self._norms = Norms.EXACT
             self._evaluate()
@@ -263,23 +278,9 @@ class ChunkRounds:
         return found
 
     def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
-        state, violation = self.state, measured.violation
-        assert state.anchor is not None
-        if self._task.fit_intercept:
-            violation = max(violation, float(np.linalg.norm(state.anchor.slope)))
-        entry = {
-            "n_passes": self._passes,
-            "n_iter": float(state.n_iter),
-            "objective": state.anchor.objective,
-            "lower": state.lower,
-            "gap": Certificate.of(state.lower, state.anchor.objective).gap,
-            "violation": violation,
-            "largest_norm": measured.largest_norm,
-            "n_nonzero": float(len(state.coef.features)),
-            "bytes_read": float(state.bytes_read),
-        }
-        state.history.append(entry)
-        progress(_message(entry, max_passes))
+        entry = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
+        self.state.history.append(entry)
+        progress(message(entry, max_passes))
 
     def _write(self) -> None:
         """Bring the compressed columns up to the layers of the state, which counts as read and written."""
@@ -320,7 +321,7 @@ class ChunkRounds:
         assert anchor is not None
         weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
         _, chunk = next(self._columns.spill.chunks([0]))
-        target, newton_bytes = self._target(anchor), self._plan.newton_bytes
+        target, newton_bytes = violation_to_reach(task, anchor, state.layers), self._plan.newton_bytes
         state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
         reached = None
         if weights.finite:
@@ -363,11 +364,12 @@ class ChunkRounds:
         state.gain = 1.0 - reached.objective / anchor.objective
         state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)
         state.anchor = reached
-        entry = {"n_iter": float(state.n_iter), "objective": reached.objective}
-        entry |= {"n_passes": self._passes, "n_nonzero": float(len(reached.coef.features))}
-        entry["gap"] = Certificate.of(state.lower, reached.objective).gap
-        progress(_message((state.history or [{}])[-1] | entry, self._max_passes))
+        self._tell(progress)
         return True
+
+    def _tell(self, progress: ProgressCallback) -> None:
+        """Report the best weights so far."""
+        progress(message(figures_of_round(self.state, self._passes), self._max_passes))
 
     def _settle(self, progress: ProgressCallback) -> None:
         """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""
@@ -392,8 +394,3 @@ class ChunkRounds:
         self._count_spill()
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
         state.trial, state.rounds = False, 0
-
-
-def _message(entry: dict[str, float], max_passes: float) -> Progress:
-    total = int(max_passes) if np.isfinite(max_passes) else 0
-    return Progress("train", int(entry["n_passes"]), total, "passes", entry)

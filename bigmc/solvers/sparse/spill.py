@@ -230,6 +230,10 @@ class Spill:
             for watch in seen_by:
                 watch.finish()
 
+    def decoded(self, s: int) -> Iterator[Block]:
+        """Decode all columns of a shard."""
+        return self._blocks(self._dataset.shards[s], None)
+
     def put(self, writer: LayerWriter) -> None:
         """Add the layer of a writer that has seen all shards."""
         self.n_bytes += writer.n_bytes
