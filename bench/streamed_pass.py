@@ -30,10 +30,10 @@ from bigmc.engine import ThreadEngine  # noqa: E402
 from bigmc.objectives import objective  # noqa: E402
 from bigmc.solvers.sparse.coefficients import Coefficients  # noqa: E402
 from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges  # noqa: E402
-from bigmc.solvers.sparse.gradient import gradient_pass  # noqa: E402
-from bigmc.solvers.sparse.passes import Job, full_pass  # noqa: E402
 from bigmc.solvers.sparse.problem import Problem  # noqa: E402
+from bigmc.solvers.sparse.sampled.passes import Job, full_pass  # noqa: E402
 from bigmc.solvers.sparse.screening import Screening  # noqa: E402
+from bigmc.solvers.sparse.working_set.gradient import gradient_pass  # noqa: E402
 from bigmc.store.block import Residency  # noqa: E402
 from bigmc.store.dataset import Dataset  # noqa: E402
 

@@ -148,7 +148,7 @@ OUTSIDE = {
     "kernels/compile_server.py": {"makedirs"},  # the same
     "budget.py": {"write_text"},  # resets a figure under /proc
     "solvers/sparse/problem.py": {"mkstemp", "unlink"},  # mapped into memory for a run
-    "solvers/sparse/scratch_arrays.py": {"mkstemp", "unlink", "pwrite"},  # gone with the process
+    "solvers/sparse/scratch/scratch_arrays.py": {"mkstemp", "unlink", "pwrite"},  # gone with the process
     "cli/metrics.py": {"replace"},  # figures of a run for a collector, not a result
     "cli/demo.py": {"mkdir", "unlink", "replace"},  # makes a source, not a result
 }

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import scipy
 
+from bigmc.ingestion.dialect import USUAL, Dialect
 from bigmc.ingestion.files import is_address, status_of
-from bigmc.ingestion.readers.streams import USUAL, Dialect
 from bigmc.store.atomic import sha256
 
 

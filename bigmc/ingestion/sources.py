@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
+from bigmc.ingestion.dialect import UTF8, Dialect
 from bigmc.ingestion.files import is_address, list_address, size_of
 from bigmc.ingestion.in_memory import in_memory
 from bigmc.ingestion.parts import EVERYTHING, named_by_folders, read
@@ -26,7 +27,7 @@ from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
 from bigmc.ingestion.readers.plain_types import bytes_of
-from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, UTF8, Dialect, compression_of, open_text
+from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, compression_of, open_text
 from bigmc.ingestion.source import Source
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
 from bigmc.options.raw import FileOptions

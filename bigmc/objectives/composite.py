@@ -66,7 +66,7 @@ class Objective:
 
     @property
     def correctable(self) -> bool:
-        """Whether the loss of a sample can be corrected, see `bigmc.solvers.sparse.subsampled_newton`."""
+        """Whether a sample's loss can be corrected (`bigmc.solvers.sparse.sampled.subsampled_newton`)."""
         return self.loss.correctable and self.penalty == GROUP_LASSO
 
     @property

@@ -49,7 +49,7 @@ class Loss(ABC):
         that has been computed once, see `bigmc.kernels.linear.log_columns`.
     correctable : bool
         Whether the loss of a sample of the rows can be corrected, see
-        `bigmc.solvers.sparse.subsampled_newton`.
+        `bigmc.solvers.sparse.sampled.subsampled_newton`.
     plain_squared_hinge : bool
         Whether it is the one with kernels of its own in `bigmc.kernels.linear.squared_hinge`.
     takes_labels, takes_sets : bool

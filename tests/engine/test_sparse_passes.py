@@ -7,7 +7,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.passes import Job, full_pass
+from bigmc.solvers.sparse.sampled.passes import Job, full_pass
 
 pytestmark = pytest.mark.slow
 

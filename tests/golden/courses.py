@@ -29,7 +29,7 @@ from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
 from bigmc.solvers.minimax import memory_plan as minimax_plan
 from bigmc.solvers.sparse import DualDescent
-from bigmc.solvers.sparse.chunk_plan import ChunkPlan, plan_chunks
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory, plan_sample, plan_start
 from bigmc.solvers.sparse.state import State
 from bigmc.store.dataset import Dataset

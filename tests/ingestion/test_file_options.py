@@ -216,7 +216,8 @@ def test_weights_that_are_none(tmp_path):
 
 def test_encoded_streams_are_read_without_being_held(tmp_path):
     """Memory of decoding does not grow with the file: it is read in pieces through a small buffer."""
-    from bigmc.ingestion.readers.streams import Dialect, open_text
+    from bigmc.ingestion.dialect import Dialect
+    from bigmc.ingestion.readers.streams import open_text
     from bigmc.ingestion.source import Source
 
     path = Path(tmp_path / "a.txt")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 MEASURE = """
 import json, sys
-import bigmc.api, bigmc.ingestion, bigmc.store.dataset
+import bigmc.api, bigmc.ingestion.prepare, bigmc.store.dataset
 from bigmc import budget
 from bigmc.engine import ThreadEngine
 bare = budget.current_memory()

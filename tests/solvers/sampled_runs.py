@@ -9,11 +9,11 @@ from bigmc.objectives import objective
 from bigmc.progress import silent
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
-from bigmc.solvers.sparse.descent import Descent
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sampled.subsampled_newton import CorrectedRounds
 from bigmc.solvers.sparse.state import State
-from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.sweeps import Sweeper
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows

@@ -9,11 +9,11 @@ from sparse_runs import solve
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.balanced import balanced
-from bigmc.solvers.sparse.chunk_loss import evaluate
+from bigmc.solvers.sparse.chunks.balanced import balanced
+from bigmc.solvers.sparse.chunks.loss import evaluate
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.scratch.row_scales import exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.store.weighting import Weighting
 
 

@@ -8,15 +8,15 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.candidate_columns import CandidateColumns
-from bigmc.solvers.sparse.chunk_certificate import Certifier
-from bigmc.solvers.sparse.chunk_loss import evaluate
-from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
+from bigmc.solvers.sparse.chunks.certificate import Certifier
+from bigmc.solvers.sparse.chunks.loss import evaluate
+from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.row_scales import Norms, exact_rows
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 
 #: Space for all features, and for a part of their columns in memory.

@@ -8,11 +8,11 @@ from test_chunk_rounds import run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.chunk_parts import centred_parts, plain_parts, shift_of
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.scratch.row_scales import exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.steps.chunk_parts import centred_parts, plain_parts, shift_of
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bigmc.budget import MemoryLimitError
-from bigmc.solvers.sparse.chunk_plan import plan_chunks
+from bigmc.solvers.sparse.chunks.plan import plan_chunks
 from bigmc.solvers.sparse.memory_plan import Size
 
 #: Little data, but all of it in one shard of many rows: a worker of a pass takes the most.

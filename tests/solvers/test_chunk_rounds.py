@@ -14,15 +14,15 @@ from bigmc.kernels.linear import loss_columns
 from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
-from bigmc.solvers.sparse.certifying_pass import PassSums
-from bigmc.solvers.sparse.chunk_plan import ChunkPlan
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
-from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.chunks.certifying_pass import PassSums
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
+from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.scratch.row_scales import exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

@@ -14,9 +14,9 @@ from bigmc.objectives import objective
 from bigmc.solvers.sparse import Start
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_sample
-from bigmc.solvers.sparse.passes import Job, full_pass
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sample import SampleLoss
+from bigmc.solvers.sparse.sampled.passes import Job, full_pass
+from bigmc.solvers.sparse.sampled.sample import SampleLoss
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows

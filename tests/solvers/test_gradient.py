@@ -8,9 +8,9 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
-from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
+from bigmc.solvers.sparse.working_set.gradient import gradient_pass
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 

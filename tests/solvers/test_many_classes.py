@@ -8,17 +8,17 @@ from sparse_runs import solve
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import LOSSES, objective
 from bigmc.solvers.sparse import margins
-from bigmc.solvers.sparse.chunk_plan import plan_chunks
-from bigmc.solvers.sparse.chunk_task import ChunkTask, ConstantScores
+from bigmc.solvers.sparse.chunks.plan import plan_chunks
+from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.intercept import improve_intercept
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 from bigmc.solvers.sparse.memory_plan import Size
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.proximal_terms import Terms
-from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.scratch.row_scales import exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.intercept import improve_intercept
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
 from bigmc.store.dataset import Dataset
 
 

@@ -10,10 +10,10 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sweeps import Course
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.model_sweeps import sweeper_of
+from bigmc.solvers.sparse.steps.sweeps import Course
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 

@@ -13,9 +13,9 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
-from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.proximal_terms import Terms
+from bigmc.solvers.sparse.steps.newton import Support
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 

@@ -6,7 +6,8 @@ import scipy.sparse
 from test_chunk_rounds import PARTLY_HELD, PLAN, made, run
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers.sparse import certifying_pass, layer_reader, layer_writer, spill
+from bigmc.solvers.sparse.chunks import certifying_pass
+from bigmc.solvers.sparse.scratch import layer_reader, layer_writer, spill
 from bigmc.store import row_norms, sample
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting

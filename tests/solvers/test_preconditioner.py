@@ -10,8 +10,8 @@ from bigmc.kernels.linear.arguments import Rows
 from bigmc.objectives import objective
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.preconditioner import preconditioner
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.steps.preconditioner import preconditioner
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

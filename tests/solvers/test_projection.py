@@ -10,12 +10,12 @@ from test_rare_features import N_CLASSES, made
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.columns import BlockSource, Columns
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.projection import dual_bound, projected_bound
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.working_set.gradient import gradient_pass
+from bigmc.solvers.sparse.working_set.projection import dual_bound, projected_bound
 from bigmc.store.block import Residency
 from bigmc.store.weighting import Weighting
 

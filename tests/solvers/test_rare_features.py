@@ -6,15 +6,15 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse import rare_features as rare_module
-from bigmc.solvers.sparse.chunk_loss import evaluate
-from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.chunks import rare_features as rare_module
+from bigmc.solvers.sparse.chunks.loss import evaluate
+from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
+from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.rare_features import RareFeatures, rare_features
-from bigmc.solvers.sparse.row_scales import RowNorms, exact_rows, rough_rows
-from bigmc.solvers.sparse.shard_blocks import Block
-from bigmc.solvers.sparse.spill import Spill
+from bigmc.solvers.sparse.scratch.row_scales import RowNorms, exact_rows, rough_rows
+from bigmc.solvers.sparse.scratch.shard_blocks import Block
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

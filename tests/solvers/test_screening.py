@@ -13,14 +13,14 @@ from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.gradient import gradient_pass
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.rounds import Rounds
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import Start, State
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.sweeps import Sweeper
+from bigmc.solvers.sparse.working_set.gradient import gradient_pass
+from bigmc.solvers.sparse.working_set.rounds import Rounds
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting

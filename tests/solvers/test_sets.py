@@ -20,8 +20,8 @@ from bigmc.kernels.linear.arguments import GradientSums, Norm, Samples
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
-from bigmc.solvers.sparse.newton import Support
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.steps.newton import Support
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import fill_rows, set_column

@@ -12,12 +12,12 @@ from test_chunk_rounds import PLAN, Stopping, made, run
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import PENALTIES, objective
 from bigmc.progress import silent
-from bigmc.solvers.sparse.chunk_task import ChunkTask
-from bigmc.solvers.sparse.descent import Descent
-from bigmc.solvers.sparse.row_scales import exact_rows
-from bigmc.solvers.sparse.spill import Spill
-from bigmc.solvers.sparse.stochastic_read import plan_read, read
-from bigmc.solvers.sparse.stochastic_start import ShardSamples, StochasticSteps
+from bigmc.solvers.sparse.chunks.stochastic_read import plan_read, read
+from bigmc.solvers.sparse.chunks.stochastic_start import ShardSamples, StochasticSteps
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.scratch.row_scales import exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 

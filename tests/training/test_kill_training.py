@@ -11,13 +11,13 @@ import pytest
 from killing import child
 
 import bigmc
-from bigmc import api, solvers
+from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError
 from bigmc.learners import sparse
-from bigmc.solvers.sparse import chunk_rounds
-from bigmc.solvers.sparse.chunk_certificate import Certifier
-from bigmc.solvers.sparse.rounds import Rounds
+from bigmc.solvers.sparse.chunks import rounds as chunk_rounds
+from bigmc.solvers.sparse.chunks.certificate import Certifier
+from bigmc.solvers.sparse.working_set.rounds import Rounds
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def dataset(tmp_path_factory):
 def steps(request, monkeypatch):
     """Names of the pass, and of what is between two of them."""
     if request.param == "in chunks":
-        solve = solvers.solve
+        solve = sparse.solve
         monkeypatch.setattr(sparse, "solve", lambda run, start: solve(run, start, chunk_bytes=150_000))
     return [name for _, name in STEPS[request.param]]
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.dialect import USUAL, Dialect
 from bigmc.ingestion.readers.record_limit import RecordLimit
-from bigmc.ingestion.readers.streams import USUAL, Dialect
 from bigmc.ingestion.rejects import Reject
 from bigmc.ingestion.source import Source
 from bigmc.options.raw import OnBadRow

@@ -14,9 +14,10 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.dialect import Dialect
 from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
-from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, Dialect, skip_mark
+from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, skip_mark
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
 from bigmc.ingestion.readers.utf8 import is_utf8
 from bigmc.ingestion.rejects import NOT_UTF8

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bigmc.ingestion.dialect import Dialect
 from bigmc.ingestion.readers.base import (
     Batch,
     Part,
@@ -22,7 +23,6 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
-from bigmc.ingestion.readers.streams import Dialect
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import settle

@@ -14,11 +14,11 @@ from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.loop import Packed, RunContext
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
-from bigmc.solvers.sparse.dual_descent import DualDescent
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
-from bigmc.solvers.sparse.rounds import Rounds
+from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.working_set.rounds import Rounds
 from bigmc.store.block import Residency
 
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.

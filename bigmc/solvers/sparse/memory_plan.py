@@ -85,11 +85,11 @@ class Size:
     largest_shard : int
         Entries of the largest shard.
     n_frequent : int
-        Features that nearly all samples have, see `bigmc.solvers.sparse.chunk_parts`.
+        Features that nearly all samples have, see `bigmc.solvers.sparse.steps.chunk_parts`.
     n_kept : int
         Classes whose gradients say what those of all are, see `bigmc.objectives.losses.Loss.n_kept`; 0: all.
     n_beside : int
-        Slopes and probabilities of a sample beside its scores, see `bigmc.solvers.sparse.model_sweeps`.
+        Slopes and probabilities of a sample beside its scores, see `bigmc.solvers.sparse.steps.model_sweeps`.
     """
 
     n_samples: int

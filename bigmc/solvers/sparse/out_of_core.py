@@ -2,8 +2,8 @@
 
 Training starts from the weights of a sample that fits. Where the sample has many rows for each feature with
 weights, its loss, corrected by passes over everything, stands for that of all samples
-(`bigmc.solvers.sparse.subsampled_newton`); everything else goes through chunks of the samples in turn
-(`bigmc.solvers.sparse.chunk_rounds`). Both end with the same certificate.
+(`bigmc.solvers.sparse.sampled.subsampled_newton`); everything else goes through chunks of the samples in turn
+(`bigmc.solvers.sparse.chunks.rounds`). Both end with the same certificate.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError, give_back_large_arrays
 from bigmc.solvers.loop import Packed
-from bigmc.solvers.sparse.chunk_plan import ChunkPlan, plan_chunks
-from bigmc.solvers.sparse.chunk_rounds import ChunkRounds
-from bigmc.solvers.sparse.chunk_task import ChunkTask
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
+from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
+from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.in_memory import start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_sample
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
+from bigmc.solvers.sparse.sampled.subsampled_newton import CorrectedRounds
 from bigmc.solvers.sparse.state import Start, State
-from bigmc.solvers.sparse.subsampled_newton import CorrectedRounds
 from bigmc.store.block import Residency
 
 #: With fewer samples per feature with weights a sample says too little about the Hessian. On words of 18

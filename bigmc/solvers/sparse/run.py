@@ -12,13 +12,13 @@ from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import PENALTIES, Objective
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
-from bigmc.solvers.sparse.chunk_parts import count_frequent
-from bigmc.solvers.sparse.descent import STEPS, Descent
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
-from bigmc.solvers.sparse.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
-from bigmc.solvers.sparse.sweeps import Sweeper
+from bigmc.solvers.sparse.steps.chunk_parts import count_frequent
+from bigmc.solvers.sparse.steps.descent import STEPS, Descent
+from bigmc.solvers.sparse.steps.model_sweeps import sweeper_of
+from bigmc.solvers.sparse.steps.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 

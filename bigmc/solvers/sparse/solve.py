@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Limits, load
-from bigmc.solvers.sparse.chunk_plan import plan_chunks
+from bigmc.solvers.sparse.chunks.plan import plan_chunks
 from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
 from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm, train_out_of_core

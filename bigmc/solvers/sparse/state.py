@@ -97,11 +97,11 @@ class State:
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
     corrected : bool
-        The run goes by `bigmc.solvers.sparse.subsampled_newton`; the following is for it.
+        The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following is for it.
     anchor : Evaluated or None
         The best weights so far.
     chunked : bool
-        The run goes by `bigmc.solvers.sparse.chunk_rounds`; the following is for it.
+        The run goes by `bigmc.solvers.sparse.chunks.rounds`; the following is for it.
     layers : list of int64 arrays
         Features in the scratch file, in the order they were written.
     doubted : int64 array

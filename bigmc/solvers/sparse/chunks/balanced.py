@@ -1,0 +1,239 @@
+"""A dual point that is nearly feasible, beside weights that are not optimal yet.
+
+The lower bound of a pass goes by the gradient that is furthest out of the dual ball, and the intercept has no
+ball at all. Both are mended by the dual variables of the samples of one chunk: those of other weights, which
+minimise the loss of the chunk with the slopes of all other samples as linear terms. At that minimum every
+gradient of all samples is in its ball. What it costs is quadratic in the violations, where scaling the whole
+dual point into the ball costs as much as the largest of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.solvers.sparse.chunks.loss import dual_norms
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.scratch.chunk import Chunk
+from bigmc.solvers.sparse.scratch.spill import Piece, Spill
+from bigmc.solvers.sparse.state import Evaluated
+from bigmc.solvers.sparse.steps.chunk_parts import (
+    Part,
+    centred_parts,
+    gradients_of,
+    padded,
+    plain_parts,
+    set_scores,
+    shift_of,
+    whole_gradients,
+)
+from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
+from bigmc.solvers.sparse.steps.intercept import improve_intercept
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
+
+#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
+#: of the scores' precision and of the margins, and of the margins alone.
+_INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
+#: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
+#: this part of the share of its entries that the chunk has.
+_FEWEST_ENTRIES, _MADE_UP = 16, 0.3
+#: Entries of the samples whose dual variables are moved: of a larger chunk it is some pieces, but no fewer
+#: than these.
+_MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
+#: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
+#: tolerance.
+_BALANCING_SWEEPS, _TARGET = 200, 0.25
+#: One sweep of so many is over everything.
+_SWEEPS_OVER_SOME = 10
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """Weights for some samples of one chunk that make the dual point of all samples feasible, or nearly.
+
+    Attributes
+    ----------
+    pieces : frozenset of Piece
+        Of the samples.
+    coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
+    left : float
+        What rounding leaves of the slope by the intercept, times the intercept.
+    """
+
+    pieces: frozenset[Piece]
+    coef: Coefficients
+    intercept: NDArray[np.float64]
+    left: float
+
+
+def balanced(
+    task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int = _MOST_ENTRIES
+) -> Balanced | None:
+    """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
+
+    Where the candidates have no minimum with the samples of any chunk, it is feasible by the intercept and by
+    nearly constant features, or by the intercept alone. None if not even that is found: all chunks have too
+    few positive margins.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    anchor : Evaluated
+        Of the weights that the spill's candidates have.
+    most_entries : int, optional
+        Of a chunk with more entries some pieces do.
+    """
+    needed = _needed_entries(task, spill, anchor)
+    for number in range(spill.n_chunks):
+        pieces = _some_pieces(task, spill, number, most_entries)
+        chunk = spill.read(pieces)
+        if chunk.samples.weightless:
+            continue
+        problem = task.problem(chunk)
+        for attempt in list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]:
+            rows = [anchor.coef.take(layer.features) for layer in spill.layers]
+            centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
+            parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
+            if attempt is _Attempt.CANDIDATES:
+                parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, needed) + parts
+            problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
+            found = _balance(task, problem, chunk, anchor, rows, parts)
+            if found:
+                level, left = found
+                for part in parts:
+                    rows[part.layer][part.places] = part.rows
+                layers = [layer.features for layer in spill.layers]
+                coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
+                return Balanced(frozenset(pieces), coef, level, left)
+    return None
+
+
+def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
+    """Return the pieces of a chunk, or so many of them that sweeps take no more time than passes do."""
+    pieces = [piece for piece in spill.pieces if piece.chunk == number]
+    n_entries = int(task.dataset.column_nnz()[spill.features].sum())
+    n_rows = sum(piece.n_rows for piece in pieces)
+    share = most_entries / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
+    n_chosen = min(len(pieces), max(_FEWEST_PIECES, math.ceil(share * len(pieces))))
+    return [pieces[k * len(pieces) // n_chosen] for k in range(n_chosen)]
+
+
+def _needed_entries(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[NDArray[np.float64]]:
+    """Return the entries of each candidate that a chunk must have to make up for its violation."""
+    layers = [layer.features for layer in spill.layers]
+    if not layers:
+        return []
+    excess = np.maximum(dual_norms(task, anchor, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
+    needed = excess / _MADE_UP * task.dataset.column_nnz()[spill.features]
+    return np.split(np.clip(needed, 1.0, _FEWEST_ENTRIES), np.cumsum([len(f) for f in layers])[:-1])
+
+
+def _movable(parts: Sequence[Part], chunk: Chunk, needed: Sequence[NDArray[np.float64]]) -> list[Part]:
+    """Return parts whose sweeps leave out features with too few entries to make up for all other samples."""
+    for part, counts, least in zip(parts, chunk.counts(), needed, strict=True):
+        part.active = part.active[counts[part.active] >= least[part.active]]
+    return list(parts)
+
+
+class _Attempt(Enum):
+    """What a dual point is to be feasible by, beside the intercept."""
+
+    CANDIDATES = auto()
+    NEARLY_CONSTANT = auto()
+    INTERCEPT = auto()
+
+
+def _balance(
+    task: ChunkTask,
+    problem: Problem,
+    chunk: Chunk,
+    anchor: Evaluated,
+    rows: Sequence[NDArray[np.float64]],
+    parts: Sequence[Part],
+) -> tuple[NDArray[np.float64], float] | None:
+    """Move the weights of some parts; return intercept and what is left of the slope, if the chunk has such.
+
+    The scores of the problem are those of the anchor.
+    """
+    own, share = problem.margins(), problem.weight_sum / task.weight_sum
+    others = task.weight_sum / 2.0 * anchor.slope - own.intercept_slope
+    of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
+    problem.fill_slopes()
+    ridge = task.objective.ridge / share
+    terms = [
+        Terms(
+            whole_gradients(part, chunk, anchor) / share - gradients_of(part.problem, part.columns)[0],
+            np.full(len(part.rows), ridge),
+        )
+        for part in parts
+    ]
+    centred = [part for part in parts if part.means is not None]
+    level = anchor.intercept + shift_of(centred, task.n_classes)
+    alpha = task.alpha / share
+    steps = ChunkSteps.of(
+        task.descent, problem, alpha, lambda: set_scores(problem, chunk, rows, centred, level)
+    )
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # where there is no minimum, steps go on for ever
+            _sweep(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha)
+            steps.end()
+            now = problem.margins()
+            if task.fit_intercept:
+                now = improve_intercept(problem, level, _INTERCEPT_STEPS, of_level)
+    except DataError:
+        return None
+    # steps that go on for ever give a point whose bound is below zero, and in the end no numbers at all
+    if not now.total_loss <= anchor.objective * task.weight_sum:
+        return None
+    if not task.fit_intercept:
+        return level, 0.0
+    left = others + now.intercept_slope
+    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
+    if not np.abs(left).max() <= noise * now.total_slope / share:
+        return None
+    level -= shift_of(centred, task.n_classes)
+    return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
+
+
+def _sweep(
+    task: ChunkTask,
+    steps: ChunkSteps,
+    parts: Sequence[Part],
+    terms: Sequence[Terms],
+    level: tuple[NDArray[np.float64], Terms],
+    target: float,
+) -> None:
+    """Sweep over some parts, and step the level, until none violates optimality by more than the target.
+
+    Sweeps over what has weights or violated at its last visit follow one over everything; after some of them,
+    or when they are done, everything is looked at again.
+    """
+    every = [part.active for part in parts]
+    whole = True
+    for sweep in range(_BALANCING_SWEEPS if parts else 0):
+        steps.begin_sweep()
+        if task.fit_intercept:
+            steps.move_level(*level)
+        largest = 0.0
+        for part, more in zip(parts, terms, strict=True):
+            visited = part.active
+            violations = steps.move_columns(part, more, sweep, 0.1 * target)
+            largest = max(largest, float(violations[visited].max(initial=0.0)))
+            wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
+            part.active = visited[wanted[visited]]
+        if largest <= target and whole:
+            return
+        whole = largest <= target or (sweep + 1) % _SWEEPS_OVER_SOME == 0
+        if whole:
+            for part, active in zip(parts, every, strict=True):
+                part.active = active

@@ -1,0 +1,287 @@
+"""Which features may get weights in rounds over chunks, and their compressed columns."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.sparse.chunks.certificate import Further
+from bigmc.solvers.sparse.chunks.loss import dual_norms
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms, RowsOf
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.state import State
+
+#: Features are candidates whose gradient is above this share of alpha, or that have weights.
+_CANDIDATE = 0.6
+#: Layers of the columns; one more, and they are written anew without those no longer wanted.
+_MOST_LAYERS = 8
+#: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
+_LIKELY = 0.7
+#: Share of the candidates that memory has space for which are chosen first.
+_FIRST_SHARE = 0.75
+#: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
+_MISSING = 0.5
+#: Bytes of a compressed entry, about.
+_COMPRESSED = 1.5
+#: Readings of the columns that are still to come, about.
+_READINGS = 6
+#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
+#: and all but one of them together this share of a pass.
+_RARE_GROUPS, _RARE_READS = 3, 0.3
+#: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
+_KEPT = 0.7
+
+
+class More(NamedTuple):
+    """Features and entries for which space is left, in units of those there are."""
+
+    features: float
+    entries: float
+
+
+#: Where the first candidates are written, and where only those of use are kept: mostly rarer ones come later.
+_AT_FIRST, _AFTER = More(1.0, 1.1), More(2.0, 1.25)
+
+
+class CandidateColumns:
+    """The candidates of a run, in layers written one after another; `State.layers` names them.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    plan : ChunkPlan
+        How many candidates there may be, and how much of their columns may stay in memory.
+
+    Attributes
+    ----------
+    column_nnz : int64 array of shape (n_features,)
+        Entries of every feature.
+    """
+
+    def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
+        self._task, self._plan = task, plan
+        self.column_nnz = task.dataset.column_nnz()
+        self._spill: Spill | None = None
+
+    @property
+    def spill(self) -> Spill:
+        """The columns, once they are written."""
+        assert self._spill is not None
+        return self._spill
+
+    def close(self) -> None:
+        """Give the scratch file back, if there is one."""
+        if self._spill is not None:
+            self._spill.close()
+            self._spill = None
+
+    def choose(
+        self, state: State, features: NDArray[np.int64], norms: NDArray[np.float64]
+    ) -> list[NDArray[np.int64]]:
+        """Return the layers wanted: those there are, and what is new, if all that fits.
+
+        Parameters
+        ----------
+        state : State
+        features : int64 array of shape (n_known,)
+            In increasing order.
+        norms : float64 array of shape (n_known,)
+            Of their gradients of a sample, in units of the dual norm of the penalty.
+
+        Returns
+        -------
+        list of int64 arrays
+        """
+        most = self._plan.most_candidates
+        rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
+        wanted = rank > _CANDIDATE * self._task.alpha
+        if np.count_nonzero(wanted) > most:
+            # at weights of zero: many of them come to nothing, and others come later
+            kept = most if state.history else int(_FIRST_SHARE * most)
+            wanted[np.lexsort((-norms, -rank))[kept:]] = False
+        candidates = features[wanted]
+        new = np.setdiff1d(candidates, _joined(state))
+        full = sum(map(len, state.layers)) + len(new) > most
+        if full or len(state.layers) >= _MOST_LAYERS or not self._keeps_layers(state):
+            return [candidates]
+        return [*state.layers, new] if len(new) else state.layers
+
+    def further(self, state: State) -> Further:
+        """Return candidates that a pass is to add, or what names them by some of its shards, if it may.
+
+        Weights move little once there was a pass, and what it found is better than an estimate.
+        """
+        if not self._extensible(state):
+            return None
+        if state.history and state.norms is not None:
+            return self.likely(state, state.norms)
+        return partial(self.likely, state)
+
+    def _extensible(self, state: State) -> bool:
+        """Return whether a pass may write a further layer."""
+        if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS:
+            return False
+        return self._keeps_layers(state) and self._plan.writer_bytes(*self._spill.size) > 0
+
+    def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return further candidates, increasing, by the norms of all gradients or estimates of them.
+
+        Those with the largest gradients come first, as many as there is memory for.
+        """
+        rank, joined = norms.copy(), _joined(state)
+        rank[joined] = 0.0
+        features = np.flatnonzero(rank > np.float32(_LIKELY * self._task.alpha))
+        features = features[np.argsort(-rank[features], kind="stable")]
+        nnz = np.cumsum(self.column_nnz[features]) + self.column_nnz[joined].sum()
+        most = bisect.bisect_left(
+            range(len(features)), True, key=lambda k: not self._fits(len(joined) + k + 1, int(nnz[k]))
+        )
+        return np.sort(features[:most])
+
+    def _fits(self, n_features: int, nnz: int) -> bool:
+        """Return whether so many candidates and entries fit beside what is held, and into the chunks."""
+        spill, plan = self.spill, self._plan
+        in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
+        return in_chunks and plan.holds(spill.held_bytes, n_features, spill.n_chunks)
+
+    def worth_keeping(self, state: State) -> NDArray[np.int64] | None:
+        """Return the candidates that the columns should be written anew for, or None if that does not pay.
+
+        Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
+        stay in memory, and chunks are fewer.
+        """
+        if self._spill is None or state.anchor is None or not state.layers:
+            return None
+        features, norms = _joined(state), dual_norms(self._task, state.anchor, state.layers)
+        useful = (norms > _CANDIDATE * self._task.alpha) | (state.anchor.coef.slots(features) >= 0)
+        kept = np.sort(features[useful])
+        nnz, kept_nnz = int(self.column_nnz[features].sum()), int(self.column_nnz[kept].sum())
+        in_memory, in_file = self._spill.column_bytes
+        n_chunks, most_held = self._room(kept_nnz, len(kept), _AFTER)
+        left = max(0, (in_memory + in_file) * kept_nnz // max(nnz, 1) - most_held)
+        if not len(kept) or n_chunks > state.n_chunks:
+            return None
+        return kept if _READINGS * (in_file - left) > in_file + left else None
+
+    def rare_groups(self, state: State) -> int:
+        """Return how many groups of rare features to solve for: none while candidates are missing."""
+        dataset = self._task.dataset
+        if not state.history:
+            return 0
+        pass_bytes = dataset.nnz * (2 + dataset.dtype.itemsize)
+        return max(1, min(_RARE_GROUPS, int(_RARE_READS * pass_bytes / max(state.round_bytes, 1))))
+
+    def rare(self, state: State, solved: NDArray[np.int64]) -> RareFeatures | None:
+        """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
+        spill = self.spill
+        if spill.n_chunks == 1 or not state.layers or state.anchor is None:
+            return None
+        features = _joined(state)
+        n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
+        nnz = np.where(np.isin(features, solved), n_bytes, self.column_nnz[features])
+        chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
+        return RareFeatures(self._task, chosen) if len(chosen) else None
+
+    def missing(self, state: State, norms: NDArray[np.float32]) -> bool:
+        """Return whether features that are no candidates violate the conditions of optimality."""
+        others = norms > np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
+        others[_joined(state)] = False
+        return bool(others.any())
+
+    def known_features(self, state: State) -> NDArray[np.int64]:
+        """Return the features whose gradients the next pass keeps, in increasing order.
+
+        Those with weights and the layers come first, then those whose gradients may be too large, then those
+        found small in the last pass though their bounds were not: without gradients there are bounds again.
+        """
+        last = self.column_nnz if state.norms is None else state.norms
+        wanted = last.astype(np.float32)  # one number a feature at a time: there are many
+        wanted[self.column_nnz == 0] = -1.0
+        wanted[state.doubted] = np.maximum(wanted[state.doubted], np.float32(self._task.alpha))
+        for layer in state.layers if self._keeps_layers(state) else []:
+            wanted[layer] = np.inf
+        wanted[state.coef.features] = np.inf
+        most = min(self._most_gradients, int(np.count_nonzero(wanted >= 0)))
+        np.negative(wanted, out=wanted)
+        return np.sort(np.argpartition(wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
+
+    def write(self, state: State, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:
+        """Bring the columns up to the layers of the state, which become one where all is written anew.
+
+        Labels and scales of the samples come from what `first_rows` returns, the first time, and later from
+        the scratch file. If they are rough, what is written first finds the exact ones.
+        """
+        old, features = self._spill, _joined(state)
+        nnz = int(self.column_nnz[features].sum())
+        written = old.layers if old is not None else []
+        kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
+        fewer = old is not None and bool(np.isin(features, old.features).all())
+        n_chunks, most_held = self._room(nnz, len(features), _AFTER if fewer else _AT_FIRST)
+        holds = old is None or self._plan.holds(old.held_bytes, len(features), old.n_chunks)
+        if old is None or n_chunks > old.n_chunks or not holds or not kept:
+            state.layers = [np.sort(features)] if len(features) else []
+            state.n_chunks, state.most_held = n_chunks, most_held
+            if old is not None and not fewer:
+                old.drop_columns()
+            self._spill = self._open(state, first_rows() if old is None else old.rows_of_shard)
+            if old is not None and fewer and state.layers:
+                self._spill.move(old, state.layers[0])
+            if old is not None:
+                old.close()
+        scale = self._task.dataset.column_scale()
+        for number in range(len(self.spill.layers), len(state.layers)):
+            rough = scale if norms is Norms.ROUGH and number == 0 else None
+            exact = [] if rough is None else [RowNorms(rough, self.spill.put_scales)]
+            self.spill.add(state.layers[number], exact)
+
+    def _room(self, nnz: int, n_features: int, more: More) -> tuple[int, int]:
+        """Return the number of chunks, and the bytes held at most, with space for candidates to come."""
+        n_chunks = self._plan.n_chunks(int(more.entries * nnz), int(more.features * n_features))
+        return n_chunks, self._plan.most_held(int(more.features * n_features), n_chunks)
+
+    def would_be_held(self, state: State) -> bool:
+        """Return whether all columns of the layers are likely to stay in memory."""
+        features = _joined(state)
+        nnz = int(self.column_nnz[features].sum())
+        return nnz * _COMPRESSED <= self._room(nnz, len(features), _AT_FIRST)[1]
+
+    def restore(self, state: State, rows_of: RowsOf) -> None:
+        """Write the columns of an interrupted run anew."""
+        self._spill = self._open(state, rows_of)
+        for layer in state.layers:
+            self._spill.add(layer)
+
+    def _open(self, state: State, rows_of: RowsOf) -> Spill:
+        task = self._task
+        return Spill(
+            task.dataset,
+            task.sample_weight,
+            state.n_chunks,
+            task.seed,
+            task.scratch,
+            rows_of,
+            state.most_held,
+            self._plan.shard_parts,
+        )
+
+    def _keeps_layers(self, state: State) -> bool:
+        """Return whether the layers leave other features a chance of a gradient."""
+        return sum(map(len, state.layers)) <= _KEPT * self._most_gradients
+
+    @property
+    def _most_gradients(self) -> int:
+        held, n_candidates = self._spill.size if self._spill is not None else (0, 0)
+        return self._plan.most_gradients(held + self._plan.writer_bytes(held, n_candidates))
+
+
+def _joined(state: State) -> NDArray[np.int64]:
+    """Return the features of all layers, layer by layer."""
+    return np.concatenate([np.empty(0, np.int64), *state.layers])

@@ -1,0 +1,306 @@
+"""What a pass over everything says of weights that the scratch file has the columns of.
+
+The dual point is that of the weights but for the samples of one chunk, whose dual variables make it feasible
+by what was measured before (`bigmc.solvers.sparse.chunks.balanced`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import ThreadEngine
+from bigmc.kernels.linear.arguments import Measures
+from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
+from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
+from bigmc.solvers.sparse.chunks.certifying_pass import (
+    PassRequest,
+    PassSums,
+    ShardPart,
+    certifying_pass,
+)
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms
+from bigmc.solvers.sparse.scratch.shard_blocks import Watch
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.state import Evaluated
+
+#: Scales of the dual point in units of the last, at which entropies are computed (log loss).
+_SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
+_SMALLEST_SCALE = 1e-3
+#: One of so many shards, at least one, says which features are likely to need weights.
+_ONE_OF = 8
+#: Features whose gradients are measured at once.
+_MEASURED = 1 << 13
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Gradients of a pass as the conditions of optimality see them.
+
+    Attributes
+    ----------
+    largest_norm, distance, violation : float
+        See `bigmc.solvers.sparse.working_set.gradient.GradientPass`.
+    norms : float64 array of shape (n_chosen,)
+        Dual norms of the gradients that are known.
+    doubted : int64 array
+        Features of these whose bounds are above the penalty.
+    """
+
+    largest_norm: float
+    distance: float
+    violation: float
+    norms: NDArray[np.float64]
+    doubted: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a pass found.
+
+    Attributes
+    ----------
+    sums : PassSums
+        Its norms are those of the gradients where these are known, else bounds.
+    measured : Measured
+    lower, scale : float
+        Lower bound of the optimum, and the scale of the dual point that gives it.
+    written : int64 array
+        Features whose columns became a layer of the spill on the way.
+    """
+
+    sums: PassSums
+    measured: Measured
+    lower: float
+    scale: float
+    written: NDArray[np.int64]
+
+
+#: Names features worth writing, by estimates of the norms of all gradients, of shape (n_features,).
+Likely = Callable[[NDArray[np.float32]], NDArray[np.int64]]
+#: Features that a pass is to write the columns of, what names them by some of the shards, or nothing.
+Further = NDArray[np.int64] | Likely | None
+
+
+class Certifier:
+    """Makes passes over everything."""
+
+    def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
+        self._task, self._plan = task, plan
+
+    def certify(
+        self,
+        spill: Spill,
+        point: Evaluated,
+        chosen: NDArray[np.int64],
+        norms: Norms,
+        last_scale: float,
+        further: Further = None,
+    ) -> Certified:
+        """Make a pass; its bytes are added to those of the spill.
+
+        Parameters
+        ----------
+        spill : Spill
+        point : Evaluated
+            Weights, whose columns the spill has.
+        chosen : int64 array
+            Features whose gradients are kept, increasing.
+        norms : Norms
+            Of the rows. Where they are rough, the pass finds the exact ones, and no bound but 0.
+        last_scale : float
+            Of the dual point of the pass before.
+        further : int64 array or callable, optional
+            Features whose columns become a layer of the spill while shards are read, or what names them by
+            the gradients of some shards.
+        """
+        task = self._task
+        scales: tuple[float, ...] = ()
+        if task.objective.loss.name == "log_loss":
+            scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
+        moves = task.fit_intercept or spill.n_chunks > 1
+        moved = balanced(task, spill, point) if moves else None
+        column_scale = task.dataset.column_scale()
+        rough = norms is Norms.ROUGH
+        watches = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
+        add_up = partial(self._add_up, spill, self._request(chosen, scales), point, moved)
+        sums, some, written = None, np.empty(0, np.int64), np.empty(0, np.int64)
+        others = np.arange(task.dataset.n_shards)
+        if not callable(further):
+            written = written if further is None else further
+        elif len(others) > 1:
+            some, others = self._shards
+            sums = add_up(some, watches)
+            written = further(self._estimates(sums))
+        writer = spill.writer(written) if len(written) else None
+        sums = add_up(others, [*watches, writer] if writer else watches, sums)
+        if writer:
+            spill.read_columns(writer, some.tolist())
+            spill.put(writer)
+        spill.n_bytes += sums.n_bytes
+        measured = self._measure(sums, chosen, point.coef)
+        if rough or (task.fit_intercept and moved is None):
+            return Certified(sums, measured, 0.0, last_scale, written)
+        bound = self._lower(sums, measured, scales)
+        scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
+        return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale, written)
+
+    def estimate(self, spill: Spill, point: Evaluated) -> NDArray[np.float32]:
+        """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,)."""
+        some, others = self._shards
+        share = len(some) / (len(some) + len(others))
+        every = max(1, min(self._plan.shard_parts, round(share * _ONE_OF)))
+        request = replace(self._request(np.empty(0, np.int64), ()), every=every)
+        sums = self._add_up(spill, request, point, None, some, [])
+        spill.n_bytes += sums.n_bytes
+        return self._estimates(sums)
+
+    @property
+    def _shards(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Some shards, evenly spaced, and all others."""
+        n_shards = self._task.dataset.n_shards
+        n_parts = max(1, n_shards // _ONE_OF)
+        some = (np.arange(n_parts) * 2 + 1) * n_shards // (2 * n_parts)
+        return some, np.setdiff1d(np.arange(n_shards), some)
+
+    def _estimates(self, sums: PassSums) -> NDArray[np.float32]:
+        """Return what the norms that some of the shards add up to come to for all."""
+        return np.asarray(sums.norms * np.float32(self._task.dataset.n_samples / max(sums.n_rows, 1)))
+
+    def _request(self, chosen: NDArray[np.int64], scales: tuple[float, ...]) -> PassRequest:
+        task, plan = self._task, self._plan
+        return PassRequest(
+            objective=task.objective,
+            features=chosen,
+            weight_sum=task.weight_sum,
+            width=task.width,
+            scales=scales,
+            block_bytes=plan.block_bytes,
+            block_columns=plan.block_columns,
+            shard_parts=plan.shard_parts,
+            held_bytes=plan.held_shard_bytes,
+        )
+
+    def _add_up(
+        self,
+        spill: Spill,
+        request: PassRequest,
+        point: Evaluated,
+        moved: Balanced | None,
+        shards: NDArray[np.int64],
+        watches: Sequence[Watch],
+        to: PassSums | None = None,
+    ) -> PassSums:
+        """Go through some shards; what they add up to is added to the sums of others."""
+        dataset, held = self._task.dataset, spill.held_bytes + self._plan.writer_bytes(*spill.size)
+        engine = self._task.engine.at_most(self._plan.n_workers(held))
+
+        def problem_of(s: int, number: int) -> ShardPart | None:
+            return self._shard_part(spill, point, moved, (s, number))
+
+        return certifying_pass(dataset, request, problem_of, engine, shards, watches, to)
+
+    def _shard_part(
+        self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]
+    ) -> ShardPart | None:
+        """Return a part of a shard with its scores; those of some samples have other weights."""
+        task = self._task
+        pieces = spill.pieces_of_shard(*key)
+        if not pieces:
+            return None
+        samples, rows = spill.samples_of(pieces)
+        if samples.weightless:
+            return None
+        engine = ThreadEngine(1)
+        problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, engine)
+        n_bytes = 0
+        for piece in pieces:
+            chunk = spill.load(piece)
+            part = problem  # whose scores are as many as a shard has, twice if there were others
+            if len(pieces) > 1:
+                part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
+            own = moved if moved and piece in moved.pieces else point
+            part.rebuild_scores(own.coef, own.intercept, chunk.held)
+            if len(pieces) > 1:
+                problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
+            n_bytes += chunk.n_bytes
+        return ShardPart(problem, rows, n_bytes)
+
+    def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
+        """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
+        task = self._task
+        norms, violations, distances = out = Measures(*np.empty((3, len(chosen))))
+        for first in range(0, len(chosen), _MEASURED):
+            some = slice(first, first + _MEASURED)
+            gradient = task.objective.loss.unpacked(sums.gradient[some], task.n_classes, task.width)
+            part = Measures(*(array[some] for array in out))
+            rows = coef.take(chosen[some])
+            task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, part)
+        doubted = chosen[sums.norms[chosen] > task.alpha]
+        sums.norms[chosen] = norms
+        excess = sums.norms.copy()
+        excess[chosen] = 0.0
+        largest = max(float(norms.max(initial=0.0)), float(excess.max(initial=0.0)))
+        excess -= np.float32(task.alpha * (1.0 - float(np.finfo(np.float32).eps)))
+        np.maximum(excess, 0.0, out=excess)
+        # no gradient is further from the ball than by what scales it into it
+        conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
+        squares = float(np.einsum("j,j->", excess, excess, dtype=np.float64))
+        distance = float(distances.sum()) + conversion**2 * squares
+        violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
+        return Measured(largest, distance, violation, norms, doubted)
+
+    def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
+        task = self._task
+
+        def entropy(factor: NDArray[np.float64], scale: float) -> float:
+            # concave in the scale and 0 at 0: what lies between two points is at least the chord
+            return float(np.interp(scale, (0.0, *scales), (0.0, *sums.entropies)))
+
+        return lower_bound(
+            task.objective,
+            task.alpha,
+            task.weight_sum,
+            task.dtype,
+            Margins.of(task.objective.loss, sums.margins),
+            np.empty((0, task.n_classes)),
+            measured,
+            entropy,
+        )
+
+    def extended(
+        self,
+        anchor: Evaluated,
+        before: NDArray[np.int64],
+        features: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+        found: PassSums,
+    ) -> Evaluated:
+        """Return the anchor with the gradients of `features` instead of those of the features `before`.
+
+        What a pass found for others is that of its dual point, which an intercept makes differ a little; the
+        next round measures it anew.
+        """
+        at = np.searchsorted(chosen, features)
+        gradient = self._task.objective.loss.unpacked(
+            found.gradient[at], self._task.n_classes, self._task.width
+        )
+        curvature = found.curvature[at]
+        order = np.argsort(before)
+        place = np.searchsorted(before, features, sorter=order)
+        same = place < len(before)
+        same[same] = before[order[place[same]]] == features[same]
+        known = order[place[same]]
+        gradient[same], curvature[same] = anchor.gradient[known], anchor.curvature[known]
+        dtype = anchor.gradient.dtype
+        return replace(anchor, gradient=gradient.astype(dtype), curvature=curvature.astype(dtype))

@@ -1,0 +1,384 @@
+"""Passes over all entries of all shards, in the memory of one: objective, gradients, and bounds of them.
+
+Gradients are kept for chosen features only. Of every other feature the norms of its gradients over single
+shards are added up, which is at least the norm of their sum: mostly enough to show that it needs no weights,
+in one number a feature instead of one for every class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.kernels.csc import select_rows
+from bigmc.kernels.linear.arguments import Entries, GradientSums
+from bigmc.objectives import Curvature, Objective
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch
+from bigmc.store.dataset import Dataset
+from bigmc.store.memory_shard import MAX_ROWS
+from bigmc.store.shard import Shard
+
+#: Shards are added up in at most so many parts, whatever the number of workers.
+_MOST_PARTS = 16
+#: Samples whose norms are taken at once.
+_ROWS_AT_ONCE = 1 << 11
+#: Features whose offsets are looked at together.
+PIECE_FEATURES = 1 << 16
+#: Sums of single precision are taken for larger by this for every shard.
+_ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
+
+
+class ShardPart(NamedTuple):
+    """Samples of a shard whose scores are in memory together.
+
+    Attributes
+    ----------
+    problem : Problem
+        Its scores set.
+    rows : int64 array of shape (n_samples,)
+        Places of the samples in the shard, increasing.
+    n_bytes : int
+        Read for them.
+    """
+
+    problem: Problem
+    rows: NDArray[np.int64]
+    n_bytes: int
+
+
+#: Makes the part of a shard with a number, or None where its samples have no weight.
+ShardProblem = Callable[[int, int], ShardPart | None]
+
+
+@dataclass(frozen=True)
+class PassRequest:
+    """What a pass is to find.
+
+    Attributes
+    ----------
+    objective : Objective
+    features : int64 array of shape (n_chosen,)
+        Features whose gradients are wanted, increasing.
+    weight_sum : float
+        n of the objective.
+    width : int
+        Padded number of classes.
+    scales : tuple of float
+        Increasing scales of the dual point at which its entropy is wanted (log loss).
+    block_bytes, block_columns : int
+        Most bytes and columns decoded at once.
+    shard_parts : int
+        Parts that a shard is cut into, so that the scores of one fit into memory.
+    held_bytes : int
+        Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
+        else each part reads them again.
+    every : int
+        Of so many parts of a shard one is gone through.
+    """
+
+    objective: Objective
+    features: NDArray[np.int64]
+    weight_sum: float
+    width: int
+    scales: tuple[float, ...]
+    block_bytes: int
+    block_columns: int
+    shard_parts: int = 1
+    held_bytes: int = 0
+    every: int = 1
+
+
+@dataclass
+class PassSums:
+    """What shards add to a pass.
+
+    Attributes
+    ----------
+    margins : float64 array
+        See `Margins.empty`.
+    entropies : float64 array of shape (n_scales,)
+    gradient : float64 array of shape (n_chosen, n_kept)
+        Of the mean loss, by the last classes; see `bigmc.objectives.losses.Loss.unpacked`.
+    curvature : float64 array of shape (n_chosen,)
+        Largest of the diagonal of its Hessian, over the classes, added up over blocks.
+    norms : float32 array of shape (n_features,)
+        Bounds of the dual norms of the gradients of all features.
+    n_bytes : int
+        Decoded bytes of shards, and bytes of scratch files.
+    n_rows : int
+        Samples gone through.
+    """
+
+    margins: NDArray[np.float64]
+    entropies: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+    norms: NDArray[np.float32]
+    n_bytes: int = 0
+    n_rows: int = 0
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int, request: PassRequest) -> PassSums:
+        """Return the sums of nothing."""
+        chosen = len(request.features)
+        return cls(
+            Margins.empty(n_classes),
+            np.zeros(len(request.scales)),
+            np.zeros((chosen, request.objective.loss.n_kept(n_classes))),
+            np.zeros(chosen),
+            np.zeros(n_features, np.float32),
+        )
+
+    def add(self, other: PassSums) -> None:
+        """Add the sums of other shards."""
+        self.margins += other.margins
+        self.entropies += other.entropies
+        self.gradient += other.gradient
+        self.curvature += other.curvature
+        self.norms += other.norms
+        self.n_bytes += other.n_bytes
+        self.n_rows += other.n_rows
+
+
+def certifying_pass(
+    dataset: Dataset,
+    request: PassRequest,
+    problem_of: ShardProblem,
+    engine: Engine,
+    shards: NDArray[np.int64],
+    watches: Sequence[Watch] = (),
+    to: PassSums | None = None,
+) -> PassSums:
+    """Add up losses and gradients of the samples of some shards.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    request : PassRequest
+    problem_of : callable
+    engine : Engine
+        Threads of this process; any number gives the same bits.
+    shards : int64 array
+        Their numbers.
+    watches : sequence of Watch
+        See all columns on the way.
+    to : PassSums, optional
+        Of other shards, to which these are added.
+
+    Raises
+    ------
+    DataError
+        If a gradient is not finite.
+    """
+    parts = np.array_split(shards, min(_MOST_PARTS, len(shards)))
+    total = to or PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+    for _, found in engine.map(_add_up, parts, dataset, request, problem_of, watches):
+        total.add(found)
+        del found  # else it stays beside the sums of the next part
+    total.norms *= np.float32(1.0 + _ROUNDING * len(shards) * request.shard_parts)
+    bad = ~np.isfinite(total.norms)
+    bad[request.features] |= ~np.isfinite(total.gradient).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"the gradient of feature {np.flatnonzero(bad)[0]} is not finite",
+            "look for huge or non-finite values in it",
+        )
+    return total
+
+
+def _add_up(
+    part: NDArray[np.int64],
+    dataset: Dataset,
+    request: PassRequest,
+    problem_of: ShardProblem,
+    watches: Sequence[Watch],
+) -> PassSums:
+    sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+    for s in part.tolist():
+        blocks = partial(_decoded, dataset, s, request, sums)
+        part_of = partial(problem_of, s)
+        if request.shard_parts == 1:
+            whole = part_of(0)
+            for _ in blocks(watches) if whole is None and watches else ():
+                pass  # samples without weight: who watches sees their columns all the same
+            _add_part(whole, blocks(watches), request, sums)
+        else:
+            _add_parts(part_of, blocks(watches), partial(blocks, ()), request, sums)
+    return sums
+
+
+def _add_parts(
+    part_of: Callable[[int], ShardPart | None],
+    first: Iterable[Block],
+    again: Callable[[], Iterable[Block]],
+    request: PassRequest,
+    sums: PassSums,
+) -> None:
+    """Add losses and gradients of a shard part by part; its blocks are read once if they can be held."""
+    held = _held(first, request.held_bytes)
+    for number in range(request.every // 2, request.shard_parts, request.every):
+        _add_part(part_of(number), again() if held is None else held, request, sums)
+
+
+def _held(blocks: Iterable[Block], most: int) -> list[Block] | None:
+    """Return copies of the blocks of a shard, all of which it goes through, or None if they take too much."""
+    held: list[Block] = []
+    n_bytes = 0
+    for block in blocks:
+        n_bytes += block.indices.nbytes + block.data.nbytes
+        if n_bytes > most:
+            held.clear()
+        else:
+            held.append(block._replace(indices=block.indices.copy(), data=block.data.copy()))
+    return held if n_bytes <= most else None
+
+
+def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> None:
+    """Add losses and gradients of a part of a shard."""
+    if part is None:
+        return
+    problem = part.problem
+    sums.n_bytes += part.n_bytes
+    sums.n_rows += problem.n_samples
+    sums.margins += problem.margins().stacked
+    nothing = np.empty((0, problem.n_classes))
+    for k, scale in enumerate(request.scales):
+        sums.entropies[k] += problem.entropy(nothing, scale)
+    problem.fill_slopes()
+    gradients = _PartGradients(problem, request, sums)
+    if request.shard_parts == 1:
+        for block in blocks:
+            gradients.add(block)
+        return
+    place = np.full(MAX_ROWS, -1, np.int32)
+    place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
+    for block in blocks:
+        gradients.add(_of_rows(block, place))
+
+
+def _of_rows(block: Block, place: NDArray[np.int32]) -> Block:
+    """Return the entries of some rows, which get the numbers at their places; the others have -1."""
+    counts = np.zeros(block.hi - block.lo, np.int32)
+    indices, data = np.empty_like(block.indices), np.empty_like(block.data)
+    n = select_rows(block.indptr, block.indices, block.data, place, counts, indices, data)
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return Block(block.lo, block.hi, indptr, indices[:n], data[:n])
+
+
+class _PartGradients:
+    """Adds the gradients of columns of samples of one shard.
+
+    A column with one entry has the gradient of its sample, of which the norm is taken once for all columns:
+    most columns of words and their pairs are such, and with thousands of classes they were half of a pass.
+    """
+
+    def __init__(self, problem: Problem, request: PassRequest, sums: PassSums) -> None:
+        self._problem, self._request, self._sums = problem, request, sums
+        self._factor = 2.0 / request.weight_sum
+        self._row_norms: NDArray[np.float64] | None = None
+
+    def add(self, block: Block) -> None:
+        """Add the gradients of some columns."""
+        request, counts = self._request, np.diff(block.indptr)
+        first, last = np.searchsorted(request.features, [block.lo, block.hi])
+        wanted = request.features[first:last] - block.lo
+        single = counts == 1
+        single[wanted] = False
+        if single.any():
+            self._add_norms(np.flatnonzero(single), block)
+            counts[single] = 0
+        used = np.flatnonzero(counts)
+        gradient, curvature, scale = self._gradients(used, block)
+        places = np.full(block.hi - block.lo, -1)
+        places[used] = np.arange(len(used))
+        at = places[wanted]
+        to, at = first + np.flatnonzero(at >= 0), at[at >= 0]
+        sums, n_classes = self._sums, self._problem.n_classes
+        kept = slice(n_classes - sums.gradient.shape[1], n_classes)
+        sums.gradient[to] += gradient[at, kept] * (self._factor * scale[at])[:, None]
+        sums.curvature[to] += curvature[at] * (self._factor * scale[at] ** 2)
+
+    def _gradients(
+        self, used: NDArray[np.int64], block: Block
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Add the norms of the gradients of columns; return half gradients, half curvatures, and scales."""
+        problem, objective = self._problem, self._request.objective
+        places = np.full(block.hi - block.lo, -1)
+        places[used] = np.arange(len(used))
+        gradient, curvature = np.zeros((len(used), self._request.width)), np.zeros(len(used))
+        entries = Entries(block.indptr[None], block.indices, block.data, np.array([0, problem.n_samples]))
+        added = GradientSums(gradient, curvature)
+        samples, n_classes = problem.slope_samples, problem.n_classes
+        objective.add_gradients(places, entries, samples, n_classes, added, Curvature.LARGEST)
+        scale, norms = problem.scale_of(used + block.lo), np.zeros(len(used))
+        objective.add_dual_norms(gradient, self._factor * scale, n_classes, norms)
+        self._sums.norms[used + block.lo] += norms.astype(np.float32)
+        return gradient, curvature, scale
+
+    def _add_norms(self, single: NDArray[np.int64], block: Block) -> None:
+        """Add the norms of the gradients of columns with one entry each."""
+        if self._row_norms is None:
+            self._row_norms = self._norms_of_rows(block.data.dtype)
+        at = block.indptr[single]
+        rows = block.indices[at]
+        sizes = np.abs(block.data[at] * self._problem.gain[rows].astype(np.float64))
+        norms = self._factor * self._problem.scale_of(single + block.lo) * sizes * self._row_norms[rows]
+        self._sums.norms[single + block.lo] += norms.astype(np.float32)
+
+    def _norms_of_rows(self, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        """Return the dual norms of the slopes of all samples, without their scales and weights.
+
+        They are those of columns of one 1 each, of the stored type: kernels are compiled for that anyway.
+        """
+        problem, objective, n = self._problem, self._request.objective, self._problem.n_samples
+        norms, ones = np.zeros(n), np.ones(n, problem.dtype)
+        samples = problem.slope_samples._replace(row_scale=ones, gain=ones)
+        for lo in range(0, n, _ROWS_AT_ONCE):
+            rows = np.arange(lo, min(lo + _ROWS_AT_ONCE, n))
+            starts, values = np.arange(len(rows) + 1)[None], np.ones(len(rows), dtype)
+            entries = Entries(starts, rows.astype(np.uint16), values, np.array([0, n]))
+            added = GradientSums(np.zeros((len(rows), self._request.width)), np.zeros(len(rows)))
+            objective.add_gradients(rows - lo, entries, samples, problem.n_classes, added)
+            own = norms[lo : lo + len(rows)]
+            objective.add_dual_norms(added.gradients, np.ones(len(rows)), problem.n_classes, own)
+        return norms
+
+
+def _decoded(
+    dataset: Dataset, s: int, request: PassRequest, sums: PassSums, watches: Sequence[Watch]
+) -> Iterator[Block]:
+    """Decode the columns of a shard, count the bytes, and let others look at them."""
+    seen_by = [watch.of_shard(s, dataset.shards[s].n_rows) for watch in watches]
+    for block in _blocks(dataset, dataset.shards[s], request):
+        for watch in seen_by:
+            watch.add(block)
+        sums.n_bytes += len(block.indices) * (2 + dataset.dtype.itemsize)
+        yield block
+    for watch in seen_by:
+        watch.finish()
+
+
+def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:
+    """Decode the columns of a shard, as many at a time as the request allows."""
+    entries = max(request.block_bytes // (2 + dataset.dtype.itemsize), shard.n_rows)
+    rows, values = np.empty(entries, np.uint16), np.ones(entries, dataset.dtype)
+    step = min(PIECE_FEATURES, max(1, request.block_columns))
+    lo = 0
+    while lo < shard.n_features:
+        offsets = shard.indptr(lo, min(lo + step, shard.n_features))
+        width = max(1, int(np.searchsorted(offsets, offsets[0] + entries, side="right")) - 1)
+        start, stop = int(offsets[0]), int(offsets[width])
+        if stop > start:
+            shard.read(start, stop, rows, None if dataset.weighting.binary else values)
+            n = stop - start
+            yield Block(lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n])
+        lo += width

@@ -1,0 +1,333 @@
+"""The loss of a chunk of samples, corrected so that it stands for that of all, and what lowers it.
+
+With the gradient G of all samples at weights W known, a few sweeps go over
+
+    f_c(V) + <G - G_c(W), V> + sum_j a_j / 2 ||V_j - V'_j||² + penalty(V)
+
+from the weights V' that the chunk before left: a minibatch-prox method with variance reduction (Wang, Wang,
+Srebro, "Memory and communication efficient distributed stochastic optimization with minibatch-prox", COLT
+2017; Johnson, Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", NIPS
+2013). The damping ``a_j = max(h_j - h_cj, 0) + d h_j sqrt(50 / n_cj)``, with the largest curvature h_j of a
+feature over the classes, falls with the entries n_cj the chunk has of it: where these are few the Hessian
+of a chunk is wrong. The intercept is one more feature, which every sample has and no penalty counts; beside
+centred columns (`bigmc.solvers.sparse.steps.chunk_parts`) it is the level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.arguments import Measures
+from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sampled.sample import slope_and_bend
+from bigmc.solvers.sparse.scratch.chunk import Chunk
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.state import Evaluated
+from bigmc.solvers.sparse.steps.chunk_parts import (
+    Part,
+    centred_parts,
+    gradients_of,
+    padded,
+    places_among_candidates,
+    plain_parts,
+    set_scores,
+    shift_of,
+    whole_gradients,
+)
+from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
+from bigmc.solvers.sparse.steps.model_sweeps import sweeper_of
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
+from bigmc.solvers.sparse.steps.sweeps import Course, shuffled
+
+#: Sweeps over a chunk in a round; more were measured to gain little.
+_SWEEPS = 3
+#: Columns that violate by less than this share of the largest violation, and of alpha, are left alone.
+_NEGLIGIBLE = 0.02
+#: Entries of a feature in a chunk with which it is damped by d times its curvature.
+_ENTRIES = 50.0
+#: With one chunk: sweeps at most; the violation to reach in units of what was measured, and of alpha at least
+#: and at most; and without alpha the gap that it comes to, in units of the tolerance.
+_MOST_SWEEPS = 300
+_FRACTION, _FINEST, _COARSEST, _TOLERATED = 0.02, 1e-4, 0.05, 0.5
+
+
+@dataclass
+class Weights:
+    """Weights of the candidates, layer by layer of the scratch file, and the intercept.
+
+    Attributes
+    ----------
+    layers : sequence of int64 arrays
+        Features.
+    rows : list of float64 arrays of shape (n_features, width)
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    layers: Sequence[NDArray[np.int64]]
+    rows: list[NDArray[np.float64]]
+    intercept: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, coef: Coefficients, intercept: NDArray[np.float64], layers: Sequence[NDArray[np.int64]]
+    ) -> Weights:
+        """Return a copy of some weights."""
+        return cls(layers, [coef.take(layer) for layer in layers], intercept.copy())
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return bool(np.isfinite(self.intercept).all()) and all(np.isfinite(r).all() for r in self.rows)
+
+    def coef(self, width: int) -> Coefficients:
+        """Return those that are not zero."""
+        return Coefficients.zeros(width).updated(list(zip(self.layers, self.rows, strict=True)))
+
+
+class Evaluation:
+    """Objective and gradient of the candidates at some weights, added up chunk by chunk.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    layers : sequence of int64 arrays
+        The candidates.
+    coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
+    """
+
+    def __init__(
+        self,
+        task: ChunkTask,
+        layers: Sequence[NDArray[np.int64]],
+        coef: Coefficients,
+        intercept: NDArray[np.float64],
+    ) -> None:
+        self._task, self._coef, self._intercept = task, coef, intercept
+        self._margins = Margins.empty(task.n_classes)
+        self._gradients = [np.zeros((len(layer), task.width)) for layer in layers]
+        self._curvatures = [np.zeros(len(layer)) for layer in layers]
+        self._slope, self._bend = np.zeros(task.n_classes), 0.0
+
+    def add(self, chunk: Chunk, rare: RareFeatures | None = None) -> None:
+        """Add the samples of a chunk; on the way those of rare features are collected."""
+        task = self._task
+        problem = task.problem(chunk)
+        problem.rebuild_scores(self._coef, self._intercept, chunk.held)
+        if rare:
+            rare.add(chunk, problem)
+        own = problem.margins()
+        problem.fill_slopes()
+        self._margins += own.stacked
+        share = problem.weight_sum / task.weight_sum
+        for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
+            part = gradients_of(problem, columns)
+            gradient += share * part[0]
+            curvature += share * part[1]
+        more = slope_and_bend(problem, own, task.weight_sum)
+        self._slope += more[0]
+        self._bend += more[1]
+
+    def result(self) -> Evaluated:
+        """Return what the chunks come to."""
+        dtype, none = self._task.dtype, np.empty((0, self._task.width))
+        return Evaluated(
+            self._coef,
+            self._intercept,
+            self._task.upper(Margins.of(self._task.objective.loss, self._margins), self._coef),
+            np.concatenate([none, *self._gradients]).astype(dtype),
+            np.concatenate([none[:, 0], *self._curvatures]).astype(dtype),
+            self._slope,
+            self._bend,
+        )
+
+
+def evaluate(
+    task: ChunkTask,
+    spill: Spill,
+    coef: Coefficients,
+    intercept: NDArray[np.float64],
+    rare: RareFeatures | None = None,
+) -> Evaluated:
+    """Return objective and gradient of the candidates at some weights; one reading of the columns.
+
+    On the way the samples of rare features are collected.
+    """
+    evaluation = Evaluation(task, [layer.features for layer in spill.layers], coef, intercept)
+    for _, chunk in spill.chunks(range(spill.n_chunks)):
+        evaluation.add(chunk, rare)
+    return evaluation.result()
+
+
+def improve(
+    task: ChunkTask, chunk: Chunk, weights: Weights, anchor: Evaluated, damping: float, n_iter: int
+) -> int:
+    """Take a few sweeps over the corrected loss of a chunk; `weights` move.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    chunk : Chunk
+    weights : Weights
+        Those the chunk before left.
+    anchor : Evaluated
+        Weights at which the gradient of all samples is known.
+    damping : float
+        The d above.
+    n_iter : int
+        Number of the first sweep, for its shuffle.
+
+    Returns
+    -------
+    int
+        Sweeps taken.
+    """
+    problem = task.problem(chunk)
+    problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
+    centred = centred_parts(problem, chunk, weights.rows) if task.fit_intercept else []
+    parts = plain_parts(problem, chunk, weights.rows, centred) + centred
+    level, n_classes = weights.intercept, task.n_classes
+    level += shift_of(centred, n_classes)
+    of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
+    problem.fill_slopes()
+    terms = _corrections(parts, chunk, anchor, damping)
+    negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
+    steps = ChunkSteps.of(
+        task.descent, problem, task.alpha, lambda: set_scores(problem, chunk, weights.rows, centred, level)
+    )
+    for sweep in range(n_iter, n_iter + _SWEEPS):
+        steps.begin_sweep()
+        if of_level:
+            steps.move_level(level, of_level)
+        for b in shuffled(range(len(parts)), (task.seed, sweep)) if parts else []:
+            violations = steps.move_columns(parts[b], terms[b], sweep, negligible)
+            wanted: NDArray[np.bool_] = parts[b].rows.any(axis=1) | (violations > 0)
+            parts[b].active = parts[b].active[wanted[parts[b].active]]
+    if of_level:
+        steps.move_level(level, of_level)
+    for part in centred:
+        weights.rows[part.layer][part.places] = part.rows
+    level -= shift_of(centred, task.n_classes)
+    return _SWEEPS
+
+
+def descend(
+    task: ChunkTask, chunk: Chunk, weights: Weights, target: float, n_iter: int, newton_bytes: int
+) -> int:
+    """Move `weights` to the optimum of the candidates: the chunk has all samples.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    chunk : Chunk
+    weights : Weights
+    target : float
+        Largest violation that may be left.
+    n_iter : int
+        Number of the first sweep, for its shuffle.
+    newton_bytes : int
+        Room for Newton steps.
+
+    Returns
+    -------
+    int
+        Sweeps taken.
+    """
+    problem = task.problem(chunk)
+    coef = weights.coef(task.width)
+    problem.rebuild_scores(coef, weights.intercept, chunk.held)
+    nnz = sum(columns.nnz for columns in chunk.held)
+    visits = 100 * max(nnz, 10**6)
+    sweeper = sweeper_of(problem, task.descent, visits, newton_bytes)
+    course = Course(task.alpha, target, _MOST_SWEEPS, n_iter)
+    changes, n_sweeps = sweeper.sweep_until(chunk.held, coef, weights.intercept, course)
+    weights.rows = [moved for _, moved in changes]
+    return n_sweeps
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the candidates are from their optimum.
+
+    Attributes
+    ----------
+    violation : float
+        Largest violation of the conditions of optimality, of the intercept too.
+    gap : float
+        What the candidates add to the gap of the dual point that the losses' derivatives are; infinite
+        without a ridge, where that point must be scaled first.
+    """
+
+    violation: float
+    gap: float
+
+
+def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Distance:
+    """Measure the gradients of the candidates at a point.
+
+    With a ridge the gap is ``sum_j R(W_j) + R*(-G_j) + <W_j, G_j>``, where R is penalty and ridge together,
+    whose conjugate is the squared distance to the dual ball over twice the ridge.
+    """
+    ridge, start, gap = task.objective.ridge, 0, 0.0
+    largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
+    for layer in layers:
+        out = Measures(*np.empty((3, len(layer))))
+        gradient, rows = point.gradient[start : start + len(layer)], point.coef.take(layer)
+        task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
+        start += len(layer)
+        largest = max(largest, float(out.violations.max(initial=0.0)))
+        gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
+        gap += float(out.distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
+    return Distance(largest, gap)
+
+
+def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
+    """Return the violation that a descent to the optimum of the candidates aims at."""
+    target = max(_FRACTION * distance(task, anchor, layers).violation, _FINEST * task.alpha)
+    if task.alpha > 0:
+        return min(target, _COARSEST * task.alpha)
+    # the squares of all violations, over twice the ridge, are the gap
+    gap = _TOLERATED * task.tol * anchor.objective
+    return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
+
+
+def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
+    features = np.concatenate(layers)
+    out = Measures(*np.empty((3, len(features))))
+    rows = point.coef.take(features)
+    task.objective.measure_gradients(task.alpha, point.gradient, rows, task.n_classes, out)
+    return out.norms
+
+
+def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: float) -> list[Terms]:
+    """Return what corrects the loss of a chunk whose scores are those of the anchor."""
+    terms, counts = [], chunk.counts()
+    for part in parts:
+        gradient, curvature = gradients_of(part.problem, part.columns)
+        raw = anchor.curvature[places_among_candidates(part, chunk)].astype(np.float64)
+        if part.means is None:
+            added, noisy = np.maximum(raw - curvature, 0.0), raw
+        else:  # what chunks get wrong is mostly what the level does to these columns
+            added, noisy = np.zeros(len(raw)), np.sqrt(curvature * raw)
+        added += damping * noisy * np.sqrt(_ENTRIES / np.maximum(counts[part.layer][part.places], 1))
+        tilt = whole_gradients(part, chunk, anchor) - gradient - added[:, None] * part.rows
+        terms.append(Terms(tilt, part.problem.objective.ridge + added))
+    return terms
+
+
+def _level_terms(problem: Problem, level: NDArray[np.float64], anchor: Evaluated, damping: float) -> Terms:
+    """Return what corrects the loss by the level, see `_corrections`."""
+    slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
+    more = max(anchor.bend - bend, 0.0)
+    more += damping * anchor.bend * float(np.sqrt(_ENTRIES / problem.n_samples))
+    return Terms(padded(problem, anchor.slope - slope - more * level), np.array([more]))

@@ -1,0 +1,247 @@
+"""How a run over chunks of samples divides its memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from bigmc.budget import Plan
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
+from bigmc.solvers.sparse.steps.chunk_parts import bytes_of_centred
+
+#: Shares of what is left: for gradients at least, beside more than one worker of a pass; for a chunk, and for
+#: the vectors of the candidates beside it.
+_GRADIENT_SHARE, _CHUNK_SHARE, _CANDIDATE_SHARE = 0.3, 0.4, 0.45
+#: Chunks are drawn, some larger than others; shards that a chunk has samples of.
+_CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
+#: Bytes of the vectors of a candidate for every class, and what is left for candidates to come: in units of
+#: those there are, and as a share of what is left.
+_CANDIDATE_COST, _MORE_CANDIDATES, _MORE_SHARE = 56, 1.25, 0.04
+#: Share of what is left up to which columns are held. With all of it a run at 146 MB took 182.
+_HELD_SHARE = 0.75
+#: Share of what is left beside all that for samples of rare features.
+_RARE_SHARE = 0.6
+#: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
+_FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
+#: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
+#: the candidates.
+_WRITER_BYTES, _KNOWN = 3 << 20, 1.5
+#: Numbers that are kept of a gradient beside it and its curvature: number of the feature, norms, distance.
+_MEASURES = 5
+#: Most bytes of a shard decoded at once.
+_LARGEST_BLOCK = 8 << 20
+#: What the allocator keeps between chunks of changing size, in shares of the limit.
+_FRAGMENTS = 0.08
+#: Compiled kernels, which no dataset makes larger: measured with 2,000 rows of 5,000 numbers at 64 MB.
+_KERNELS = 4 << 20
+#: Parts that shards are cut into whose scores do not fit. With more classes than this a worker of a pass
+#: takes one of these shares of what is left at most, so that there is memory for gradients.
+_SHARD_PARTS, _MANY_CLASSES, _PART_SHARES = (2, 4, 8, 16, 32, 64), 512, (0.33, 0.6)
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """How a run goes through chunks of the samples, see `bigmc.solvers.sparse.chunks.rounds`.
+
+    Attributes
+    ----------
+    free_bytes : int
+        What is left for all of the following.
+    width : int
+        Padded number of classes.
+    n_kept : int
+        Classes whose gradients say what all are.
+    most_candidates : int
+        Features whose columns are kept for rounds, at most.
+    chunk_bytes, newton_bytes : int
+        Most bytes of a chunk, its scores included; and of Newton steps where there is one only.
+    fixed_bytes : int
+        Of all samples of a chunk, were there one only, without their entries.
+    entry_bytes, feature_bytes : int
+        Of an entry, and of a candidate's offsets in a chunk.
+    most_workers, worker_bytes : int
+        Most workers of a pass, and what each of them takes.
+    block_bytes, block_columns : int
+        Most bytes and columns of a shard a worker decodes at once.
+    shard_parts : int
+        Parts that a pass cuts each shard into, because the scores of all its rows are too many.
+    held_shard_bytes : int
+        Decoded columns of such a shard that stay in memory for all its parts, at most.
+    """
+
+    free_bytes: int
+    width: int
+    n_kept: int
+    most_candidates: int
+    chunk_bytes: int
+    newton_bytes: int
+    fixed_bytes: int
+    entry_bytes: int
+    feature_bytes: int
+    most_workers: int
+    worker_bytes: int
+    block_bytes: int
+    block_columns: int
+    shard_parts: int = 1
+    held_shard_bytes: int = 0
+
+    def n_workers(self, held: int) -> int:
+        """Return the number of workers of a pass beside `held` bytes of columns."""
+        share = int((1.0 - _GRADIENT_SHARE) * (self.free_bytes - held))
+        return max(1, min(self.most_workers, share // self.worker_bytes))
+
+    def most_gradients(self, held: int) -> int:
+        """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns."""
+        n_workers = self.n_workers(held)
+        free = self.free_bytes - held - n_workers * self.worker_bytes
+        return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
+
+    def writer_bytes(self, held: int, n_candidates: int) -> int:
+        """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
+
+        Beside it the gradients of the candidates must fit, and those of some others.
+        """
+        needed = _WRITER_BYTES * self.most_workers
+        fits = _KNOWN * n_candidates <= self.most_gradients(held + needed)
+        return needed if n_candidates and fits else 0
+
+    def most_held(self, n_features: int, n_chunks: int) -> int:
+        """Return how many bytes of compressed columns of so many candidates may stay in memory.
+
+        It leaves space for candidates to come.
+        """
+        more = int(_MORE_CANDIDATES * n_features)
+        more += int(_MORE_SHARE * self.free_bytes) // (_CANDIDATE_COST * self.width)
+        return max(0, self._left_beside(more, n_chunks))
+
+    def holds(self, held: int, n_features: int, n_chunks: int) -> bool:
+        """Return whether so many bytes of columns may stay in memory beside so many candidates."""
+        return held == 0 or held <= self._left_beside(n_features, n_chunks)
+
+    def _left_beside(self, n_features: int, n_chunks: int) -> int:
+        in_rounds = self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
+        in_rounds += self.newton_bytes if n_chunks == 1 else 0
+        in_passes = self.worker_bytes + gradient_bytes(self.n_kept, 1) * n_features
+        return int(_HELD_SHARE * self.free_bytes) - max(in_rounds, in_passes)
+
+    def most_rare(self, n_features: int, held: int) -> int:
+        """Return the bytes for samples of rare features, beside a chunk, candidates and what is held."""
+        taken = held + self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
+        return max(0, int(_RARE_SHARE * (self.free_bytes - taken)))
+
+    def n_chunks(self, nnz: int, n_features: int) -> int:
+        """Return the number of chunks for candidates of so many entries."""
+        room = self.chunk_bytes - self.feature_bytes * n_features
+        return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(room, 1)))
+
+
+def gradient_bytes(n_kept: int, n_workers: int) -> int:
+    """Return the bytes of a gradient that a pass keeps: sums, those of every worker, and measures."""
+    return 8 * ((n_kept + 1) * (n_workers + 1) + _MEASURES)
+
+
+class Cut(NamedTuple):
+    """Parts of a shard that passes go through, and the bytes of its columns that are held for all of them."""
+
+    parts: int
+    held_bytes: int = 0
+
+
+def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> ChunkPlan:
+    """Divide the memory limit for chunks of samples.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of the whole run.
+    n_workers : int
+        Workers wanted.
+    shard_rows : int
+        Rows of the largest shard.
+    size : Size
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit is too small for chunks, with every item.
+    """
+    score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
+    row = score * size.width + 4 * size.most_labels + 24 + bytes_of_centred(size.n_frequent)
+    in_chunk = row + score * size.n_beside
+    entry_bytes = 2 + size.itemsize
+    small = size.nnz <= 1 << 20
+    items = [
+        ("workspace", 1 << 20 if small else WORKSPACE),
+        ("share of the allocator", 0 if small else _KERNELS + int(_FRAGMENTS * limit)),
+        ("sums per class", Margins.memory(size.n_classes, size.width)),
+        ("entries and norms per feature", 20 * size.n_features),
+        ("column scale", 4 * size.n_features if size.column_scaled else 0),
+        ("sample weights", 8 * size.n_samples if size.weighted else 0),
+    ]
+    free = Plan.of(limit, items).free
+    block_bytes = max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // 16))
+    wanted = max(size.n_certain, _FEWEST_CANDIDATES)
+
+    def worker_bytes(cut: Cut) -> int:
+        larger = 1.3 if cut.parts == 1 else 1.5  # parts are drawn, some larger than others
+        scores = int(larger * shard_rows / cut.parts * row)
+        # what is held has offsets of its columns; entries of a part are chosen block by block
+        more = (block_bytes if cut.parts > 1 else 0) + (8 * size.n_features if cut.held_bytes else 0)
+        more += cut.held_bytes + (1 << 18 if small else 2 << 20)
+        return 2 * block_bytes + scores + more + 4 * size.n_features
+
+    n_kept = size.n_kept or size.n_classes
+    vectors = wanted * gradient_bytes(n_kept, 1)
+    shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else (1.0 - vectors / max(free, 1),)
+    most = [int(share * free) for share in shares]
+    cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
+    worker = worker_bytes(cut)
+    # a pass holds no chunk, and rounds no shard
+    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(
+        size.n_samples, 1
+    ) + _FEWEST_SAMPLES * in_chunk
+    chunk_bytes = max(samples, _SMALLEST_CHUNK)
+    needed = max(
+        worker + vectors,
+        int(wanted * _CANDIDATE_COST * size.width / _CANDIDATE_SHARE),
+        int(chunk_bytes / _CHUNK_SHARE),
+    )
+    plan = ChunkPlan(
+        free_bytes=free,
+        width=size.width,
+        n_kept=n_kept,
+        most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
+        chunk_bytes=int(_CHUNK_SHARE * free),
+        newton_bytes=int(0.2 * free),
+        fixed_bytes=size.n_samples * in_chunk,
+        entry_bytes=entry_bytes,
+        feature_bytes=8 * _CHUNK_PIECES * cut.parts,
+        most_workers=n_workers,
+        worker_bytes=worker,
+        block_bytes=block_bytes,
+        block_columns=max(1, (4 << 20) // (8 * size.width)),
+        shard_parts=cut.parts,
+        held_shard_bytes=cut.held_bytes,
+    )
+    # offsets of columns take half of a chunk at most: the rest is for entries
+    offsets = plan.chunk_bytes // (2 * plan.feature_bytes)
+    most_candidates = min(plan.most_candidates, plan.most_gradients(0), offsets)
+    if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
+        least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
+        least.check("training the sparse learner")
+    return replace(plan, most_candidates=most_candidates)
+
+
+def _cut(worker_bytes: Callable[[Cut], int], most: Sequence[int], held: int) -> Cut:
+    """Return the fewest parts of shards with which a worker takes at most so many bytes, tried in turn.
+
+    Reading shards once comes first: their columns are held for all parts if they can be. If nothing comes to
+    what a worker may take, it is what takes the least.
+    """
+    once = [Cut(1), *(Cut(n, held) for n in _SHARD_PARTS)]
+    again = [Cut(n) for n in _SHARD_PARTS]
+    wanted = [(cut, limit) for cuts in (once, again) for limit in most for cut in cuts]
+    fitting = (cut for cut, limit in wanted if worker_bytes(cut) <= limit)
+    return next(fitting, min(once + again, key=worker_bytes))

@@ -1,0 +1,50 @@
+"""What rounds over chunks and passes over everything tell whoever watches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigmc.progress import Progress
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.sparse.chunks.certificate import Measured
+from bigmc.solvers.sparse.state import State
+
+
+def figures_of_round(state: State, n_passes: float) -> dict[str, float]:
+    """Return the figures of the best weights so far, beside those of the last pass."""
+    best = state.anchor
+    assert best is not None
+    return (state.history or [{}])[-1] | {
+        "n_iter": float(state.n_iter),
+        "objective": best.objective,
+        "n_passes": n_passes,
+        "n_nonzero": float(len(best.coef.features)),
+        "gap": Certificate.of(state.lower, best.objective).gap,
+    }
+
+
+def figures_of_pass(
+    state: State, measured: Measured, n_passes: float, fit_intercept: bool
+) -> dict[str, float]:
+    """Return the figures of a pass, for the history."""
+    best, violation = state.anchor, measured.violation
+    assert best is not None
+    if fit_intercept:
+        violation = max(violation, float(np.linalg.norm(best.slope)))
+    return {
+        "n_passes": n_passes,
+        "n_iter": float(state.n_iter),
+        "objective": best.objective,
+        "lower": state.lower,
+        "gap": Certificate.of(state.lower, best.objective).gap,
+        "violation": violation,
+        "largest_norm": measured.largest_norm,
+        "n_nonzero": float(len(state.coef.features)),
+        "bytes_read": float(state.bytes_read),
+    }
+
+
+def message(figures: dict[str, float], max_passes: float) -> Progress:
+    """Return the figures as progress of the training."""
+    total = int(max_passes) if np.isfinite(max_passes) else 0
+    return Progress("train", int(figures["n_passes"]), total, "passes", figures)

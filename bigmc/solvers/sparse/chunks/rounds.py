@@ -1,0 +1,397 @@
+"""Training on data larger than memory: chunks of samples in turn, each corrected by the gradient of all.
+
+The columns of the features that may get weights, the candidates, are kept compressed, in memory or in a
+scratch file, cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.scratch.spill`). A round goes
+through the chunks, each of which lowers the corrected loss of its samples
+(`bigmc.solvers.sparse.chunks.loss`). On the way it evaluates objective and gradient of all at the weights
+that the round before came to, the trial, so that a round reads each chunk once; what corrects the chunks is
+the gradient of the round before that. A trial that makes the objective larger is given up, and the damping
+of the chunks grows; after others it shrinks. With one chunk a round is a descent to the optimum of the
+candidates.
+
+Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little
+(`bigmc.solvers.sparse.chunks.certificate`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.budget import give_back_free_pages
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import Fingerprint
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
+from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Measured
+from bigmc.solvers.sparse.chunks.loss import (
+    Evaluation,
+    Weights,
+    descend,
+    distance,
+    evaluate,
+    improve,
+    violation_to_reach,
+)
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
+from bigmc.solvers.sparse.chunks.stochastic_read import first_weights
+from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
+from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.steps.intercept import improve_intercept
+
+#: The first damping for every chunk, the least, and its factors after bad and good rounds.
+_DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
+#: Rounds end when the last gained less than this share of the objective: first, every next time by this
+#: factor less, and at last in units of the tolerance.
+_FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
+#: Rounds between passes at most; and the least factor of the gains asked for where rounds read little.
+_MOST_ROUNDS, _CHEAPEST = 24, 0.1
+#: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
+#: candidates is this part of the tolerance, or of this part of the gap.
+_FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
+#: Newton steps of the intercept where no feature has weights, at most.
+_INTERCEPT_STEPS = 20
+#: An objective is larger only if by more than rounding, in units of the scores' precision.
+_ROUNDING = 4.0
+
+
+class ChunkRounds:
+    """Rounds over chunks, and passes over everything, in turn; `state` is what a checkpoint holds."""
+
+    def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
+        self._task, self._plan = task, plan
+        self._columns = CandidateColumns(task, plan)
+        self._certifier = Certifier(task, plan)
+        self._max_passes = math.inf
+        self._norms = Norms.EXACT
+        self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
+
+    def run(
+        self,
+        state: State,
+        max_passes: float,
+        checkpoint: Checkpoint | None,
+        run: Fingerprint,
+        progress: ProgressCallback,
+    ) -> Certificate:
+        """Go on from `state` until the gap or the number of passes is reached."""
+        self.state = state
+        self._max_passes = max_passes
+        try:
+            if state.rounds:
+                self._restore()
+            else:
+                self._begin(Norms.ROUGH if norms_take_a_pass(self._task.dataset) else Norms.EXACT)
+                if not state.layers:
+                    self._first_layer(checkpoint, run, progress)
+            while True:
+                if not state.rounds:
+                    self._drop_candidates()
+                    give_back_free_pages()  # rounds and passes keep arrays of other sizes
+                    certificate = self._certify(max_passes, progress)
+                    give_back_free_pages()
+                    if certificate.gap <= self._task.tol or self._passes >= max_passes:
+                        return certificate
+                    self._save(checkpoint, run)
+                while state.rounds <= _MOST_ROUNDS and not self._enough():
+                    self._round(progress)
+                    self._save(checkpoint, run)
+                self._settle(progress)
+        finally:
+            self._columns.close()
+
+    def largest_norm(self) -> float:
+        """Return the largest dual norm of a gradient where no feature has weights.
+
+        Passes keep the gradients of some features and bounds of the others; they go on until the largest
+        of all is known.
+        """
+        state = self.state
+        try:
+            self._begin(Norms.EXACT)
+            while True:
+                chosen = self._columns.known_features(state)
+                found = self._pass(chosen)
+                state.norms = found.sums.norms
+                known = float(found.measured.norms.max(initial=0.0))
+                if found.measured.largest_norm <= known:
+                    return known
+        finally:
+            self._columns.close()
+
+    def _enough(self) -> bool:
+        """Return whether a pass over everything is worth more than another round.
+
+        First it is for the candidates that are missing, later for the gap, which the violations make.
+        """
+        state, tol = self.state, self._task.tol
+        n_passes = max(1, len(state.history))
+        assert state.anchor is not None
+        # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
+        cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(self._pass_bytes, 1)))
+        if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
+            return False
+        # with several chunks the dual variables of one of them take out what is left of the violations
+        several, no_more = state.n_chunks > 1, self._passes >= self._max_passes
+        if n_passes <= _FOR_CANDIDATES or several or no_more or state.gain <= 0.0:
+            return True
+        wanted = _VIOLATION * max(tol, _GAP_FACTOR * state.history[-1]["gap"])
+        left = distance(self._task, state.anchor, state.layers)
+        return left.violation <= wanted * self._task.alpha or left.gap <= wanted * state.anchor.objective
+
+    @property
+    def _pass_bytes(self) -> int:
+        return self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
+
+    @property
+    def _passes(self) -> float:
+        return self.state.nnz_read / max(self._task.dataset.nnz, 1)
+
+    def _save(self, checkpoint: Checkpoint | None, run: Fingerprint) -> None:
+        if checkpoint is not None:
+            self.state.save(checkpoint, run)
+
+    def _count(self, n_bytes: int) -> None:
+        """Count bytes as read; passes are in units of all decoded bytes."""
+        self.state.bytes_read += n_bytes
+        entry_bytes = 2 + self._task.dataset.dtype.itemsize
+        self.state.nnz_read = -(-self.state.bytes_read // entry_bytes)
+
+    def _count_spill(self) -> None:
+        self._count(self._columns.spill.n_bytes)
+        self._columns.spill.n_bytes = 0
+
+    def _begin(self, norms: Norms) -> None:
+        """Write the scratch file for the weights there are, and evaluate them.
+
+        Where the norms of the gradients of a sample are known, they name the first candidates. Instead of
+        rough scales of the rows exact ones are added up while columns are written, or, without candidates,
+        by the first pass: scores without weights do not need them.
+        """
+        state, task = self.state, self._task
+        self._norms = norms
+        features = state.coef.features
+        if state.norms is not None and len(features):
+            chosen = np.union1d(np.flatnonzero(state.norms), features)
+            state.layers = self._columns.choose(state, chosen, state.norms[chosen].astype(np.float64))
+            state.rounds, state.gain = 1, math.inf
+        else:
+            state.layers = [features[: self._plan.most_candidates]] if len(features) else []
+        self._write()
+        if state.layers:
+            self._norms = Norms.EXACT
+        if task.fit_intercept and not state.layers:
+            scores = ConstantScores(task, self._columns.spill, state.intercept)
+            improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
+        kept = [(layer, state.coef.take(layer)) for layer in state.layers]
+        state.coef, before = Coefficients.zeros(task.width).updated(kept), state.anchor
+        self._evaluate()
+        if before and state.anchor and not state.anchor.objective < before.objective:
+            state.coef, state.intercept = before.coef, before.intercept.copy()
+            self._evaluate()
+
+    def _first_layer(
+        self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
+    ) -> None:
+        """Choose the first candidates where there are no weights, by the gradients of some shards.
+
+        Where their columns do not fit into memory, a read along all samples gives weights and fewer of them.
+        """
+        state, norms = self.state, self._norms
+        assert state.anchor is not None
+        state.norms = self._certifier.estimate(self._columns.spill, state.anchor)
+        largest = self._columns.known_features(state)
+        state.layers = self._columns.choose(state, largest, state.norms[largest].astype(np.float64))
+        self._count_spill()
+        if not state.layers:
+            return
+        if first_weights(self._task, self._plan, self._columns, state, progress):
+            self._count_spill()
+            self._columns.close()
+            give_back_free_pages()
+            self._save(checkpoint, run)
+            self._begin(norms)
+            self._tell(progress)
+        else:
+            self._write()
+            self._norms = Norms.EXACT
+            self._evaluate()
+            state.rounds, state.gain = 1, math.inf
+
+    def _evaluate(self) -> None:
+        """Measure objective and gradient of the candidates at the weights there are."""
+        state = self.state
+        state.anchor = evaluate(self._task, self._columns.spill, state.coef, state.intercept)
+        self._count_spill()
+
+    def _drop_candidates(self) -> None:
+        """Write the columns anew without those of no use, where that pays."""
+        state = self.state
+        kept = self._columns.worth_keeping(state)
+        if kept is None or state.anchor is None:
+            return
+        before, n_chunks = np.concatenate(state.layers), state.n_chunks
+        state.layers = [kept]
+        self._write()
+        state.anchor = state.anchor.of_features(before, kept)
+        state.damping *= state.n_chunks / n_chunks
+
+    def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
+        """Make a pass, and choose the candidates of the rounds that follow."""
+        task, state = self._task, self.state
+        assert state.anchor is not None
+        chosen, norms = self._columns.known_features(state), self._norms
+        found = self._pass(chosen, further := self._columns.further(state))
+        state.norms = found.sums.norms
+        state.lower = max(state.lower, found.lower)
+        self._record(found.measured, max_passes, progress)
+        certificate = Certificate.of(state.lower, state.anchor.objective)
+        if certificate.gap > task.tol and self._passes < max_passes:
+            before = np.concatenate([np.empty(0, np.int64), *state.layers])
+            if len(found.written):
+                state.layers = [*state.layers, found.written]
+            elif further is None or self._columns.missing(state, found.sums.norms):
+                state.layers = self._columns.choose(state, chosen, found.measured.norms)
+                self._write()
+            if norms is Norms.ROUGH or not np.isin(np.concatenate(state.layers), chosen).all():
+                self._evaluate()
+            else:
+                state.anchor = self._certifier.extended(
+                    state.anchor, before, np.concatenate(state.layers), chosen, found.sums
+                )
+            state.rounds, state.gain = 1, math.inf
+        return certificate
+
+    def _pass(self, chosen: NDArray[np.int64], further: Further = None) -> Certified:
+        """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
+        state = self.state
+        assert state.anchor is not None
+        spill = self._columns.spill
+        found = self._certifier.certify(spill, state.anchor, chosen, self._norms, state.scale, further)
+        self._norms, state.scale, state.doubted = Norms.EXACT, found.scale, found.measured.doubted
+        self._count_spill()
+        return found
+
+    def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
+        entry = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
+        self.state.history.append(entry)
+        progress(message(entry, max_passes))
+
+    def _write(self) -> None:
+        """Bring the compressed columns up to the layers of the state, which counts as read and written."""
+        self._columns.write(self.state, self._rows_of, self._norms)
+        self._count_spill()
+
+    def _rows_of(self) -> RowsOf:
+        """Return where labels and scales of the samples come from before there is a scratch file."""
+        dataset = self._task.dataset
+        if self._norms is Norms.ROUGH:
+            return rough_rows(dataset)
+        if norms_take_a_pass(dataset):
+            self._count(dataset.nnz * (2 + dataset.dtype.itemsize))
+        return exact_rows(dataset)
+
+    def _restore(self) -> None:
+        """Write the scratch file of an interrupted run anew, which counts as read once already."""
+        self._columns.restore(self.state, exact_rows(self._task.dataset))
+        self._columns.spill.n_bytes = 0
+
+    def _round(self, progress: ProgressCallback) -> None:
+        """Go through the chunks once."""
+        state, n_chunks = self.state, self._columns.spill.n_chunks
+        before = state.bytes_read
+        if state.damping == 0.0:
+            state.damping = max(1.0, _DAMPING * n_chunks)
+        state.rounds += 1
+        if n_chunks == 1:
+            self._descend(progress)
+        else:
+            self._improve(progress)
+        self._count_spill()
+        state.round_bytes = state.bytes_read - before
+
+    def _descend(self, progress: ProgressCallback) -> None:
+        """Move to the optimum of the candidates: the one chunk has all samples."""
+        state, task, anchor = self.state, self._task, self.state.anchor
+        assert anchor is not None
+        weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
+        _, chunk = next(self._columns.spill.chunks([0]))
+        target, newton_bytes = violation_to_reach(task, anchor, state.layers), self._plan.newton_bytes
+        state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
+        reached = None
+        if weights.finite:
+            evaluation = Evaluation(task, state.layers, weights.coef(task.width), weights.intercept)
+            evaluation.add(chunk)
+            reached = evaluation.result()
+        if not self._accept(reached, progress):
+            state.gain = 0.0
+
+    def _improve(self, progress: ProgressCallback) -> None:
+        """Let every chunk improve the trial, and find out what that was worth."""
+        state, task, anchor = self.state, self._task, self.state.anchor
+        spill = self._columns.spill
+        assert anchor is not None
+        evaluation = Evaluation(task, state.layers, state.coef, state.intercept) if state.trial else None
+        start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
+        weights = Weights.of(*start, state.layers)
+        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
+        for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+            progress(Progress("round", done, spill.n_chunks, "chunks"))
+            if evaluation:
+                evaluation.add(chunk)
+            if weights.finite:
+                state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
+        good = self._accept(evaluation.result(), progress) if evaluation else True
+        state.trial = good and weights.finite
+        if state.trial:
+            state.coef, state.intercept = weights.coef(task.width), weights.intercept
+        elif good:
+            state.damping *= _GROWTH
+
+    def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
+        """Go on from weights whose objective is no larger; else damp the chunks more."""
+        state, anchor = self.state, self.state.anchor
+        assert anchor is not None
+        rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
+        if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
+            state.damping *= _GROWTH
+            return False
+        state.gain = 1.0 - reached.objective / anchor.objective
+        state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)
+        state.anchor = reached
+        self._tell(progress)
+        return True
+
+    def _tell(self, progress: ProgressCallback) -> None:
+        """Report the best weights so far."""
+        progress(message(figures_of_round(self.state, self._passes), self._max_passes))
+
+    def _settle(self, progress: ProgressCallback) -> None:
+        """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""
+        state, task, spill = self.state, self._task, self._columns.spill
+        assert state.anchor is not None
+        start = state if state.trial else state.anchor
+        coef, intercept, moved = start.coef, start.intercept, state.trial
+        groups, solved = self._columns.rare_groups(state), np.empty(0, np.int64)
+        while True:
+            rare = self._columns.rare(state, solved) if groups else None
+            if not (rare or moved):
+                break
+            if self._accept(evaluate(task, spill, coef, intercept, rare), progress):
+                state.trial = moved = False
+                if rare:
+                    coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)
+                    groups, moved = groups - 1, True
+            elif state.trial:
+                coef, intercept, state.trial, moved = state.anchor.coef, state.anchor.intercept, False, False
+            else:
+                break
+        self._count_spill()
+        state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
+        state.trial, state.rounds = False, 0

@@ -1,0 +1,236 @@
+"""Weights to start from: stochastic steps along the samples while the shards are read once.
+
+The steps are those of `bigmc.kernels.linear.stochastic`. They take the most frequent features that memory has
+space for, and of every shard as many samples as fit, drawn at random. Shards come in a random order, and so
+do their samples, which are put into row order some at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear import stochastic
+from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.scratch.shard_blocks import Block
+from bigmc.solvers.sparse.scratch.spill import Spill
+
+#: What the first sample that has a feature moves its weights by, where all values are alike and rows have
+#: length 1. Larger steps do as well, but for the squared hinge of many classes.
+_RATE = 1.0
+#: Bytes of an entry in row order.
+ENTRY_BYTES = 8
+#: Features whose weights are computed at once.
+_SLAB = 1 << 13
+
+
+class Started(NamedTuple):
+    """What stochastic steps came to.
+
+    Attributes
+    ----------
+    coef : Coefficients
+    intercept : float64 array of shape (n_classes,)
+    norms : float64 array of shape (n_table,)
+        Dual norms of the mean gradients on the way, of every feature that took part.
+    """
+
+    coef: Coefficients
+    intercept: NDArray[np.float64]
+    norms: NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """Some columns of the samples of a shard that take part: offsets, rows and values, and the first slot."""
+
+    columns: tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]
+    slot: int
+
+
+@dataclass(frozen=True)
+class ShardSamples:
+    """Samples of a shard that take part, whose columns are added block by block.
+
+    Attributes
+    ----------
+    table : int64 array
+        Features that take part, increasing.
+    numbers : int32 array of shape (n_rows,)
+        Number of each row of the shard among the samples, -1 for none.
+    counts : int32 array of shape (n_samples,)
+        Their entries so far.
+    labels : int32 array of shape (n_samples, most labels)
+    scale : float32 array of shape (n_samples,)
+    weights : float64 array of shape (n_samples,)
+    parts : list of Part
+    """
+
+    table: NDArray[np.int64]
+    numbers: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    labels: NDArray[np.int32]
+    scale: NDArray[np.float32]
+    weights: NDArray[np.float64]
+    parts: list[Part]
+
+    @classmethod
+    def of(
+        cls,
+        spill: Spill,
+        s: int,
+        table: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        weights: NDArray[np.float64],
+    ) -> ShardSamples:
+        """Read some rows of a shard; the spill has labels and scales, and `weights` are of all rows."""
+        labels, scale = spill.rows_of_shard(s)
+        numbers = np.full(len(scale), -1, np.int32)
+        numbers[rows] = np.arange(len(rows), dtype=np.int32)
+        counts = np.zeros(len(rows), np.int32)
+        samples = cls(table, numbers, counts, labels[rows], scale[rows], weights[rows], [])
+        for block in spill.decoded(s):
+            samples._add(block)
+        return samples
+
+    def _add(self, block: Block) -> None:
+        """Take what is needed of a block, which is not kept."""
+        lo, hi = np.searchsorted(self.table, [block.lo, block.hi]).tolist()
+        positions = self.table[lo:hi] - block.lo
+        most = int((block.indptr[positions + 1] - block.indptr[positions]).sum())
+        if not most:
+            return
+        offsets = np.empty(hi - lo + 1, np.int64)
+        rows, values = np.empty(most, np.uint16), np.empty(most, block.data.dtype)
+        chosen, source = (offsets, rows, values), (block.indptr, block.indices, block.data)
+        stochastic.choose_entries(positions, source, self.numbers, chosen, self.counts)
+        n = int(offsets[-1])
+        if n < most:
+            rows, values = rows[:n].copy(), values[:n].copy()
+        self.parts.append(Part((offsets, rows, values), lo))
+
+
+class StochasticSteps:
+    """Weights that follow samples one after another.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    table : int64 array
+        Features that take part, increasing.
+    intercept : float64 array of shape (n_classes,)
+        To start from.
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+    """
+
+    def __init__(
+        self, task: ChunkTask, table: NDArray[np.int64], intercept: NDArray[np.float64], row_bytes: int
+    ) -> None:
+        self._task, self._table, self._intercept = task, table, intercept
+        self._most_entries = max(1, row_bytes // ENTRY_BYTES)
+        scale = task.dataset.column_scale()
+        self._column_scale = np.ones(len(table), np.float32) if scale is None else scale[table]
+        width = sums_width(task.n_classes)
+        self._sums, self._level = _no_sums(len(table), width), _no_sums(int(task.fit_intercept), width)
+        self._weight, self._row_entries = 0.0, 0.0
+
+    def follow(self, samples: ShardSamples, generator: np.random.Generator) -> None:
+        """Go through samples in a random order."""
+        task, objective = self._task, self._task.objective
+        if not len(samples.counts):
+            return
+        self._set_rates(samples)
+        kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
+        for rows in self._groups(samples, generator.permutation(len(samples.counts))):
+            self._weight = stochastic.follow(
+                (kernels, objective.penalty.kernel),
+                rows,
+                self._strength(),
+                task.n_classes,
+                objective.loss.pad_score,
+                self._sums,
+                (self._intercept.astype(np.float32), self._level),
+            )
+
+    def result(self) -> Started:
+        """Return the weights after the samples so far, and the norms of the mean gradients."""
+        task, objective = self._task, self._task.objective
+        n, width = len(self._table), task.width
+        norms, coef, kept = np.zeros(n), [np.empty((0, width))], [np.empty(0, np.int64)]
+        for first in range(0, n, _SLAB):
+            sums = Sums(*(array[first : first + _SLAB] for array in self._sums))
+            rows = np.zeros((len(sums.rates), width))
+            stochastic.fill_weights(objective.penalty.kernel, self._strength(), sums, rows)
+            used = np.flatnonzero(rows.any(axis=1))
+            kept.append(self._table[first + used])
+            coef.append(rows[used])
+            scale = np.full(len(rows), 1.0 / max(self._weight, 1e-300))
+            objective.add_dual_norms(sums.linear, scale, task.n_classes, norms[first : first + _SLAB])
+        step = np.zeros((1, task.n_classes))
+        if task.fit_intercept:
+            strength = Strength(0.0, 0.0, self._weight)
+            stochastic.fill_weights(objective.penalty.kernel, strength, self._level, step)
+        return Started(
+            Coefficients(np.concatenate(kept), np.concatenate(coef)), self._intercept + step[0], norms
+        )
+
+    def _strength(self) -> Strength:
+        return Strength(self._task.alpha, self._task.objective.ridge, self._weight)
+
+    def _set_rates(self, samples: ShardSamples) -> None:
+        """Set the step sizes of the features that come up for the first time, by the sizes of their values.
+
+        So units do not matter, neither those of a feature nor those of the rows.
+        """
+        self._row_entries = self._row_entries or max(float(samples.counts.mean()), 1.0)
+        unit = _RATE / np.sqrt(self._row_entries)
+        self._level.rates[:] = unit
+        for part in samples.parts:
+            counts = np.diff(part.columns[0])
+            here = slice(part.slot, part.slot + len(counts))
+            squares, rates = np.zeros(len(counts)), self._sums.rates[here]
+            stochastic.add_squares(part.columns, samples.scale, squares)
+            size = self._column_scale[here] * np.sqrt(squares / np.maximum(counts, 1))
+            new = (rates == 0) & (size > 0)
+            rates[new] = unit / size[new]
+
+    def _groups(self, samples: ShardSamples, order: NDArray[np.int64]) -> Iterator[SparseRows]:
+        """Put samples into row order, some at a time."""
+        ends, start = np.cumsum(samples.counts[order], dtype=np.int64), 0
+        while start < len(order):
+            done = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, done + self._most_entries, side="right")))
+            chosen = order[start:stop]
+            indptr = np.concatenate([[done], ends[start:stop]]) - done
+            nnz = int(indptr[-1])
+            slots, values = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
+            rows = SparseRows(indptr, slots, values, samples.labels[chosen], samples.weights[chosen])
+            places = np.full(len(order), -1, np.int32)
+            places[chosen] = np.arange(len(chosen), dtype=np.int32)
+            next_entry = indptr[:-1].copy()
+            for part in samples.parts:
+                scale = self._column_scale[part.slot : part.slot + len(part.columns[0]) - 1]
+                scales = (samples.scale, scale)
+                stochastic.fill_rows(part.columns, scales, places, part.slot, next_entry, rows)
+            yield rows
+            start = stop
+
+
+def sums_width(n_classes: int) -> int:
+    """Return the columns of the sums: padded where there are as many classes as lanes at least."""
+    return n_classes if n_classes < LANES else -(-n_classes // LANES) * LANES
+
+
+def _no_sums(n_features: int, width: int) -> Sums:
+    return Sums(
+        np.zeros((n_features, width), np.float32),
+        np.zeros(n_features, np.float32),
+        np.zeros(n_features, np.float32),
+    )

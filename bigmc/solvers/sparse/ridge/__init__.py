@@ -1,0 +1,1 @@
+"""A ridge alone, in memory: dual coordinate descent over samples."""

@@ -1,0 +1,377 @@
+"""Ridge problems in memory: the squared hinge of each class against the rest, without another penalty.
+
+Where no weight is zero there is nothing to select, and coordinates of the dual (one for each sample and
+class) reach a gap of some per cent after a few times through the samples, each of which costs one product and
+at most one update: LIBLINEAR's algorithm with the classes side by side. The intercept is shrunk like the
+weights here, as LIBLINEAR's is; the bound is of the problem in which it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.kernels.linear.arguments import Rows
+from bigmc.kernels.linear.dual_descent import (
+    add_rows,
+    descend_duals,
+    score_rows,
+    weigh_entries,
+)
+from bigmc.kernels.linear.newton import count_entries, place_entries
+from bigmc.kernels.linear.simd import LANES
+from bigmc.solvers.sparse.ridge.lone_features import Change, LoneFeatures
+from bigmc.solvers.sparse.state import Start
+from bigmc.store.block import Block, read_block
+from bigmc.store.dataset import Dataset
+
+_MOST_GROUPS = 4
+"""Groups of classes that go through the entries of a sample together."""
+_SCORED_ROWS = 4096
+"""Samples scored at once."""
+_COPIED = 2048
+"""Features whose weights are copied at once."""
+
+
+class DualDescent:
+    """Samples in row order, their dual variables, and the weights these make.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Labelled samples, which are copied.
+    engine : Engine
+        Its threads share the classes.
+    seed : int
+        Of the order of the samples.
+    sample_weight : float64 array of shape (n_samples,), optional
+        Samples of weight 0 are passed over.
+    fit_intercept : bool, optional
+        Add a feature that is always 1.
+    features : int64 array, optional
+        The only features that may have weight, increasing; by default all that occur.
+
+    Attributes
+    ----------
+    features : int64 array of shape (n_used,)
+        Features that may have weight.
+    gap : float
+        Relative gap of the two objectives, the primal one estimated from the losses of the samples when they
+        were visited last; 1 before the first epoch.
+    n_epochs : int
+        Times through the samples so far.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        engine: Engine,
+        seed: int = 0,
+        sample_weight: NDArray[np.float64] | None = None,
+        fit_intercept: bool = True,
+        features: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._engine, self._seed = engine, seed
+        self.n_classes = dataset.n_classes
+        self.features = np.flatnonzero(dataset.column_nnz()) if features is None else features
+        lone = dataset.column_nnz()[self.features] == 1
+        self._shared = np.flatnonzero(~lone)
+        self._rows, self._squares, self._lone = _in_row_order(
+            dataset, self.features, lone, engine, fit_intercept
+        )
+        self._change: Change | None = None
+        self._targets = dataset.label_sets()
+        weights = np.ones(dataset.n_samples) if sample_weight is None else sample_weight
+        self._visited = np.flatnonzero(weights > 0)
+        self._weights, self._weight_sum = weights, float(weights.sum())
+        width = -(-self.n_classes // LANES) * LANES
+        self._duals = np.zeros((dataset.n_samples, width), np.float32)
+        self._coef = np.zeros((len(self._shared) + 1, width), np.float32)
+        self.gap, self.n_epochs = 1.0, 0
+        self._ridge: float | None = None
+
+    @staticmethod
+    def memory(dataset: Dataset) -> int:
+        """Return the bytes it takes, with the weights it returns."""
+        counts = dataset.column_nnz()
+        n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
+        width = -(-dataset.n_classes // LANES) * LANES
+        entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
+        per_row = 8 * 8 + 4 * dataset.most_labels()
+        duals = DualDescent.memory_of_duals(dataset)
+        features = (12 * width + 40) * (n_shared + 1) + (8 * width + 40) * n_lone
+        return entries + per_row * dataset.n_samples + duals + features
+
+    @staticmethod
+    def memory_of_duals(dataset: Dataset) -> int:
+        """Return the bytes of the dual variables."""
+        return 4 * -(-dataset.n_classes // LANES) * LANES * dataset.n_samples
+
+    def descend(self, ridge: float, tol: float, most_epochs: int) -> None:
+        """Go through the samples until the gap is at most `tol`, from the dual variables there are.
+
+        With another ridge than before these are first scaled, those of a class by the factor that is best.
+
+        Parameters
+        ----------
+        ridge : float
+            Strength of the squared norm in ``1/n sum_i w_i loss_i + ridge / 2 |W|²``.
+        tol : float
+            Relative gap.
+        most_epochs : int
+            Times through the samples, at most.
+        """
+        diagonal = self._diagonal(ridge)
+        if ridge != self._ridge and self._duals.any():
+            self._scale_duals(diagonal)
+        self._ridge = ridge
+        lower = self._dual_objective(diagonal)
+        for _ in range(most_epochs):
+            losses, gains = self._epoch(diagonal)
+            lower += gains
+            upper = losses + self._half_norm()
+            self.gap = (upper - lower) / upper if upper > 0 else 0.0
+            if self.gap <= tol:
+                break
+
+    def duals(self) -> NDArray[np.float32]:
+        """Return a copy of the dual variables, for `start_from`, shape (n_samples, width)."""
+        return self._duals.copy()
+
+    def start_from(self, duals: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> None:
+        """Start from dual variables of a similar problem: of other features, weights or fewer samples.
+
+        Parameters
+        ----------
+        duals : float32 array of shape (n_given, width)
+            As `duals` of that problem returned them.
+        places : int64 array of shape (n_given,), optional
+            Which samples they are of; by default all in their order. Others have 0.
+        """
+        self.reset()
+        self._duals[slice(None) if places is None else places] = duals
+        self._duals[self._weights <= 0] = 0.0
+        add_rows(self._visited, self._rows, self._duals, self._coef)
+        if self._rows.constant:
+            self._coef[-1] = self._duals.sum(axis=0, dtype=np.float64)
+
+    def start(self) -> Start:
+        """Return the weights."""
+        used = np.concatenate([[False], *(weights.any(axis=1) for weights in self.weights())])[1:]
+        coef = np.empty((int(np.count_nonzero(used)), self.n_classes))
+        lo = place = 0
+        for weights in self.weights():  # a copy of all rows at once would be in memory too
+            kept = weights[used[place : place + len(weights)]]
+            coef[lo : lo + len(kept)] = kept
+            lo, place = lo + len(kept), place + len(weights)
+        return Start(self.features[used], coef, self.intercept.astype(np.float64))
+
+    def weights(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the weights of all features as they are now, some features at a time, a row for each."""
+        n_classes, lone = self.n_classes, self._lone
+        for lo in range(0, len(self.features), _COPIED):
+            hi = min(lo + _COPIED, len(self.features))
+            a, b = np.searchsorted(self._shared, (lo, hi))
+            c, d = np.searchsorted(lone.places, (lo, hi))
+            weights = np.empty((hi - lo, n_classes), np.float32)
+            weights[self._shared[a:b] - lo] = self._coef[a:b, :n_classes]
+            if d > c:
+                alone = lone.weights(c, d, self._duals)[:, :n_classes]
+                weights[lone.places[c:d] - lo] = alone if self._change is None else self._change(alone)
+            yield weights
+
+    def change_weights(self, change: Change) -> None:
+        """Put others in place of the weights, each feature's for itself, but not of the intercepts.
+
+        The dual variables are good for nothing but `lower_bound` after that.
+
+        Parameters
+        ----------
+        change : callable
+            Of a float32 array, a row for a feature, with all classes.
+        """
+        for lo in range(0, len(self._shared), _COPIED):
+            some = self._coef[lo : min(lo + _COPIED, len(self._shared)), : self.n_classes]
+            some[:] = change(some)
+        self._change = change
+
+    @property
+    def intercept(self) -> NDArray[np.float32]:
+        """The intercepts as they are now, shape (n_classes,)."""
+        return self._coef[-1, : self.n_classes]
+
+    def objective(self, ridge: float) -> float:
+        """Return the training objective of the weights, in which the intercepts are not penalised."""
+        total = 0.0
+        for lo in range(0, len(self._visited), _SCORED_ROWS):
+            chosen = self._visited[lo : lo + _SCORED_ROWS]
+            signs = np.full((len(chosen), self.n_classes), -1.0)
+            rows, places = np.nonzero(self._targets[chosen] >= 0)
+            signs[rows, self._targets[chosen][rows, places]] = 1.0
+            losses = np.maximum(1.0 - signs * self.scores(chosen), 0.0) ** 2
+            total += float(self._weights[chosen] @ losses.sum(axis=1))
+        squares = sum(float(np.einsum("jr,jr->", w, w, dtype=np.float64)) for w in self.weights())
+        return total / self._weight_sum + 0.5 * ridge * squares
+
+    def lower_bound(self, ridge: float) -> float:
+        """Return a lower bound of the optimum, in the units of the problem; the weights are lost.
+
+        Dual variables are feasible where an intercept is not penalised if they add up to 0 for every class:
+        the larger of the two sides, labels and rest, is scaled down to the other's sum.
+        """
+        if self._rows.constant:
+            up = np.maximum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
+            down = -np.minimum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
+            for side, sums, others in ((np.maximum, up, down), (np.minimum, down, up)):
+                scale = np.divide(others, sums, out=np.ones_like(sums), where=sums > others)
+                excess = (1.0 - scale).astype(np.float32)
+                for lo in range(0, len(self._duals), _SCORED_ROWS):  # no second copy of all duals
+                    self._duals[lo : lo + _SCORED_ROWS] -= (
+                        side(self._duals[lo : lo + _SCORED_ROWS], 0.0) * excess
+                    )
+        self._coef[:], self._change = 0.0, None
+        add_rows(self._visited, self._rows, self._duals, self._coef)
+        self._coef[-1] = 0.0
+        value = self._dual_objective(self._diagonal(ridge))
+        rounding = 4.0 * np.finfo(np.float32).eps * (abs(value) + 2.0 * self._half_norm())
+        return ridge * (value - float(rounding))
+
+    def reset(self) -> None:
+        """Forget what was found."""
+        self._duals[:], self._coef[:], self._change = 0.0, 0.0, None
+        self.gap, self.n_epochs = 1.0, 0
+        self._ridge = None
+
+    @property
+    def n_used(self) -> int:
+        """Number of features with weight."""
+        lone = np.repeat(self._duals.any(axis=1), np.diff(self._lone.indptr)) & (self._lone.values != 0)
+        return int(np.count_nonzero(self._coef[:-1].any(axis=1))) + int(np.count_nonzero(lone))
+
+    def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the scores of some samples, shape (n_chosen, n_classes)."""
+        found = np.empty((len(chosen), self._coef.shape[1]), np.float32)
+        score_rows(chosen, self._rows, self._coef, found)
+        found = found[:, : self.n_classes]
+        for lo in range(0, len(chosen) if len(self._lone.places) else 0, _SCORED_ROWS):
+            some = slice(lo, lo + _SCORED_ROWS)
+            found[some] += self._lone.scores(chosen[some], self._duals[:, : self.n_classes], self._change)
+        return found.astype(np.float64)
+
+    def _epoch(self, diagonal: NDArray[np.float32]) -> tuple[float, float]:
+        """Visit every sample once; return the sum of the losses and the gain of the dual objective."""
+        generator = np.random.default_rng(np.random.SeedSequence([self._seed, self.n_epochs]))
+        order = generator.permutation(self._visited)
+        totals = np.zeros((2, self._coef.shape[1]))
+
+        def work(span: tuple[int, int]) -> None:
+            curvature = self._squares, diagonal, self._lone.squares
+            pair = self._duals, self._coef
+            descend_duals(order, span, self._rows, self._targets, curvature, pair, totals)
+
+        for _ in self._engine.map(work, self._spans()):
+            pass
+        self.n_epochs += 1
+        losses, gains = totals[:, : self.n_classes].sum(axis=1)
+        return float(losses), float(gains)
+
+    def _diagonal(self, ridge: float) -> NDArray[np.float32]:
+        """Return what the squared hinge adds to the diagonal of the dual's Hessian."""
+        diagonal = np.full(len(self._weights), np.inf, np.float32)
+        scale = 0.5 * self._weight_sum * ridge
+        np.divide(scale, self._weights, out=diagonal, where=self._weights > 0, casting="same_kind")
+        return diagonal
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Return the groups of classes of every part; any cut gives the same bits."""
+        n_groups = self._coef.shape[1] // LANES
+        n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, self._engine.n_threads))
+        cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
+        return list(pairwise(cuts))
+
+    def _scale_duals(self, diagonal: NDArray[np.float32]) -> None:
+        """Multiply the dual variables of every class by the factor with the largest dual objective."""
+        sums, squares = np.zeros(self._coef.shape[1]), np.einsum("jr,jr->r", self._coef, self._coef)
+        squares = squares.astype(np.float64)
+        for lo in range(0, len(self._visited), _SCORED_ROWS):
+            chosen = self._visited[lo : lo + _SCORED_ROWS]
+            duals = self._duals[chosen].astype(np.float64)
+            sums += np.abs(duals).sum(axis=0)
+            squares += (diagonal[chosen].astype(np.float64) + self._lone.squares[chosen]) @ duals**2
+        factors = np.divide(sums, squares, out=np.ones_like(sums), where=squares > 0).astype(np.float32)
+        self._duals *= factors
+        self._coef *= factors
+
+    def _half_norm(self) -> float:
+        coef = self._coef[:, : self.n_classes]
+        rows = np.einsum("jr,jr->j", coef, coef)  # in double precision many times slower
+        return 0.5 * float(rows.sum(dtype=np.float64)) + self._lone.half_norm(self._duals)
+
+    def _dual_objective(self, diagonal: NDArray[np.float32]) -> float:
+        if not self._duals.any():
+            return 0.0
+        value = 0.0
+        for lo in range(0, len(self._visited), _SCORED_ROWS):
+            chosen = self._visited[lo : lo + _SCORED_ROWS]
+            duals = self._duals[chosen, : self.n_classes].astype(np.float64)
+            bends = diagonal[chosen].astype(np.float64)
+            value += float(np.abs(duals).sum())
+            value -= 0.5 * float(bends @ np.einsum("ir,ir->i", duals, duals))
+        return value - self._half_norm()
+
+
+def _in_row_order(
+    dataset: Dataset, features: NDArray[np.int64], lone: NDArray[np.bool_], engine: Engine, constant: bool
+) -> tuple[Rows, NDArray[np.float32], LoneFeatures]:
+    """Return the weighted samples as far as these features go, and the squared norms of that.
+
+    The rows are of the features that are not `lone`; the norms are of all.
+    """
+    column_scale = dataset.column_scale()
+    row_scale = dataset.row_scale(column_scale)
+    block = read_block(dataset, 0, dataset.n_features)
+    parts = [(features[some], *_turned(block, features[some], engine)) for some in (~lone, lone)]
+    del block
+
+    def weighed() -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+        own, indptr, slots, values = parts.pop()
+        scale = np.ones(len(own), np.float32) if column_scale is None else column_scale[own]
+        weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
+        weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
+        return indptr, slots, weighted, squares
+
+    indptr, slots, weighted, squares = weighed()
+    alone = LoneFeatures.of(np.flatnonzero(lone), slots, indptr, weighted, squares)
+    indptr, slots, weighted, squares = weighed()
+    return Rows(indptr, slots, weighted, constant), squares + alone.squares + np.float32(constant), alone
+
+
+def _turned(
+    block: Block, features: NDArray[np.int64], engine: Engine
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:
+    """Return offsets, places among the features, and stored values of the samples in row order."""
+    base, shards = block.base, range(len(block.indptr))
+    indptr = np.zeros(int(base[-1]) + 1, np.int64)
+
+    def count(s: int) -> None:
+        counts = indptr[base[s] + 1 : base[s + 1] + 1]
+        count_entries(features, block.indptr[s], block.indices, counts)
+
+    for _ in engine.map(count, shards):
+        pass
+    np.cumsum(indptr, out=indptr)
+    free = indptr[:-1].copy()
+    slots, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]), block.data.dtype)
+
+    def place(s: int) -> None:
+        shard = (block.indptr[s], block.indices, block.data)
+        place_entries(features, 0, shard, free[base[s] : base[s + 1]], slots, values)
+
+    for _ in engine.map(place, shards):
+        pass
+    return indptr, slots, values

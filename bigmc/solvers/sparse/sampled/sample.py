@@ -1,0 +1,185 @@
+"""The loss of the samples in memory, and what it takes to let it stand for that of all samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.arguments import GradientSums
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sampled.passes import FullPass
+from bigmc.solvers.sparse.state import Evaluated
+from bigmc.solvers.sparse.steps.intercept import improve_intercept
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
+
+#: Newton steps of the intercept at most.
+_INTERCEPT_STEPS = 20
+#: Parts the columns are cut into for the workers, whatever their number.
+_PARTS = 16
+#: The slope by the intercept that may be left over, in units of the scores' precision and of the margins.
+_ROUNDING = 16.0
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """A dual point of all samples that an intercept allows.
+
+    Attributes
+    ----------
+    margins : Margins
+    gradient : float64 array of shape (n_used, width)
+        Of all features that occur.
+    left : float
+        What rounding leaves of the slope by the intercept, times the intercept.
+    """
+
+    margins: Margins
+    gradient: NDArray[np.float64]
+    left: float
+
+
+class SampleLoss:
+    """The loss of samples in memory.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the samples.
+    source : BlockSource
+        Of the samples; keeps its blocks.
+    """
+
+    def __init__(self, problem: Problem, source: BlockSource) -> None:
+        self._problem = problem
+        self._source = source
+
+    def holding(self, features: NDArray[np.int64]) -> list[Columns]:
+        """Return the columns of increasing features."""
+        positions = self._source.holding(features)
+        return [Columns.of(n, block, positions[n]) for n, block in self._source.stream(positions)]
+
+    def terms(
+        self,
+        at: Evaluated,
+        held: list[Columns],
+        gradients: NDArray[np.float64],
+        curvatures: NDArray[np.float64],
+        damping: float,
+    ) -> tuple[list[Terms], Terms]:
+        """Return what corrects the loss at a point, of which the scores are.
+
+        Parameters
+        ----------
+        at : Evaluated
+        held : list of Columns
+            Those that are wanted.
+        gradients, curvatures : float64 arrays
+            Of all samples, for the columns held.
+        damping : float
+
+        Returns
+        -------
+        terms : list of Terms
+            Of the columns held.
+        level : Terms
+            Of the intercept.
+        """
+        problem = self._problem
+        ridge = problem.objective.ridge
+        terms, start = [], 0
+        for columns, (gradient, curvature) in problem.engine.map(self._gradients, held):
+            here = slice(start, start + len(columns.features))
+            added = np.maximum(curvatures[here] - curvature, 0.0) + damping * curvatures[here]
+            tilt = gradients[here] - gradient - added[:, None] * at.coef.take(columns.features)
+            terms.append(Terms(tilt, ridge + added))
+            start += len(columns.features)
+        slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
+        more = max(at.bend - bend, 0.0) + damping * at.bend
+        tilt = at.slope - slope - more * at.intercept
+        return terms, Terms(self._row(tilt), np.array([more]))
+
+    def balanced(
+        self, coef: Coefficients, intercept: NDArray[np.float64], found: FullPass, weight_sum: float
+    ) -> Balanced | None:
+        """Return a dual point near that of a pass by whose intercept the slope is zero.
+
+        The dual variables of the samples in memory are those of another intercept, the one which takes out
+        the slope that the pass has found: that of the loss of these samples, with the slope of all others as
+        a linear term, at its minimum. What it changes in the gradients of the features needs no pass.
+
+        Parameters
+        ----------
+        coef, intercept
+            Weights of the pass.
+        found : FullPass
+        weight_sum : float
+            Of all samples.
+
+        Returns
+        -------
+        Balanced or None
+            None if the samples in memory have too few positive margins for that.
+        """
+        problem = self._problem
+        held = self.holding(found.features)
+        problem.rebuild_scores(coef, intercept, held)
+        pieces = [
+            columns.choose(part)
+            for columns in held
+            for part in np.array_split(np.arange(len(columns.features)), _PARTS)
+            if len(part)
+        ]
+        share = problem.weight_sum / weight_sum
+        gradient = found.gradient.copy()
+
+        def add(sign: float) -> None:
+            start = 0
+            for columns, (part, _) in problem.engine.map(self._gradients, pieces):
+                gradient[start : start + len(columns.features)] += sign * share * part
+                start += len(columns.features)
+
+        add(-1.0)
+        own = problem.margins()
+        slope = found.margins.intercept_slope - own.intercept_slope
+        level = Terms(self._row(problem.two_over_n * slope), np.zeros(1))
+        moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
+        add(1.0)
+        margins = found.margins.minus(own).plus(moved)
+        left = margins.intercept_slope
+        noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
+        if not np.abs(left).max() <= noise * margins.total_slope:
+            return None
+        return Balanced(margins, gradient, 2.0 / weight_sum * float(left @ intercept))
+
+    def _gradients(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return gradient and mean curvature of columns at the present scores."""
+        problem = self._problem
+        n = len(columns.positions)
+        places = np.full(columns.indptr.shape[1] - 1, -1)
+        places[columns.positions] = np.arange(n)
+        sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
+        problem.objective.add_gradients(
+            places, columns.entries, problem.slope_samples, problem.n_classes, sums
+        )
+        scale = problem.scale_of(columns.features)
+        return (
+            sums.gradients * (problem.two_over_n * scale)[:, None],
+            sums.curvatures * (problem.two_over_n * scale**2),
+        )
+
+    def _row(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.pad(values, (0, self._problem.width - len(values)))[None]
+
+
+def slope_and_bend(
+    problem: Problem, margins: Margins, weight_sum: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return gradient of the mean loss by the intercept, and its curvature, mean over the classes."""
+    factor = 2.0 / weight_sum
+    bend = float(margins.intercept_bends.sum()) / problem.n_classes
+    return factor * margins.intercept_slope, factor * bend

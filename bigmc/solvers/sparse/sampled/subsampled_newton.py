@@ -1,0 +1,364 @@
+"""Rounds for data whose features with weights do not fit: passes over all samples, descent on a part of them.
+
+A round makes one pass over the shards, which gives the objective, the certificate and the gradient G of all
+features at the present weights W. Then it minimises, over a random sample S that is held in memory,
+
+    f_S(V) + <G - G_S(W), V> + sum_j c_j / 2 ||V_j - W_j||² + penalty(V),   c_j = max(h_j - h_Sj, 0) + d h_j,
+
+where ``f_S`` is the mean loss of the sample and ``h`` the mean curvature of a feature. The first two terms
+have the gradient of all samples at W: the idea of distributed approximate Newton methods (Shamir, Srebro,
+Zhang, "Communication-efficient distributed optimization using an approximate Newton-type method", ICML
+2014). The third gives every feature at least the curvature it has over all samples, since the features that
+are rare in the sample would take steps far too long without. The error of the weights shrinks from round
+to round about as much as the Hessian of the sample differs from that of all samples.
+
+How long the step should have been the next pass tells, from the derivatives at both its ends. The round that
+follows starts from there, with a gradient interpolated between those of the two passes, which costs no pass
+of its own. The damping d is 0 until a round makes the objective larger, or its descent has no end: the hinge
+loss of a sample has no curvature where no margin is positive.
+
+An intercept is one more feature in all of this. No dual point may have a slope by it, but a pass finds one:
+`bigmc.solvers.sparse.sampled.sample` takes it out by the dual variables of the sample, which costs no pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.objectives import Objective
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.sparse.bounds import lower_bound
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sampled.passes import FullPass, Job, full_pass
+from bigmc.solvers.sparse.sampled.sample import SampleLoss, slope_and_bend
+from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.steps.intercept import improve_intercept
+from bigmc.solvers.sparse.steps.sweeps import Corrections, Course, Sweeper
+from bigmc.store.dataset import Dataset
+
+#: The descent leaves features alone whose gradient is below this share of alpha and that have no weights.
+_CANDIDATE = 0.6
+#: It goes on until the violation is this share of what the pass had found, or of the tolerance times alpha.
+_FRACTION, _TOLERATED = 0.02, 0.1
+_MOST_SWEEPS = 200
+#: Newton steps of the intercept that follow, at most.
+_INTERCEPT_STEPS = 20
+#: The damping after a first step that was too long, and the factor by which it grows after others.
+_LEAST_DAMPING, _DAMPING_FACTOR = 0.02, 3.0
+#: The factor by which it shrinks after a good one.
+_RELAXED = 1.5
+#: From an objective that is larger by more than this factor nothing is interpolated.
+_FAR = 1.1
+#: How often it grows in one round until the descent has an end.
+_TRIES = 8
+#: Bounds of the part of a step that is taken in the end.
+_SHORTEST, _LONGEST = 0.05, 2.0
+#: An objective is larger only if by more than rounding, in units of the scores' precision.
+_ROUNDING = 1.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Gradients of a pass, as the conditions of optimality see them.
+
+    Attributes
+    ----------
+    norms : float64 array of shape (n_used,)
+    violations : float64 array of shape (n_used,)
+    weighted : bool array of shape (n_used,)
+        Features with weights.
+    distance : float
+        ``sum_j max(||G_j|| - alpha, 0)²``.
+    """
+
+    norms: NDArray[np.float64]
+    violations: NDArray[np.float64]
+    weighted: NDArray[np.bool_]
+    distance: float
+
+    @property
+    def largest_norm(self) -> float:
+        """``max_j ||G_j||``."""
+        return float(self.norms.max(initial=0.0))
+
+    @classmethod
+    def of(
+        cls,
+        features: NDArray[np.int64],
+        gradient: NDArray[np.float64],
+        coef: Coefficients,
+        alpha: float,
+        ridge: float,
+    ) -> Measured:
+        """Measure the gradient of every feature that occurs; the penalty is l1/l2."""
+        norms = np.sqrt(np.einsum("jr,jr->j", gradient, gradient))
+        slots = coef.slots(features)
+        weighted = slots >= 0
+        rows = coef.rows[slots[weighted]]
+        shrink = ridge + alpha / np.sqrt(np.einsum("jr,jr->j", rows, rows))
+        left = gradient[weighted] + shrink[:, None] * rows
+        excess = np.maximum(norms - alpha, 0.0)
+        violations = excess.copy()
+        violations[weighted] = np.sqrt(np.einsum("jr,jr->j", left, left))
+        return cls(norms, violations, weighted, float((excess * excess).sum()))
+
+
+class CorrectedRounds:
+    """Full passes, and descent on the corrected loss of a sample, in turn.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        All samples.
+    sample_weight : float64 array of shape (n_samples,) or None
+    problem : Problem
+        Of the sample.
+    source : BlockSource
+        Of the sample; keeps its blocks.
+    sweeper : Sweeper
+        Of the sample.
+    tol : float
+    engine : Engine
+        For the passes.
+    block_bytes, block_columns : int
+        Most bytes and columns of a shard decoded at once.
+
+    Attributes
+    ----------
+    state : State
+        What a checkpoint holds.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        sample_weight: NDArray[np.float64] | None,
+        problem: Problem,
+        source: BlockSource,
+        sweeper: Sweeper,
+        tol: float,
+        engine: Engine,
+        block_bytes: int,
+        block_columns: int,
+    ) -> None:
+        self._dataset = dataset
+        self._sample_weight = sample_weight
+        self._weight_sum = float(dataset.n_samples if sample_weight is None else sample_weight.sum())
+        self._problem = problem
+        self._sample = SampleLoss(problem, source)
+        self._sweeper = sweeper
+        self._tol = tol
+        self._engine = engine
+        self._block_bytes, self._block_columns = block_bytes, block_columns
+        self._used = np.flatnonzero(dataset.column_nnz())
+        self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
+
+    @property
+    def _objective(self) -> Objective:
+        return self._problem.objective
+
+    def run(
+        self,
+        state: State,
+        max_passes: float,
+        checkpoint: Checkpoint | None,
+        run: Mapping[str, Any],
+        progress: ProgressCallback,
+    ) -> Certificate:
+        """Go on from `state` until the gap or the number of passes is reached."""
+        self.state = state
+        state.norms = None  # those of a start are of other weights
+        while True:
+            found = self._pass()
+            measured = self._measured(found.gradient, state.coef)
+            upper = found.margins.total_loss / self._weight_sum
+            upper += self._objective.regulariser(self._problem.alpha, state.coef.rows)
+            if not np.isfinite(upper):
+                raise DataError(
+                    "the objective is not finite", "look for huge or non-finite values in the data"
+                )
+            state.lower = max(state.lower, self._bound(found, measured))
+            slope, bend = slope_and_bend(self._problem, found.margins, self._weight_sum)
+            self._record(measured, slope, upper, max_passes, progress)
+            dtype = self._problem.scores.dtype
+            here = Evaluated(
+                state.coef,
+                state.intercept,
+                upper,
+                found.gradient.astype(dtype),
+                found.curvature.astype(dtype),
+                slope,
+                bend,
+            )
+            best = state.anchor
+            if best is None or upper <= best.objective:
+                best = here
+            certificate = Certificate.of(state.lower, best.objective)
+            if certificate.gap <= self._tol or self._passes >= max_passes:
+                state.coef, state.intercept = best.coef, best.intercept
+                return certificate
+            start = here if state.anchor is None else self._along(state.anchor, here)
+            if upper > best.objective * (1.0 + _ROUNDING * float(np.finfo(dtype).eps)):
+                state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
+                if upper > _FAR * best.objective:
+                    start = best
+            else:
+                state.damping /= _RELAXED
+            state.coef, state.intercept = self._improved(start, best.objective)
+            state.anchor = best
+            if checkpoint is not None:
+                state.save(checkpoint, run)
+
+    @property
+    def _passes(self) -> float:
+        return self.state.nnz_read / max(self._dataset.nnz, 1)
+
+    def _pass(self) -> FullPass:
+        state = self.state
+        job = Job(
+            self._objective,
+            state.coef,
+            state.intercept,
+            self._used,
+            self._problem.scores.dtype,
+            self._block_bytes,
+            self._block_columns,
+        )
+        found = full_pass(self._dataset, job, self._sample_weight, self._weight_sum, self._engine)
+        state.nnz_read += self._dataset.nnz
+        state.bytes_read += found.n_bytes
+        return found
+
+    def _measured(self, gradient: NDArray[np.float64], coef: Coefficients) -> Measured:
+        return Measured.of(self._used, gradient, coef, self._problem.alpha, self._objective.ridge)
+
+    def _bound(self, found: FullPass, measured: Measured) -> float:
+        """Return the lower bound that a pass gives, minus infinity if none."""
+        state, margins, left = self.state, found.margins, 0.0
+        if self._sweeper.fit_intercept:
+            balanced = self._sample.balanced(state.coef, state.intercept, found, self._weight_sum)
+            if balanced is None:
+                return -np.inf
+            margins, left = balanced.margins, balanced.left
+            measured = self._measured(balanced.gradient, state.coef)
+        bound = lower_bound(
+            self._objective,
+            self._problem.alpha,
+            self._weight_sum,
+            self._problem.scores.dtype,
+            margins,
+            np.empty((0, self._problem.n_classes)),
+            measured,
+        )
+        return left + bound.value
+
+    def _record(
+        self,
+        measured: Measured,
+        slope: NDArray[np.float64],
+        upper: float,
+        max_passes: float,
+        progress: ProgressCallback,
+    ) -> None:
+        state = self.state
+        violation = float(measured.violations.max(initial=0.0))
+        if self._sweeper.fit_intercept:
+            violation = max(violation, float(np.linalg.norm(slope)))
+        entry = {
+            "n_passes": self._passes,
+            "n_iter": float(state.n_iter),
+            "objective": upper,
+            "lower": state.lower,
+            "gap": Certificate.of(state.lower, upper).gap,
+            "violation": violation,
+            "largest_norm": measured.largest_norm,
+            "n_nonzero": float(len(state.coef.features)),
+            "bytes_read": float(state.bytes_read),
+        }
+        state.history.append(entry)
+        total = int(max_passes) if np.isfinite(max_passes) else 0
+        progress(Progress("train", int(entry["n_passes"]), total, "passes", entry))
+
+    def _along(self, before: Evaluated, after: Evaluated) -> Evaluated:
+        """Return the best point on the line through two, its gradient taken for linear between them.
+
+        The derivatives along the line at both, and the secant through them, say where it is. The objective
+        of the point is not known.
+        """
+        features = np.union1d(before.coef.features, after.coef.features)
+        old, new = before.coef.take(features), after.coef.take(features)
+        way = new - old
+        at = np.searchsorted(self._used, features)
+        shift = after.intercept - before.intercept
+        start = self._slope(before.gradient[at], old, way, 1.0) + float(before.slope @ shift)
+        end = self._slope(after.gradient[at], new, way, -1.0) + float(after.slope @ shift)
+        part = 1.0
+        if start < 0.0 and end > start:
+            part = float(np.clip(start / (start - end), _SHORTEST, _LONGEST))
+        rows = old + part * way
+        used = rows.any(axis=1)
+        gradient = before.gradient + before.gradient.dtype.type(part) * (after.gradient - before.gradient)
+        return Evaluated(
+            Coefficients(features[used], rows[used]),
+            before.intercept + part * shift,
+            np.nan,
+            gradient,
+            after.curvature,
+            before.slope + part * (after.slope - before.slope),
+            after.bend,
+        )
+
+    def _slope(
+        self, gradient: NDArray[Any], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
+    ) -> float:
+        """Return the derivative of the objective along a line, at its start (sign 1) or its end (-1)."""
+        lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
+        along = sign * np.sqrt(np.einsum("jr,jr->j", way, way))  # of rows that are zero here
+        np.divide(np.einsum("jr,jr->j", rows, way), lengths, where=lengths > 0, out=along)
+        smooth = float(np.einsum("jr,jr->", gradient.astype(np.float64) + self._objective.ridge * rows, way))
+        return smooth + self._problem.alpha * float(along.sum())
+
+    def _improved(self, at: Evaluated, best: float) -> tuple[Coefficients, NDArray[np.float64]]:
+        """Return the weights and intercept that minimise the loss of the sample, corrected at a point.
+
+        Weights whose penalty alone is more than the best objective so far are on the way to infinity.
+        """
+        problem, state, sweeper = self._problem, self.state, self._sweeper
+        alpha = problem.alpha
+        gradient = at.gradient.astype(np.float64)
+        measured = self._measured(gradient, at.coef)
+        chosen = np.flatnonzero(measured.weighted | (measured.norms > _CANDIDATE * alpha))
+        held = self._sample.holding(self._used[chosen])
+        violation = float(measured.violations.max(initial=0.0))
+        target = max(_FRACTION * violation, _TOLERATED * self._tol * alpha)
+        for _ in range(_TRIES):
+            intercept = at.intercept.copy()
+            problem.rebuild_scores(at.coef, intercept, held)
+            terms, level = self._sample.terms(
+                at, held, gradient[chosen], at.curvature[chosen].astype(np.float64), state.damping
+            )
+            with suppress(DataError):  # the corrected loss of a small sample may have no minimum
+                course = Course(alpha, target, _MOST_SWEEPS, state.n_iter)
+                own = Corrections(terms, level)
+                changes, n_sweeps = sweeper.sweep_until(held, at.coef, intercept, course, own)
+                if sweeper.fit_intercept:
+                    improve_intercept(problem, intercept, _INTERCEPT_STEPS, level)
+                coef = at.coef.updated(changes)
+                penalty = self._objective.regulariser(alpha, coef.rows)
+                if penalty <= best and np.isfinite(intercept).all():  # false if not finite
+                    state.n_iter += n_sweeps
+                    return coef, intercept
+            state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
+        raise DataError("the weights are no longer finite", "look for huge or non-finite values in the data")

@@ -1,0 +1,1 @@
+"""Steps that lower the objective: sweeps over columns, Newton steps, steps of the intercept."""

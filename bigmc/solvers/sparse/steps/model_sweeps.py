@@ -1,0 +1,141 @@
+"""Sweeps on a quadratic model of the log loss, which is made anew before each of them.
+
+The derivatives of every sample are computed once for a sweep, where steps on the loss itself take
+exponentials of all classes for each entry (`bigmc.kernels.linear.log_columns`). Weights whose objective is
+larger than before are taken back half the way, as often as it takes: it is convex, and the model has its
+slope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear.arguments import Columns, Extra, Step
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.sweeps import Aim, Sweeper, WorkingColumns, shuffled, visit
+
+#: A sweep on the model looks at all samples, and at the entries of all weights, which is worth it with more
+#: entries to sweep over than there are samples, and than this share of those entries.
+_SHARE = 0.125
+#: The objective is larger only if by more than rounding, in units of the scores' precision; and weights are
+#: taken back half the way so many times at most.
+_ROUNDING, _HALVINGS = 4.0, 30
+
+
+#: Goes through columns on the model.
+ModelKernel = Callable[..., None]
+
+
+def sweep_model(
+    problem: Problem,
+    kernel: ModelKernel,
+    shares: NDArray[Any],
+    working: WorkingColumns,
+    chosen: NDArray[np.int64],
+    aim: Aim,
+    descent: Descent,
+) -> float:
+    """Take a step on the model for each of the chosen columns.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its slopes are filled, and move along.
+    kernel : callable
+        `bigmc.kernels.linear.log_columns.sweep` or ``project``.
+    shares : array of the shape of the slopes
+        Probabilities that the model was made with.
+    working, chosen, aim, descent
+        As for `bigmc.solvers.sparse.steps.sweeps.visit`.
+
+    Returns
+    -------
+    float
+        Largest violation of the chosen columns before their steps.
+    """
+    penalty = problem.objective.penalty.kernel
+
+    def go_through(*, columns: Columns, step: Step, extra: Extra, **out: NDArray[np.float64]) -> None:
+        coef, violations = out["coef"], out["violations"]
+        kernel(penalty, columns, problem.slope_samples, shares, step, extra, coef, violations)
+
+    return visit(problem, go_through, working, chosen, aim, descent)
+
+
+class ModelSweeper(Sweeper):
+    """Sweeps over all columns that have weights, and others: the scores are set by their weights alone.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of a loss that keeps slopes.
+    descent : Descent
+        With line search.
+    most_visits, newton_bytes : int
+        See `Sweeper`.
+    """
+
+    def __init__(self, problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> None:
+        super().__init__(problem, descent, most_visits, newton_bytes)
+        self._overshot = False
+
+    def _sweep_blocks(
+        self,
+        working: list[WorkingColumns],
+        chosen: list[NDArray[np.int64]],
+        intercept: NDArray[np.float64],
+        aim: Aim,
+    ) -> float:
+        """Sweep on the model, but for few entries, and after a sweep on it went too far."""
+        if self._overshot or not self._worth_it(working, chosen):
+            self._overshot = False
+            return super()._sweep_blocks(working, chosen, intercept, aim)
+        before, start = self._value(working, aim.alpha), [w.rows.copy() for w in working]
+        shares = self._problem.room
+        self._problem.fill_slopes(shares)
+        largest = 0.0
+        for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
+            found = sweep_model(
+                self._problem, log_columns.sweep, shares, working[b], chosen[b], aim, self.descent
+            )
+            largest = max(largest, found)
+        self._set_scores(working, intercept)
+        allowed = before * (1.0 + _ROUNDING * float(np.finfo(self._problem.dtype).eps))
+        for _ in range(_HALVINGS):
+            if self._value(working, aim.alpha) <= allowed:
+                break
+            self._overshot = True
+            for w, rows in zip(working, start, strict=True):
+                w.rows[:] = 0.5 * (w.rows + rows)
+            self._set_scores(working, intercept)
+        return largest
+
+    def _worth_it(self, working: Sequence[WorkingColumns], chosen: Sequence[NDArray[np.int64]]) -> bool:
+        n_chosen = sum(w.columns.nnz_of(some) for w, some in zip(working, chosen, strict=True))
+        n_weighted = sum(w.columns.nnz_of(np.flatnonzero(w.rows.any(axis=1))) for w in working)
+        return n_chosen > self._problem.n_samples + _SHARE * n_weighted
+
+    def _set_scores(self, working: Sequence[WorkingColumns], intercept: NDArray[np.float64]) -> None:
+        coef = Coefficients.zeros(self._problem.width).updated(
+            [(w.columns.features, w.rows) for w in working]
+        )
+        self._problem.rebuild_scores(coef, intercept, [w.columns for w in working])
+
+    def _value(self, working: Sequence[WorkingColumns], alpha: float) -> float:
+        """Return the objective, of which the scores are, but for terms of the intercept."""
+        penalty = self._problem.objective.penalty
+        value = self._problem.total_loss() / self._problem.weight_sum
+        return value + sum(alpha * penalty.value(w.rows) + w.terms.value(w.rows) for w in working)
+
+
+def sweeper_of(problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> Sweeper:
+    """Return sweeps on a model where that is cheaper than the loss, unless steps are to be constant."""
+    kind = ModelSweeper if problem.objective.loss.keeps_slopes and descent.line_search else Sweeper
+    return kind(problem, descent, most_visits, newton_bytes)

@@ -1,0 +1,197 @@
+"""A dual point that is nearly feasible, beside weights that are not optimal yet.
+
+Scaled into the ball of the penalty, the derivatives of the losses give a bound that goes by the gradient
+that is furthest out of it, which may be one of a hundred thousand: the bound lags behind the objective. So
+the gradients out of the ball are taken back to it one after the other, each by the dual variables of its own
+samples, along the shortest way (`bigmc.kernels.linear.composite.project`). What the bound loses is quadratic
+in the violations. The steps are those of weights beside the weights, so that scores say what the dual
+variables are: with any loss the point stays one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.sparse.bounds import lower_bound
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.screening import Screening
+from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.steps.chunk_parts import Part
+from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
+from bigmc.solvers.sparse.working_set.gradient import dual_gradients
+
+#: Features whose gradients have at least this share of alpha take part: those of others stay in the ball.
+_NEAR = 0.9
+#: Sweeps at most: with text four or five are enough, columns that are much the same need more, which go on
+#: while they look at no more than so many entries. What a gradient has beyond the ball is negligible at this
+#: share of the largest allowed.
+_SWEEPS, _MOST_SWEEPS, _CHEAP_ENTRIES = 5, 30, 1 << 22
+_NEGLIGIBLE = 0.3
+
+
+class _Moved:
+    """Weights beside those of a state."""
+
+    def __init__(
+        self, problem: Problem, source: BlockSource, state: State, features: NDArray[np.int64]
+    ) -> None:
+        self._problem, self._source, self._state = problem, source, state
+        self.level = state.intercept.copy()
+        positions = source.holding(features)
+        blocks = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
+        rows = [np.zeros((len(columns.features), problem.width)) for columns in blocks]
+        places = [np.arange(len(own)) for own in rows]
+        self.parts = [
+            Part(problem, columns, k, every, own, every)
+            for k, (columns, every, own) in enumerate(zip(blocks, places, rows, strict=True))
+        ]
+        self._fresh = True
+
+    def set_scores(self) -> None:
+        """Set the scores, which are those of the state at first."""
+        if self._fresh:
+            self._fresh = False
+            return
+        coef = self._state.coef
+        moved = [(p.columns.features, coef.take(p.columns.features) + p.rows) for p in self.parts]
+        coef = coef.updated(moved)
+        positions = self._source.holding(coef.features)
+        blocks = self._source.stream(positions)
+        holding = (Columns.of(n, block, positions[n]) for n, block in blocks)
+        self._problem.rebuild_scores(coef, self.level, holding)
+
+
+def projected_bound(
+    problem: Problem,
+    source: BlockSource,
+    state: State,
+    screening: Screening,
+    descent: Descent,
+    allowed: float,
+    most_columns: int,
+) -> float:
+    """Return the lower bound that a dual point near that of the scores gives; the scores are lost.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its scores are those of the state.
+    source : BlockSource
+    state : State
+    screening : Screening
+        With the norms of the gradients of the features that are left.
+    descent : Descent
+    allowed : float
+        Sweeps end when no gradient is further out of the ball than this.
+    most_columns : int
+        So many features take part, at most: those with the largest gradients.
+    """
+    objective, alpha = problem.objective, problem.alpha
+    moved = _Moved(problem, source, state, _nearly_out(screening, state, alpha, most_columns))
+    steps = ChunkSteps.of(descent, problem, alpha, moved.set_scores)
+    of_level = Terms(np.zeros((1, problem.width)), np.zeros(1)) if descent.fit_intercept else None
+    terms = [_terms(part, state, objective.ridge) for part in moved.parts]
+    n_entries = sum(part.columns.nnz for part in moved.parts)
+    most = min(max(_SWEEPS, _CHEAP_ENTRIES // max(n_entries, 1)), _MOST_SWEEPS)
+    project(steps, moved.parts, terms, (moved.level, of_level), allowed, most)
+    steps.end()
+    return dual_bound(problem, source, state.coef, screening, descent.fit_intercept)
+
+
+def project(
+    steps: ChunkSteps,
+    parts: Sequence[Part],
+    terms: Sequence[Terms],
+    level: tuple[NDArray[np.float64], Terms | None],
+    allowed: float,
+    most: int,
+) -> None:
+    """Take gradients back to the ball, sweep by sweep, until none is further out than allowed.
+
+    Parameters
+    ----------
+    steps : ChunkSteps
+    parts : sequence of Part
+        Their weights move.
+    terms : sequence of Terms
+        What the gradients of each part have beside those of its problem; the ridges are not used.
+    level : (float64 array of shape (n_classes,), Terms or None)
+        Intercept, which has no ball: it takes a step before each sweep, unless there are no terms for it.
+    allowed : float
+    most : int
+        Sweeps at most.
+    """
+    for sweep in range(most):
+        steps.begin_sweep()
+        if level[1]:
+            steps.move_level(level[0], level[1])
+        largest = 0.0
+        for part, more in zip(parts, terms, strict=True):
+            excess = steps.project(part, more, sweep, _NEGLIGIBLE * allowed)
+            largest = max(largest, float(excess.max(initial=0.0)))
+        if largest <= allowed:
+            break
+
+
+def dual_bound(
+    problem: Problem,
+    source: BlockSource,
+    coef: Coefficients,
+    screening: Screening,
+    fit_intercept: bool,
+) -> float:
+    """Return the lower bound that the present scores give, in a pass over the features that are left.
+
+    Parameters
+    ----------
+    problem : Problem
+    source : BlockSource
+    coef : Coefficients
+        Any weights: the bound is that of the scores.
+    screening : Screening
+        Says which features are left.
+    fit_intercept : bool
+        The dual point must add up to zero for each class.
+    """
+    objective, factor = problem.objective, np.empty((0, problem.n_classes))
+    margins = problem.margins()
+    if fit_intercept:
+        pairs = problem.pair_margins()
+        balanced = objective.loss.balance(pairs.slopes)
+        if balanced is None:
+            return 0.0
+        margins, factor = pairs, balanced
+    found = dual_gradients(problem, source, coef, factor, screening)
+    point = lower_bound(
+        objective,
+        problem.alpha,
+        problem.weight_sum,
+        problem.dtype,
+        margins,
+        factor,
+        found,
+        problem.entropy,
+    )
+    return point.value
+
+
+def _nearly_out(screening: Screening, state: State, alpha: float, most: int) -> NDArray[np.int64]:
+    """Return the features whose gradients are, or come near to being, out of the ball."""
+    norms = np.where(screening.zero, 0.0, screening.norms)
+    features = np.flatnonzero(norms > _NEAR * alpha)
+    if len(features) > most:
+        features = np.sort(features[np.argsort(-norms[features], kind="stable")[:most]])
+    return features
+
+
+def _terms(part: Part, state: State, ridge: float) -> Terms:
+    """Return the gradients of the ridge, with which the gradients belong into the ball."""
+    rows = state.coef.take(part.columns.features) if ridge > 0.0 else np.empty((0, part.rows.shape[1]))
+    return Terms(ridge * rows, np.zeros(len(part.rows)))
