@@ -222,26 +222,30 @@ def predict(
     if isinstance(source, str) and source == STDIN:
         predictor = StreamPredictor(model_of(model), asked, Output.at(to, [model]))
         return _predicted(to, PredictionCounts(predictor.run(), 0), started)
-    rows = _rows_to_predict(source, asked)
-    output = Output.at(to, [model, source, rows.paths])
+    rows = _rows_to_predict(source, asked, to)
+    output = Output.at(to, [model])
     with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
         job = PredictionJob(known, output, asked, resources)
         counts = job.run(rows, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return _predicted(to, counts, started)
 
 
-def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawInput:
-    """Return what a source means: a dataset or a split of it, or raw files and arrays."""
+def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> DatasetInput | RawInput:
+    """Return what a source means, a dataset or a split of it, or raw files and arrays; `to` is none of it."""
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.raw_input import RawInput
-    from bigmc.ingestion.sources import expand_sources, is_dataset
+    from bigmc.ingestion.sources import is_dataset
+    from bigmc.store.outputs import refuse_inputs
 
     if is_dataset(source):
         dataset = dataset_of(source)
+        refuse_inputs(to, [source, dataset])
         return DatasetInput(dataset if asked.split is None else dataset[asked.split])
     if asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    return RawInput(expand_sources(source, asked))
+    rows = RawInput(source, asked)
+    refuse_inputs(to, [source, rows.sources])
+    return rows
 
 
 def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:

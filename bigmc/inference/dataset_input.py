@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +26,6 @@ class DatasetInput:
     """
 
     dataset: Dataset
-
-    @property
-    def paths(self) -> list[Path | None]:
-        """Path of the dataset, if it is not in memory only."""
-        return [self.dataset.path]
 
     @property
     def identity(self) -> Any | None:

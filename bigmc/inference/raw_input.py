@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,12 @@ from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.source import Source
 from bigmc.ingestion.sources import (
+    USUAL_FILES,
     Part,
     ReadHints,
     ReadRequest,
     bytes_per_row,
+    expand_sources,
     read,
     scan,
     schema,
@@ -34,14 +36,20 @@ from bigmc.ingestion.sources import (
 from bigmc.model import Model, ModelOutline
 from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
 from bigmc.options.inference import PredictOptions
+from bigmc.options.raw import FileOptions
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part: small enough that the workers share one file of a few MB."""
 
 
-@dataclass(frozen=True)
 class RawInput:
     """The rows of raw files or arrays.
+
+    Parameters
+    ----------
+    source : path, glob, directory, address, array, table, or a list of these
+    files : FileOptions, optional
+        How the files are written; both as for `expand_sources`.
 
     Attributes
     ----------
@@ -50,13 +58,9 @@ class RawInput:
         Folder that relative paths start from; workers may be in another one.
     """
 
-    sources: list[Source]
-    base: str = field(default_factory=os.getcwd)
-
-    @property
-    def paths(self) -> list[str]:
-        """Paths of the files."""
-        return [source.path for source in self.sources]
+    def __init__(self, source: Any, files: FileOptions = USUAL_FILES) -> None:
+        self.sources = expand_sources(source, files)
+        self.base = os.getcwd()
 
     @property
     def identity(self) -> Any:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.files import absolute, is_address, partition_of, status_of
 from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest
 from bigmc.ingestion.readers.nested import with_fields
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.source import Source, status_of
+from bigmc.store.object_store import is_remote
 
 EVERYTHING = ReadRequest()
+
+
+def partition_of(path: str) -> dict[str, str | None]:
+    """Return the columns that folders of a path name, as in ``day=2026-11-22/part-0.parquet``.
+
+    Values are texts with their percent signs decoded; Hive's name for a missing value is None.
+    """
+    found: dict[str, str | None] = {}
+    for folder in path.split("?")[0].split("/")[:-1]:
+        name, sign, value = folder.partition("=")
+        if sign and name:
+            text = urllib.parse.unquote(value)
+            found[urllib.parse.unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
+    return found
 
 
 def named_by_folders(path: str, format: str) -> Mapping[str, str | None]:
@@ -71,8 +86,8 @@ def read(
     here = part
     if part.format in FILE_FORMATS:
         if base is not None:
-            here = replace(part, path=absolute(part.path, base))
-            source = source and replace(source, path=absolute(source.path, base))
+            here = replace(part, path=_absolute(part.path, base))
+            source = source and replace(source, path=_absolute(source.path, base))
         _check_unchanged(here)
     for batch in _read(here, source, request, part.path):
         if here is not part:
@@ -110,7 +125,7 @@ def _own_columns(part: Part, source: Source | None) -> list[str]:
 
 
 def _check_unchanged(part: Part) -> None:
-    if is_address(part.path):
+    if is_remote(part.path):
         if status_of(part.path).version != part.version:
             raise DataError(
                 f"{part.path}: the file has changed since it was scanned", "start the ingest anew"
@@ -125,3 +140,8 @@ def _check_unchanged(part: Part) -> None:
             f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has {size} now",
             "start the ingest anew",
         )
+
+
+def _absolute(path: str, base: str) -> str:
+    """Return a path that may be relative to another folder; an address as it is."""
+    return path if is_remote(path) else os.path.join(base, path)

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.dialect import UTF8, Dialect
-from bigmc.ingestion.files import is_address, list_address, size_of
 from bigmc.ingestion.in_memory import in_memory
 from bigmc.ingestion.parts import EVERYTHING, named_by_folders, read
 from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
@@ -27,8 +26,8 @@ from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
 from bigmc.ingestion.readers.plain_types import bytes_of
-from bigmc.ingestion.readers.streams import COMPRESSIONS, DAMAGE, compression_of, open_text
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.remote_file import list_address
+from bigmc.ingestion.source import COMPRESSIONS, DAMAGE, Source, compression_of, open_text, size_of
 from bigmc.ingestion.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
 from bigmc.options.raw import FileOptions
 from bigmc.store import disk
@@ -147,7 +146,7 @@ def _check_alike(found: list[Source]) -> None:
                 "ingest sources of one format at a time",
             )
         if source.data is None:
-            real = source.path if is_address(source.path) else os.path.realpath(source.path)
+            real = source.path if is_remote(source.path) else os.path.realpath(source.path)
             if real in seen:
                 raise DataError(f"{source.path}: the file is listed twice", "list every file once")
             seen.add(real)
@@ -165,7 +164,7 @@ def format_of(path: str, options: FileOptions) -> str:
         if options.format not in FILE_FORMATS:
             raise DataError(f"unknown format {options.format!r}", KNOWN_FORMATS)
         return options.format
-    stem, ending = os.path.splitext(path.split("?")[0] if is_address(path) else path)
+    stem, ending = os.path.splitext(path.split("?")[0] if is_remote(path) else path)
     compressed = ending.lower() in COMPRESSIONS
     if compressed:
         ending = os.path.splitext(stem)[1]
@@ -221,7 +220,7 @@ def list_files(path: str) -> list[str]:
     DataError
         If there is none.
     """
-    if is_address(path):
+    if is_remote(path):
         return list_address(path)
     path = os.path.expanduser(path)
     if os.path.isdir(path):

@@ -250,7 +250,7 @@ def _refuse_input(name: str, given: Any) -> None:
     if not isinstance(given, str | os.PathLike):
         return
     source = os.fspath(given)
-    if is_remote(name) or is_remote(source):
+    if is_remote(name):
         same = name.rstrip("/") == source.rstrip("/") or name.startswith(source.rstrip("/") + "/")
     elif not os.path.exists(name) and not os.path.isdir(source):
         same = False

@@ -11,7 +11,6 @@ from bigmc.inference.dataset_input import DatasetInput
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.predict import PredictionJob
 from bigmc.inference.raw_input import RawInput
-from bigmc.ingestion.sources import expand_sources
 from bigmc.model import LinearModel, ModelSource, divide
 from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
 from bigmc.options.inference import EvaluateOptions, PredictOptions
@@ -34,7 +33,7 @@ def data():
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
     options, resources = PredictOptions(scores=scores), Resources(ThreadEngine(workers), limit)
     job = PredictionJob(ModelSource.of(model), Output.at(to), options, resources)
-    rows = DatasetInput(source) if isinstance(source, Dataset) else RawInput(expand_sources(source))
+    rows = DatasetInput(source) if isinstance(source, Dataset) else RawInput(source)
     job.run(rows, IfExists.REPLACE)
     return pq.read_table(to)
 

@@ -23,7 +23,7 @@ import pytest
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
-from bigmc.ingestion import files
+from bigmc.ingestion import remote_file
 from bigmc.ingestion.sources import expand_sources
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
@@ -196,7 +196,7 @@ def ingest(source, to, **options):
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.parquet"])
 def test_the_same_shards_as_from_a_local_file(place, table, tmp_path, name, monkeypatch):
     put, root = place
-    monkeypatch.setattr(files, "BLOCK_BYTES", 10_000)  # many ranges
+    monkeypatch.setattr(remote_file, "BLOCK_BYTES", 10_000)  # many ranges
     put(f"in/{name}", written(table, name, tmp_path))
     ingest(tmp_path / name, tmp_path / "local.bigmc")
     dataset = ingest(f"{root}/in/{name}", tmp_path / "there.bigmc")
@@ -255,7 +255,7 @@ def test_what_is_not_there_or_cannot_be_read_in_ranges(place, tmp_path, monkeypa
         (tmp_path / "www" / "rows.csv").write_text("text,label,n\n" + "a b,k,1\nc,l,2\n" * 100)
         server, address = serve(tmp_path / "www", NoRangeHandler)
         request.addfinalizer(server.shutdown)
-        monkeypatch.setattr(files, "BLOCK_BYTES", 500)
+        monkeypatch.setattr(remote_file, "BLOCK_BYTES", 500)
         with pytest.raises(DataError, match="does not serve ranges of bytes"):
             ingest(f"{address}/rows.csv", tmp_path / "d.bigmc")
 
@@ -266,7 +266,7 @@ def test_an_interrupted_ingest_goes_on(place, table, tmp_path, monkeypatch):
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 700)
     monkeypatch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
     ingest(tmp_path / "rows.parquet", tmp_path / "local.bigmc")
-    read, calls = files.RemoteFile.read, []
+    read, calls = remote_file.RemoteFile.read, []
 
     def failing(self, start, stop):
         calls.append(stop - start)
@@ -274,9 +274,9 @@ def test_an_interrupted_ingest_goes_on(place, table, tmp_path, monkeypatch):
             raise DataError(f"{self.address}: connection lost", "try again")
         return read(self, start, stop)
 
-    monkeypatch.setattr(files.RemoteFile, "read", failing)
+    monkeypatch.setattr(remote_file.RemoteFile, "read", failing)
     with pytest.raises(DataError, match="connection lost"):
         ingest(f"{root}/rows.parquet", tmp_path / "there.bigmc")
-    monkeypatch.setattr(files.RemoteFile, "read", read)
+    monkeypatch.setattr(remote_file.RemoteFile, "read", read)
     ingest(f"{root}/rows.parquet", tmp_path / "there.bigmc")
     assert shards_of(tmp_path / "there.bigmc") == shards_of(tmp_path / "local.bigmc")

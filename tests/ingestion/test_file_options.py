@@ -217,8 +217,7 @@ def test_weights_that_are_none(tmp_path):
 def test_encoded_streams_are_read_without_being_held(tmp_path):
     """Memory of decoding does not grow with the file: it is read in pieces through a small buffer."""
     from bigmc.ingestion.dialect import Dialect
-    from bigmc.ingestion.readers.streams import open_text
-    from bigmc.ingestion.source import Source
+    from bigmc.ingestion.source import Source, open_text
 
     path = Path(tmp_path / "a.txt")
     path.write_text("ä" * 300_000, encoding="utf-16")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
-from bigmc.ingestion.readers.streams import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.ingestion.rejects import Reject, shown
+from bigmc.ingestion.source import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.kernels import records as kernels
 from bigmc.kernels.byte_masks import BLOCK
 
@@ -97,6 +98,10 @@ class Span(NamedTuple):
     start: int
     stop: int | None
     first_line: int
+
+
+WHOLE = Span(0, None, 1)
+"""All of a file; a byte order mark at its beginning is passed over."""
 
 
 class RecordTooLong(Exception):
@@ -199,6 +204,9 @@ def _chunks(
             space = min(space, stop - offset - held)
         size = held + fill(stream, memoryview(buffer.data)[held : held + space])
         at_end = size - held < space or (stop is not None and offset + size >= stop)
+        if offset == 0 and held == 0:
+            offset = _pass_mark(buffer, size, path)
+            size -= offset
         if not skipping:
             state = _fresh_state()
             state[kernels.RETURN] = after_return
@@ -239,6 +247,23 @@ def _chunks(
         offset += used
 
 
+def _pass_mark(buffer: NDArray[np.uint8], size: int, path: str) -> int:
+    """Move the beginning of a text over its byte order mark, if it has one; return the mark's bytes.
+
+    Raises
+    ------
+    DataError
+        If the mark is that of UTF-16.
+    """
+    head = buffer[:3].tobytes()
+    if size >= 2 and head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise DataError(f"{path}: the file is UTF-16", "say so: --encoding utf-16")
+    if size < 3 or head != codecs.BOM_UTF8:
+        return 0
+    buffer[: size - 3] = buffer[3:size].copy()
+    return 3
+
+
 def _forget(buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
     """Move the end of an open record to the front of the buffer; return how many bytes stay."""
     # Some stay that were looked at: whether a quote opens a field depends on the byte before it.
@@ -271,10 +296,15 @@ def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int
     finder, state = _RecordFinder(layout), _fresh_state()
     longest = (span.first_line, 0)
     held = 0
+    begins = span.start == 0
     with open_text(file) as stream:
         skip(stream, file, span.start)
         while True:
             size = held + fill(stream, memoryview(buffer.data)[held:-BLOCK])
+            at_end = size < len(buffer) - BLOCK
+            if begins:
+                size -= _pass_mark(buffer, size, file.path)
+                begins = False
             n = finder.find(buffer, size, state)
             starts, ends, lines = (array[:n] for array in finder.arrays)
             if n:
@@ -284,7 +314,7 @@ def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int
                     (span.first_line + int(lines[at]), int(ends[at] - starts[at])),
                     key=lambda x: x[1],
                 )
-            if size < len(buffer) - BLOCK:
+            if at_end:
                 open_record = (
                     span.first_line + int(state[kernels.RECORD_LINE]),
                     size - int(state[kernels.START]),

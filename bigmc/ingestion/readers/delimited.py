@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Sequence
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.ingestion.dialect import Dialect
 from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
-from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
-from bigmc.ingestion.readers.streams import BYTE_ORDER_MARK, skip_mark
+from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span, chunks
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
 from bigmc.ingestion.readers.utf8 import is_utf8
 from bigmc.ingestion.rejects import NOT_UTF8
@@ -60,12 +60,12 @@ class DelimitedFormat(TextFormat):
 
     def _header(self, source: Source) -> tuple[list[str], Span]:
         """Return the column names, and where the records are."""
-        path, whole = source.path, Span(skip_mark(source), None, 1)
+        path = source.path
         if source.dialect.columns is not None:
-            return list(source.dialect.columns), whole
+            return list(source.dialect.columns), WHOLE
         layout = self.layout_of(source.dialect)
         try:
-            for chunk in chunks(source, layout, whole, _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source, layout, WHOLE, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) == 0:
                     continue
                 names = self._names(chunk, self._delimiter(source.dialect))
@@ -167,7 +167,7 @@ class _Grammar:
             return "skip"
 
         data: Any = text
-        if text[:3].tobytes() == BYTE_ORDER_MARK:
+        if text[:3].tobytes() == codecs.BOM_UTF8:
             data = b"\n" + text.tobytes()  # pyarrow would drop it, but only at the start of a chunk
         table = pa_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),

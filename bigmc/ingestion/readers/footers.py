@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
-from bigmc.ingestion.files import is_address, open_file
 from bigmc.ingestion.readers.record_limit import RecordLimit
+from bigmc.ingestion.source import open_file
+from bigmc.store.object_store import is_remote
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 1 << 16
@@ -44,7 +45,7 @@ def check_footers(paths: Sequence[str], limit: RecordLimit | None = None) -> Non
     MemoryLimitError
         If a footer does not fit into memory.
     """
-    files = [(path, _tail(path)) if is_address(path) else (path, None) for path in paths]
+    files = [(path, _tail(path)) if is_remote(path) else (path, None) for path in paths]
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks while there are threads: none is used

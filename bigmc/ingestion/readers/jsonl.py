@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
-from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks
+from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, chunks
 from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
-from bigmc.ingestion.readers.streams import skip_mark
-from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat, broken, marked
+from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, broken, marked
 from bigmc.ingestion.rejects import NOT_UTF8
 from bigmc.ingestion.source import Source
 
@@ -101,9 +100,9 @@ class JsonLinesFormat(TextFormat):
 
     def _first_objects(self, source: Source) -> list[Mapping[str, Any]]:
         """Return the objects of the first chunk that has any."""
-        path, span = source.path, self.begin(source).span
+        path = source.path
         try:
-            for chunk in chunks(source, self.layout, span, _HEAD_BYTES, _MOST_HEAD_BYTES):
+            for chunk in chunks(source, self.layout, WHOLE, _HEAD_BYTES, _MOST_HEAD_BYTES):
                 if len(chunk.starts) and chunk.data[chunk.starts[0]] == ord("["):
                     raise DataError(
                         f"{path}:{chunk.lines[0]}: a JSON array, not one JSON object per line",
@@ -115,10 +114,6 @@ class JsonLinesFormat(TextFormat):
         except RecordTooLong:  # the types given will do, or the columns are not there
             pass
         return []
-
-    def begin(self, source: Source) -> Beginning:
-        """Return where the lines are: behind a byte order mark."""
-        return Beginning(Span(skip_mark(source), None, 1), {})
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return the types, which the first file decides."""

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
-from bigmc.ingestion.files import is_address, open_file, status_of
 from bigmc.ingestion.readers.base import (
     Batch,
     Part,
@@ -30,7 +29,8 @@ from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.rejects import Reject, settle
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.source import Source, open_file, status_of
+from bigmc.store.object_store import is_remote
 
 _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64
@@ -71,7 +71,7 @@ def _open(path: str, encoded: Sequence[str] = ()) -> Any:
 
 def _reader(path: str, **options: Any) -> Any:
     # Several columns are read in turn, so that what lies behind a piece is not asked for with it.
-    place = pa.PythonFile(open_file(path, 0), "r") if is_address(path) else path
+    place = pa.PythonFile(open_file(path, 0), "r") if is_remote(path) else path
     # Buffered and not pre-fetched: otherwise a row group is read whole.
     return pq.ParquetFile(place, buffer_size=_PAGE_BUFFER, pre_buffer=False, **options)
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 from bigmc.errors import DataError
 from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.base import Part, ReadHints
-from bigmc.ingestion.readers.chunks import Chunk, Layout, Span
+from bigmc.ingestion.readers.chunks import Chunk, Layout
 from bigmc.ingestion.readers.matrices import bad_entries
-from bigmc.ingestion.readers.streams import skip_mark
-from bigmc.ingestion.readers.text import Beginning, Parsed, Survey, TextFormat
+from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat
 from bigmc.ingestion.source import Source
 from bigmc.kernels import svmlight as kernels
 from bigmc.store.csr import Rows
@@ -86,10 +85,6 @@ class SvmlightFormat(TextFormat):
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return no columns: the file has features only."""
         return pa.schema([])
-
-    def begin(self, source: Source) -> Beginning:
-        """Return where the lines are: behind a byte order mark."""
-        return Beginning(Span(skip_mark(source), None, 1), {})
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return what finds the number of features and the base of the indices over all sources."""

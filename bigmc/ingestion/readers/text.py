@@ -20,7 +20,7 @@ from bigmc.ingestion.readers.base import (
     keep_rows,
     number,
 )
-from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span
+from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
@@ -128,9 +128,9 @@ class TextFormat(ABC):
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of a file; none for a matrix."""
 
-    @abstractmethod
     def begin(self, source: Source) -> Beginning:
-        """Return where the records of a file are."""
+        """Return where the records of a file are: all of it is records, but for a byte order mark."""
+        return Beginning(WHOLE, {})
 
     @abstractmethod
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:

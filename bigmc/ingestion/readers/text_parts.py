@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bigmc.errors import DataError
-from bigmc.ingestion.files import status_of
 from bigmc.ingestion.readers.base import Part, check_count
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
-from bigmc.ingestion.readers.streams import is_seekable
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.source import Source, is_seekable, status_of
 
 #: Bytes of a chunk while a file is cut.
 _SCAN_BYTES = 4 << 20

@@ -1,7 +1,7 @@
-"""Files to be read, on a disk or at an address: listed, identified, and read in ranges of bytes.
+"""Files at addresses such as ``s3://bucket/name``, ``gs://…``, ``az://…``, ``https://…`` or ``hf://…``.
 
-Addresses such as ``s3://bucket/name``, ``gs://…``, ``az://…``, ``https://…`` or ``hf://…`` are what fsspec
-and its file systems read. Nothing is copied: a reader asks for ranges of bytes, and keeps one at a time.
+They are what fsspec and its file systems read. Nothing is copied: a reader asks for ranges of bytes, and
+keeps one at a time.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import io
 import os
 import posixpath
-import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from bigmc.errors import DataError
 
 BLOCK_BYTES = 4 << 20
-"""Bytes asked for at once when a file at an address is read from its beginning to its end."""
+"""Bytes requested at once when a file is read from its beginning to its end."""
 
 _LISTED_BY_LINKS = ("http", "https")
 """Protocols without folders."""
@@ -26,66 +24,6 @@ _LISTED_BY_LINKS = ("http", "https")
 _VERSIONS = ("ETag", "etag", "generation", "Content-MD5", "content_md5", "Digest", "oid", "blob_id")
 _TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", "last_commit", "created")
 """Keys under which file systems tell the version of a file, and when it was changed."""
-
-
-@dataclass(frozen=True)
-class FileStatus:
-    """What tells whether a file is the same as before.
-
-    Attributes
-    ----------
-    n_bytes : int
-    changed : int or str
-        Time of the last change in nanoseconds; for an address its version, such as an ETag.
-    """
-
-    n_bytes: int
-    changed: int | str
-
-    @property
-    def version(self) -> str:
-        """Version of a file at an address; empty for a local one, of which the size is compared."""
-        return self.changed if isinstance(self.changed, str) else ""
-
-
-def is_address(path: str) -> bool:
-    """Return whether a path is an address rather than a file of this machine."""
-    return "://" in path
-
-
-def status_of(path: str) -> FileStatus:
-    """Return size and version of a file.
-
-    Raises
-    ------
-    OSError
-        If a local file cannot be looked at.
-    DataError
-        If there is nothing at an address, or it cannot be reached.
-    """
-    if not is_address(path):
-        found = os.stat(path)
-        return FileStatus(found.st_size, found.st_mtime_ns)
-    info = RemoteFile(path).info()
-    version = next((str(info[key]) for key in (*_VERSIONS, *_TIMES) if info.get(key)), "")
-    return FileStatus(int(info["size"] or 0), version)
-
-
-def size_of(path: str) -> int:
-    """Return the bytes of a file; raises as `status_of`."""
-    return os.path.getsize(path) if not is_address(path) else status_of(path).n_bytes
-
-
-def absolute(path: str, base: str) -> str:
-    """Return a path that may be relative to another folder; an address as it is."""
-    return path if is_address(path) else os.path.join(base, path)
-
-
-def open_file(path: str, block_bytes: int = BLOCK_BYTES) -> BinaryIO:
-    """Open a file for reading, unbuffered; at an address at least ``block_bytes`` are asked for at once."""
-    if not is_address(path):
-        return open(path, "rb", buffering=0)
-    return cast(BinaryIO, _RangeReader(RemoteFile(path), status_of(path).n_bytes, block_bytes))
 
 
 def list_address(address: str) -> list[str]:
@@ -108,20 +46,6 @@ def list_address(address: str) -> list[str]:
     return found
 
 
-def partition_of(path: str) -> dict[str, str | None]:
-    """Return the columns that folders of a path name, as in ``day=2026-11-22/part-0.parquet``.
-
-    Values are texts with their percent signs decoded; Hive's name for a missing value is None.
-    """
-    found: dict[str, str | None] = {}
-    for folder in path.split("?")[0].split("/")[:-1]:
-        name, sign, value = folder.partition("=")
-        if sign and name:
-            text = urllib.parse.unquote(value)
-            found[urllib.parse.unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
-    return found
-
-
 class RemoteFile:
     """A place that fsspec reads; what goes wrong becomes an error that names the address."""
 
@@ -141,6 +65,17 @@ class RemoteFile:
         with _telling(self.address):
             self._fs.invalidate_cache()
             return dict(self._fs.info(self._path))
+
+    def size_and_version(self) -> tuple[int, str]:
+        """Return the bytes of the file, and what tells that its contents have changed, such as an ETag."""
+        info = self.info()
+        version = next((str(info[key]) for key in (*_VERSIONS, *_TIMES) if info.get(key)), "")
+        return int(info["size"] or 0), version
+
+    def open(self, block_bytes: int | None) -> BinaryIO:
+        """Open the file for reading; at least ``block_bytes`` are requested at once, by default 4 MiB."""
+        block_bytes = BLOCK_BYTES if block_bytes is None else block_bytes
+        return cast(BinaryIO, _RangeReader(self, self.size_and_version()[0], block_bytes))
 
     def read(self, start: int, stop: int) -> bytes:
         """Return a range of bytes."""
