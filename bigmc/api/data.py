@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc import budget
-from bigmc.api.resolve import Size, dataset_of, is_folder, model_of
+from bigmc.api.resolve import Size, is_folder, model_of
 from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
@@ -182,8 +182,9 @@ def open_dataset(path: str | Path) -> Dataset:
 def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
     """Return a sentence for each kind of label that may not have been meant, such as ``NA`` or ``"a "``."""
     from bigmc.ingestion.doubtful_labels import doubts_about_labels as doubts
+    from bigmc.store.dataset import Dataset
 
-    return doubts(dataset_of(dataset).classes)
+    return doubts(Dataset.open(dataset).classes)
 
 
 def info(path: str | Path) -> Mapping[str, Any]:

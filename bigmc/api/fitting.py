@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Size, dataset_of, local_folder
+from bigmc.api.resolve import Size, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
@@ -87,6 +87,7 @@ def fit(
     from bigmc.ingestion.memory import prompt_release
     from bigmc.ingestion.processes import prepare_process
     from bigmc.ingestion.sources import is_dataset
+    from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import Output, OutputKind
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
@@ -110,7 +111,7 @@ def fit(
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
-            data, refit = dataset_of(source), False
+            data, refit = Dataset.open(source), False
         else:
             data = _raw_data(
                 source, target, dataset, given_options(options), Resources(workers, limit, progress)

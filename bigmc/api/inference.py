@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from bigmc import budget
 from bigmc.api.resolve import (
     Size,
-    dataset_of,
     model_of,
     model_source,
 )
@@ -87,11 +86,12 @@ def evaluate(
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.store.dataset import Dataset
     from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
 
     asked = EvaluateOptions(**options)
-    data = dataset_of(dataset)
+    data = Dataset.open(dataset)
     output = None if to is None else Output.at(to, [model, data])
     with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
         known = _loaded(source, data, asked.split, resources)
@@ -235,10 +235,11 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.raw_input import RawInput
     from bigmc.ingestion.sources import is_dataset
+    from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import refuse_inputs
 
     if is_dataset(source):
-        dataset = dataset_of(source)
+        dataset = Dataset.open(source)
         refuse_inputs(to, [source, dataset])
         return DatasetInput(dataset if asked.split is None else dataset[asked.split])
     if asked.split is not None:
@@ -340,6 +341,7 @@ def report(
     from bigmc.inference import inspection
     from bigmc.inference.unfinished import saved_beside
     from bigmc.reporting import page
+    from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import IfExists, Output
 
     asked = ReportOptions(**options)
@@ -351,7 +353,7 @@ def report(
         if asked.dataset is None:
             loaded = stored.load()
         else:
-            data, split = dataset_of(asked.dataset), asked.split or "test"
+            data, split = Dataset.open(asked.dataset), asked.split or "test"
             limits = Limits(memory_limit, engine, progress)
             resources = opened_files.enter_context(limits.resources())
             loaded = _loaded(stored, data, split, resources)

@@ -12,17 +12,9 @@ from bigmc.errors import DataError
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.model import Model, ModelSource
-    from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import Output
 
 Size = str | int | None
-
-
-def dataset_of(dataset: str | Path | Dataset) -> Dataset:
-    """Return a dataset, opened if it is given by its path."""
-    from bigmc.store.dataset import Dataset
-
-    return Dataset.open(dataset) if isinstance(dataset, str | Path) else dataset
 
 
 def model_of(model: str | Path | Model | Classifier) -> Model:

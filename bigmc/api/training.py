@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bigmc import budget
-from bigmc.api.resolve import Size, dataset_of, local_folder, model_of
+from bigmc.api.resolve import Size, local_folder, model_of
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
@@ -69,13 +69,14 @@ def train(
     """
     from bigmc.ingestion.processes import prepare_process
     from bigmc.options.learners import learner_options
+    from bigmc.store.dataset import Dataset
     from bigmc.store.object_store import built, local_file
     from bigmc.store.outputs import IfExists, Output, OutputKind
     from bigmc.training.options import TrainOptions, calibration_rows
     from bigmc.training.run import train as run
 
     parameters = learner_options(learner, options)
-    data = dataset_of(dataset)
+    data = Dataset.open(dataset)
     output = Output.at(to, [data, warm_start])
     with ExitStack() as held:
         workers = held.enter_context(opened(engine, prepare_process))
@@ -152,12 +153,13 @@ def sparse_path(
         with the highest accuracy on the validation rows, of equals the one with the fewest features;
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
+    from bigmc.store.dataset import Dataset
     from bigmc.store.object_store import local_file
     from bigmc.store.outputs import IfExists, refuse_inputs
     from bigmc.training import selection
     from bigmc.training.options import PathOptions
 
-    folder, data = local_folder(to, "a path of models"), dataset_of(dataset)
+    folder, data = local_folder(to, "a path of models"), Dataset.open(dataset)
     refuse_inputs(folder, [data])
     if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:
         raise DataError(f"{warm_start} is an input of this command, and in {to}", "give another --to")

@@ -46,6 +46,8 @@ class Dataset:
     weighting : Weighting
     features : dict
         What the features are, such as the hashing that made them; copied into every model.
+    path : Path or None
+        Folder of the dataset, or of its local copy; None in memory.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Dataset:
         self.nnz = sum(s.nnz for s in self.shards)
         common = common_dtype([s.dtype for s in self.shards])
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
+        self.path = stored.path if stored else None
         self._stored = stored
         self._column_scale = column_scale
         self._sample_weights = sample_weights
@@ -84,8 +87,8 @@ class Dataset:
         return labels.values if isinstance(labels, StoredLabels) else np.asarray(labels)
 
     @classmethod
-    def open(cls, path: Path | str) -> Dataset:
-        """Open a dataset on disk, or at an address such as ``s3://bucket/name``.
+    def open(cls, dataset: Path | str | Dataset) -> Dataset:
+        """Open a dataset on disk, or at an address such as ``s3://bucket/name``; an open one is returned.
 
         Its shards are looked at, and brought here if they are elsewhere, when they are first read.
 
@@ -94,7 +97,7 @@ class Dataset:
         StoreError
             If there is no dataset, it is unfinished, damaged or of another format version.
         """
-        return cls._of(open_stored(path))
+        return dataset if isinstance(dataset, Dataset) else cls._of(open_stored(dataset))
 
     @classmethod
     def _of(cls, stored: Stored) -> Dataset:
@@ -345,11 +348,6 @@ class Dataset:
     def bytes_read(self) -> int:
         """Bytes read from files so far, by this dataset and everything taken from it."""
         return self._stored.counter.total if self._stored else 0
-
-    @property
-    def path(self) -> Path | None:
-        """Folder of the dataset, or of its local copy; None in memory."""
-        return self._stored.path if self._stored else None
 
     @property
     def identity(self) -> str:

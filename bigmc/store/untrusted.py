@@ -6,10 +6,8 @@ Everything here raises ``ValueError`` with a short reason; the callers know the 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 #: Deepest nesting of JSON; ours is 5 deep.
@@ -72,10 +70,3 @@ def check_types(fields: Mapping[str, Any], types: Mapping[str, type | tuple[type
         wanted = expected if isinstance(expected, tuple) else (expected,)
         if not isinstance(value, expected) or (isinstance(value, bool) and bool not in wanted):
             raise ValueError(f"{name} is {ascii(value)[:40]}")
-
-
-def check_inside(path: Path, root: Path) -> None:
-    """Refuse a path that leaves a folder through a link."""
-    real = os.path.realpath(path)
-    if not real.startswith(os.path.join(os.path.realpath(root), "")):
-        raise ValueError(f"is a link to {real}, outside of the folder")
