@@ -113,7 +113,6 @@ def resolve_limit(limit: str | int | float | None, process_memory: int | None = 
 
     Parameters
     ----------
-    limit : str, int, float or None
     process_memory : int, optional
         Bytes at which each of the processes that will work is ended, code and libraries included.
 

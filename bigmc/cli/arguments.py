@@ -121,12 +121,10 @@ class _Declared:
 
     Attributes
     ----------
-    name : str
     hint : type
         What its value is once parsed.
     default : object
         Default of the field; `MISSING` where it must be given.
-    option : Option
     group : str or None
         Field made by `given` that receives it.
     """

@@ -17,7 +17,6 @@ def defaults_of(path: Path, group: Any) -> Mapping[str, Any]:
 
     Parameters
     ----------
-    path : Path
     group : the parser's group of commands
 
     Raises

@@ -34,7 +34,6 @@ class Settings:
         Its name, such as ``train sparse``.
     quiet : bool
         Say nothing but results and errors.
-    log : LogFormat
     metrics : Path or None
         File for the figures of the run in OpenMetrics text.
     """

@@ -18,12 +18,7 @@ from bigmc.store.dataset import Dataset
 
 @dataclass(frozen=True)
 class DatasetInput:
-    """The rows of a dataset.
-
-    Attributes
-    ----------
-    dataset : Dataset
-    """
+    """The rows of a dataset."""
 
     dataset: Dataset
 

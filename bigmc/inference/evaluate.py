@@ -46,12 +46,10 @@ def evaluate(
 
     Parameters
     ----------
-    model : Model
     dataset : Dataset
         With labels and the features of the model.
     options : EvaluateOptions
         What to add to the figures; its split is of the caller.
-    resources : Resources
     saved : SavedSums, optional
         Where the sums over the shards survive a kill; by default nowhere.
     counted : Dataset, optional

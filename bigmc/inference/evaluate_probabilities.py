@@ -28,8 +28,6 @@ class ProbabilitySums(FieldSums):
 
     Attributes
     ----------
-    n : int
-    log_loss, brier, in_top_k : float
     bin_counts, bin_confidence, bin_right : float64 arrays of shape (N_BINS,)
         Samples, and sums of their largest probability and of whether that was right, by that probability.
     second : list of float64 arrays
@@ -131,10 +129,8 @@ def shard_probabilities(
 
     Parameters
     ----------
-    shard : int
     model : Model
         With probabilities, of one label per sample.
-    dataset : Dataset
     of_truth : int64 array of shape (dataset.n_classes,)
         The model's code of each class of the dataset, -1 for those it does not know.
     room : int

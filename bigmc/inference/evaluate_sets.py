@@ -82,7 +82,6 @@ class Places:
     Attributes
     ----------
     of_truth, of_model : integer arrays of shape (n_classes,)
-    n_labels : int
     """
 
     of_truth: NDArray[np.intp]
@@ -102,12 +101,10 @@ def count_shard(
 
     Parameters
     ----------
-    shard : int
     model : Model
         Of sets.
     dataset : Dataset
         Whose labels are sets.
-    places : Places
     room : int
         Bytes.
     inverse : float64 array of shape (model.n_classes,), optional
@@ -153,7 +150,6 @@ def _ranking(
     ----------
     rows, codes : int64 arrays of shape (n_labels,)
         Row, increasing, and class of every label.
-    n_rows, n_classes : int
     tiles : callable
         Gives the scores, for some classes at a time after the first of these, as often as it is called.
     """

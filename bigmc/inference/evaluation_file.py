@@ -20,10 +20,8 @@ class Subject:
     ----------
     model : str
         Absolute path or address of the model.
-    model_sha256 : str
     dataset : str
         Digest of the dataset.
-    split : str
     n_nonzero_features : int
         Of the model; of models that are equally good the smaller one is published.
     """
@@ -47,9 +45,6 @@ def stored_figures(
 
     Parameters
     ----------
-    output : Output
-    subject : Subject
-    options : EvaluateOptions
     labels : iterable
         Of model and dataset: JSON has made texts of those that are keys.
     """

@@ -15,7 +15,6 @@ def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspec
 
     Parameters
     ----------
-    model : Model
     top : int, optional
         Features of each class, at most.
     n_classes : int, optional

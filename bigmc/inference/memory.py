@@ -12,8 +12,6 @@ def divide_limit(model: ModelOutline, resources: Resources, result: int, task: s
 
     Parameters
     ----------
-    model : ModelOutline
-    resources : Resources
     result : int
         Bytes of the result of a part.
     task : str

@@ -28,8 +28,6 @@ class PartPredictor:
 
     Attributes
     ----------
-    model : Model
-    options : PredictOptions
     scratch_bytes : int
         Bytes it may take beside the model.
     kept : pyarrow.Schema

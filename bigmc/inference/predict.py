@@ -53,9 +53,6 @@ class PredictionJob:
     ----------
     model : ModelSource
         Read when the memory is planned; the predictions of a model without a file are made anew each time.
-    output : Output
-    options : PredictOptions
-    resources : Resources
     """
 
     model: ModelSource

@@ -36,10 +36,8 @@ class StreamPredictor:
 
     Attributes
     ----------
-    model : Model
     options : PredictOptions
         The format of files is ``"jsonl"``, as by default: only that tells a row by its line alone.
-    output : Output
     """
 
     model: Model

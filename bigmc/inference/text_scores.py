@@ -33,7 +33,6 @@ def score_batches(model: Model, reader: SampleReader, data: Any) -> Iterator[NDA
 
     Parameters
     ----------
-    model : Model
     reader : SampleReader
         Of the model.
     data
@@ -65,7 +64,6 @@ class TextScores:
     ----------
     scorer : LinearScorer
         With rounded weights.
-    hasher : TextHasher
     """
 
     def __init__(self, scorer: LinearScorer, hasher: TextHasher) -> None:

@@ -20,7 +20,6 @@ def top_classes(tiles: Iterable[tuple[int, NDArray[np.float64]]], n_rows: int, k
     ----------
     tiles : iterable of (int, float64 array of shape (n_rows, width))
         The first of some classes and their scores, for classes in rising order.
-    n_rows, k : int
     """
     best = np.full((n_rows, k), -np.inf)
     codes = np.full((n_rows, k), -1)
@@ -48,7 +47,6 @@ def top_sums(
         Of `top_classes`.
     rows, codes : int64 arrays of shape (n_labels,)
         Row and class of every label.
-    n_classes : int
     """
     pairs = np.arange(len(top))[:, None] * n_classes + top
     is_label = np.isin(pairs, rows * n_classes + codes) & (top >= 0)

@@ -34,7 +34,6 @@ class WorkFolder:
 
     Attributes
     ----------
-    path : Path
     own : frozenset of str
         Names of the files that the command may leave in it, beside its lock.
     """

@@ -33,8 +33,6 @@ class _Column:
 
     Attributes
     ----------
-    name : str
-    levels : LevelCount
     n_rows, n_missing, n_unreadable : int
         Rows, those without a value, and those whose value is no number.
     unfit : bool

@@ -75,7 +75,6 @@ class Job:
         What to make of it.
     limit : int
         Memory limit in bytes, above the bare process.
-    hints : ReadHints
     label_bytes : int or None
         Bytes of the distinct labels, 0 if they are few; None before they are counted.
     before : Dataset, optional

@@ -42,7 +42,6 @@ class Publication:
     ----------
     to : Path
         Dataset to make.
-    parts : sequence of Part
     folder : Path
         Where finished parts are.
     recipe : Recipe

@@ -111,7 +111,6 @@ class FileStatus:
 
     Attributes
     ----------
-    n_bytes : int
     changed : int or str
         Time of the last change in nanoseconds; for an address its version, such as an ETag.
     """

@@ -275,7 +275,6 @@ def schema(
         As `expand_sources` gives them.
     columns : sequence of str, optional
         Columns that every source must have; by default those of the first source.
-    hints : ReadHints, optional
 
     Returns
     -------
@@ -321,7 +320,6 @@ def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHin
         As `expand_sources` gives them.
     part_bytes : int
         About the size of a part; the largest record, row group or dask chunk is the smallest part.
-    hints : ReadHints, optional
 
     Returns
     -------

@@ -33,7 +33,6 @@ class Levels:
 
     Attributes
     ----------
-    column : str
     values : tuple of str
         The most frequent first.
     """

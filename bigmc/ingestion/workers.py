@@ -25,8 +25,6 @@ class PartTask:
 
     Attributes
     ----------
-    sources : sequence of Source
-    recipe : Recipe
     shares : Shares
         Memory of each part that is being worked on.
     folder : Path

@@ -31,7 +31,6 @@ class Trained(NamedTuple):
 
     Attributes
     ----------
-    model : Model
     notes : tuple of str
         Why it is not what was asked for, such as a gap above the one to reach.
     """

@@ -40,14 +40,12 @@ class Run:
         From ``random_state``.
     resources : Resources
         Its memory limit is what training may add to the process.
-    checkpoint : Checkpoint or None
     scratch : Path or None
         Folder for what does not fit into memory; by default the system's for temporary files.
     weights : float64 array of shape (n_samples,) or None
         Weight of every sample; None if all are 1.
     start : Model or None
         A model to start from.
-    record : Record
     """
 
     seed: int

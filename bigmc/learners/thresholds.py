@@ -38,12 +38,10 @@ def best_threshold(
 
     Parameters
     ----------
-    model : Model
     dataset : Dataset
         Samples whose labels are sets of the model's classes.
     weights : float64 array of shape (n_samples,) or None
         Of the samples.
-    engine : Engine
     memory_limit : int
         Bytes; where the scores of all classes do not fit, columns are read again for every so many classes.
     """

@@ -26,7 +26,6 @@ def combined_weights(
     sample_weight : float, array-like of shape (n_samples,) or None
     class_weight : dict from label to weight, "balanced" or None
         Balanced is the sum of weights over the number of classes and the class's own sum.
-    dataset : Dataset
 
     Raises
     ------

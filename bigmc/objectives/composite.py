@@ -42,9 +42,6 @@ class Objective:
 
     Attributes
     ----------
-    loss : Loss
-    penalty : Penalty
-    ridge : float
     sets : bool
         Labels are sets.
     """

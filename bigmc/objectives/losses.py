@@ -33,7 +33,6 @@ class Loss(ABC):
 
     Attributes
     ----------
-    name : str
     kernels : LossKernels
         What kernels take of it.
     set_kernels : LossKernels

@@ -70,7 +70,6 @@ class Penalty:
 
     Attributes
     ----------
-    name : str
     code : int
         Its code in `bigmc.kernels.linear.penalties`.
     l1_ratio : float

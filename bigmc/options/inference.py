@@ -95,7 +95,6 @@ class EvaluateOptions:
 
     Attributes
     ----------
-    split : str
     per_class : bool
         Add precision, recall, F1 and support of every class.
     confusion : bool

@@ -37,7 +37,6 @@ def page(
 
     Parameters
     ----------
-    model : Model
     strongest : dict
         What `bigmc.inference.inspection.inspect` returns, of all classes or the first ones.
     evaluated : dict or None

@@ -23,10 +23,8 @@ class Curve:
 
     Attributes
     ----------
-    name : str
     points : sequence of pairs of float
         All finite.
-    colour : str
     """
 
     name: str
@@ -94,10 +92,8 @@ def plot(curves: Sequence[Curve], x_label: str, title: str, width: int, height: 
     ----------
     curves : sequence of Curve
         At least one, none empty.
-    x_label : str
     title : str
         For those who cannot see the picture.
-    width, height : int
     """
     x_axis = Axis.across([x for curve in curves for x, _ in curve.points])
     in_powers = Axis.of([y for _, y in curves[0].points]).log

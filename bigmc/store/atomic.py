@@ -133,7 +133,6 @@ def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
     ----------
     lock : Path
         Made if it is not there.
-    if_busy : IfBusy
 
     Raises
     ------

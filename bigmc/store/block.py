@@ -92,7 +92,6 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
 
     Parameters
     ----------
-    store : ColumnStore
     lo, hi : int
         ``0 <= lo <= hi <= n_features``.
     buffers : BlockBuffers, optional
@@ -137,7 +136,6 @@ def stream_blocks(
 
     Parameters
     ----------
-    store : ColumnStore
     ranges : iterable of (lo, hi)
         Features of each block.
     n_buffers : int, optional
@@ -171,7 +169,6 @@ def plan_blocks(
     ----------
     column_nnz : int array of shape (n_features,)
         Stored entries of each feature.
-    n_shards : int
     itemsize : int
         Bytes of a value.
     block_bytes : int

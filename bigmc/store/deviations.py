@@ -24,7 +24,6 @@ def inverse_deviations(n_samples: int, blocks: Iterable[Statistics]) -> NDArray[
 
     Parameters
     ----------
-    n_samples : int
     blocks : iterable of Statistics
         Of one piece of the features after the other. Values that are not stored are 0.
     """

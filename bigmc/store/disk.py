@@ -75,7 +75,6 @@ class OutputFile(io.RawIOBase):
 
     Parameters
     ----------
-    path : str
     handle : int
         Open for writing; closed with this object.
     """

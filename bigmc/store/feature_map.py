@@ -19,7 +19,6 @@ class Moments:
 
     Attributes
     ----------
-    count : int
     mean, scatter : float64 arrays of shape (n_features,)
     """
 
@@ -64,7 +63,6 @@ class FeatureMap:
         Of each feature given.
     fourier : int
         Number of random Fourier features, even; 0 for none.
-    gamma : float
     seed : int
         Of the draws; they come from NumPy's RandomState, whose numbers never change.
     """

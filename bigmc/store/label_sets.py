@@ -33,7 +33,6 @@ def set_column(rows: NDArray[np.integer], codes: NDArray[np.integer], n_rows: in
     ----------
     rows, codes : integer arrays of shape (n_codes,)
         In any order.
-    n_rows : int
     """
     pairs = np.unique(rows.astype(np.int64) << 32 | codes)
     starts = np.searchsorted(pairs >> 32, np.arange(n_rows + 1)).astype(np.int32)

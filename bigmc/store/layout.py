@@ -97,7 +97,6 @@ class ShardEntry:
     ----------
     name : str
         Folder under ``shards/``.
-    split : str
     rows, nnz : int
         A dense shard stores ``rows * n_features`` entries.
     dtype : str
@@ -140,11 +139,9 @@ class Manifest:
 
     Attributes
     ----------
-    n_features : int
     classes_type : {"int64", "string", "bool", "float"}
     splits : dict of str to int
         Rows of each split.
-    shards : tuple of ShardEntry
     files : tuple of FileEntry
         Files outside the shards, paths relative to the dataset.
     features : dict
@@ -161,7 +158,6 @@ class Manifest:
         Manifests of the ingests appended since, paths relative to the dataset.
     label_sets : bool
         Labels are sets; written only where they are.
-    version : int
     """
 
     n_features: int

@@ -55,7 +55,6 @@ class Output:
     path : Path
         The file, symbolic links followed; for a stream the device or pipe; for an object the local file that
         is made first.
-    kind : OutputKind
     """
 
     name: str

@@ -17,11 +17,8 @@ class ColumnStore(Protocol):
 
     Attributes
     ----------
-    shards : sequence of Shard
     base : int64 array of shape (n_shards + 1,)
         First sample of each shard, and the number of samples.
-    n_features : int
-    weighting : Weighting
     dtype : numpy.dtype
         Of the values of a block: the smallest exact one for all shards.
     """

@@ -68,8 +68,6 @@ def finish_dataset(
         In the order the dataset shall have; their tables hold final label codes.
     classes : array of shape (n_classes,)
         Original label of each code: integers, strings, booleans or floats.
-    n_features : int
-    weighting : Weighting
     features, provenance : dict
         For JSON; see `bigmc.store.layout.Manifest`.
     rows_in, rows_quarantined : int
@@ -165,7 +163,6 @@ def _write_statistics(
         Of the dataset on disk.
     dataset : Dataset
         The samples of the split.
-    split : str
     memory_limit : int
         Bytes for two blocks and the statistics of one; a third of what is free. At least one feature is taken
         at a time, even if it alone has more than its share.

@@ -19,7 +19,6 @@ def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArra
 
     Parameters
     ----------
-    store : ColumnStore
     column_scale : float32 array of shape (n_features,)
         Factor of the values of every column.
 
@@ -53,7 +52,6 @@ def row_scale(store: ColumnStore, column_scale: NDArray[np.float32] | None) -> N
 
     Parameters
     ----------
-    store : ColumnStore
     column_scale : float32 array of shape (n_features,) or None
         Factor of the values of every column. With it the norms take one pass over the values.
 

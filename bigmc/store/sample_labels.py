@@ -20,13 +20,10 @@ class SampleLabels:
 
     Parameters
     ----------
-    shards : sequence of Shard
     base : int64 array of shape (n_shards + 1,)
         First sample of each shard, and the number of samples.
-    n_classes : int
     where : str
         Name of the dataset, for errors.
-    kind : LabelKind
     """
 
     def __init__(

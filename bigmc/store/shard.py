@@ -15,7 +15,6 @@ class Shard(Protocol):
 
     Attributes
     ----------
-    n_rows, n_features, nnz : int
     dtype : numpy.dtype
         Of the stored values: int8, int16, int32, float32 or float64.
     split : str

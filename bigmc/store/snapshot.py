@@ -42,7 +42,6 @@ class Ingest:
     ----------
     path : Path
         Folder with ``manifest.json``.
-    manifest : Manifest
     origin : Origin, optional
         Where its files come from, if the folder is the copy of a dataset in an object store.
     """

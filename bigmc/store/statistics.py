@@ -32,10 +32,8 @@ def block_statistics(
 
     Parameters
     ----------
-    block : Block
     groups : sequence of integer arrays of shape (n_rows,)
         Group of every sample of each shard.
-    n_groups : int
     row_scale : float32 array of shape (n_samples,), optional
         Factor of the values of every row.
 

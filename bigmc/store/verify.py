@@ -23,7 +23,6 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
 
     Parameters
     ----------
-    path : Path or str
     n_workers : int, optional
         Threads that read files.
     """

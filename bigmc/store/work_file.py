@@ -27,7 +27,6 @@ def read_work_file(path: Path, folder: Path | None = None) -> Any:
 
     Parameters
     ----------
-    path : Path
     folder : Path, optional
         Which folder to delete when the file is damaged; by default that of the dataset that is made.
 

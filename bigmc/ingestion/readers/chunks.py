@@ -160,7 +160,6 @@ def chunks(
 
     Parameters
     ----------
-    file : TextFile
     layout : Layout
         How records are cut.
     span : Span

@@ -146,7 +146,6 @@ class _Grammar:
         All columns.
     wanted : list of str
         Requested columns.
-    delimiter : str
     has_header : bool
         Whether the names come from the file.
     """

@@ -34,7 +34,6 @@ def cut(
     ----------
     source : Source
         The file, source ``number`` of all.
-    number : int
     layout : Layout
         How its records are cut.
     span : Span

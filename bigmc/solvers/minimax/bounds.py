@@ -19,7 +19,6 @@ def upper_bound(
 
     Parameters
     ----------
-    expectations : Expectations
     lam, coef : float64 arrays of shape (n_psi, n_classes)
         λ and μ.
     phi : float
@@ -41,7 +40,6 @@ def lower_bound(
 
     Parameters
     ----------
-    expectations : Expectations
     lam : float64 array of shape (n_psi, n_classes)
     dual : float64 array of shape (n_rows, n_classes)
         p, not negative, of sum 1.

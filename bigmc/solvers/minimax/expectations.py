@@ -26,7 +26,6 @@ class Expectations:
     ----------
     features : int64 array of shape (n_used,)
         Features of the dataset in use, increasing; the intercept is not among them.
-    intercept : bool
     tau, deviation : float64 arrays of shape (n_psi, n_classes)
         Mean and population standard deviation of each component of ``Φ(x_i, y_i)``.
     rms : float64 array of shape (n_psi,)
@@ -60,10 +59,8 @@ def expectations(
 
     Parameters
     ----------
-    dataset : Dataset
     labels : int32 array of shape (n_samples,)
         Class of each sample, ``0`` to ``n_classes - 1``; every class occurs.
-    n_classes : int
     parameters : MinimaxParameters
         With an intercept there is one more feature, always 1.
     block_bytes : int

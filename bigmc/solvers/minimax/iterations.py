@@ -52,11 +52,6 @@ class Iterations:
 
     Parameters
     ----------
-    dataset : Dataset
-    expected : Expectations
-    plan : MinimaxPlan
-    engine : Engine
-    parameters : MinimaxParameters
     end : float
         When its time is over, on the clock of `time.monotonic`.
 

@@ -76,10 +76,8 @@ class MasterSolution:
     ----------
     alpha : float64 array of shape (n_constraints,)
     mu : float64 array of shape (n_components,)
-    nu : float
     objective : float
         R, the worst-case error probability over the working sets.
-    basis : Basis
     n_iter : int
         Iterations of HiGHS.
     """

@@ -26,7 +26,6 @@ class MinimaxPlan:
 
     Attributes
     ----------
-    memory : Plan
     room : int
         Bytes each worker may take to read a shard, beside its scores.
     block_bytes : int

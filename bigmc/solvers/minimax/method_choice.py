@@ -57,7 +57,6 @@ class MethodChoice:
         ----------
         state : State
             Says afterwards whether the linear program is at work.
-        rows : WorkingRows
         n_steps : int
             First-order steps of an iteration.
         """

@@ -79,7 +79,6 @@ class Iterate:
         Sum of the step lengths in the sums.
     step, balance, shift : float
         Step length, primal weight, and the multiplier of the last projection.
-    n_iter, n_rejected : int
     restart_gap, last_gap : float
         Gap at the last restart and at the last look.
     """
@@ -148,7 +147,6 @@ class SaddleSolver:
 
     Parameters
     ----------
-    problem : SaddleProblem
     matrix : array or csr_array of shape (n_rows, n_psi)
         ψ of the rows.
     """

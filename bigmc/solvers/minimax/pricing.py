@@ -84,13 +84,10 @@ def price_constraints(dataset: Dataset, weights: Weights, n_best: int, room: int
 
     Parameters
     ----------
-    dataset : Dataset
-    weights : Weights
     n_best : int
         Samples to return, those with the largest values; equal ones in the order of the data.
     room : int
         Bytes a worker may take beside the scores of its shard.
-    engine : Engine
 
     Raises
     ------
@@ -159,7 +156,6 @@ def gather_samples(
 
     Parameters
     ----------
-    dataset : Dataset
     samples : int64 array
         Numbers of samples, increasing.
     expectations : Expectations
@@ -167,7 +163,6 @@ def gather_samples(
     row_scale : float32 array of shape (dataset.n_samples,)
     room : int
         Bytes a worker may take to read.
-    engine : Engine
     dtype : dtype or None
         Of arrays; None makes sparse matrices in double precision.
     """

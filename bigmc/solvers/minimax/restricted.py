@@ -23,7 +23,6 @@ class Restricted(NamedTuple):
     ----------
     coef : float64 array of shape (n_psi, n_classes)
         μ, zero outside the working set.
-    nu : float
     objective : float
         R.
     dual : float64 array of shape (n_rows, n_classes)
@@ -118,11 +117,9 @@ class WorkingSets:
         ----------
         rows : WorkingRows
             Holds the samples of all constraints.
-        expectations : Expectations
         lam : float64 array of shape (n_psi, n_classes)
         tol : float
             Feasibility tolerance.
-        seconds : float
         """
         slots = np.searchsorted(rows.samples, self.samples)
         member = self._members()

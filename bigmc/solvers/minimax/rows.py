@@ -42,12 +42,9 @@ class WorkingRows:
 
     Parameters
     ----------
-    dataset : Dataset
-    expectations : Expectations
     row_scale : float32 array of shape (n_samples,)
     room : int
         Bytes a worker may take to read.
-    engine : Engine
     max_rows : int
         Most rows that there may be.
 

@@ -30,7 +30,6 @@ class MinimaxSolution:
 
     Attributes
     ----------
-    weights : Weights
     phi : float
         φ(μ), which the randomised rule needs.
     certificate : Certificate
@@ -47,7 +46,6 @@ class MinimaxSolution:
         Why the iterations ended.
     classes : int64 array
         Codes of the classes that occur; columns of the weights.
-    plan : MinimaxPlan
     """
 
     weights: Weights
@@ -89,7 +87,6 @@ def solve_minimax(
     ----------
     dataset : Dataset
         Labelled samples of at least two classes.
-    parameters : MinimaxParameters
     memory_limit : int
         Bytes the run may add to the process.
     context : RunContext

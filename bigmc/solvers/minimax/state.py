@@ -48,7 +48,6 @@ class State:
         How often the first-order steps had to take over again.
     exact : bool
         The last linear program left nothing to add: what separates the bounds is rounding.
-    history : list of dict
     """
 
     samples: NDArray[np.int64]

@@ -34,8 +34,6 @@ class Job:
 
     Attributes
     ----------
-    objective : Objective
-    coef : Coefficients
     intercept : float64 array of shape (n_classes,)
     features : int64 array of shape (n_used,)
         Features whose gradient is wanted, increasing.
@@ -106,7 +104,6 @@ class FullPass:
 
     Attributes
     ----------
-    margins : Margins
     features : int64 array of shape (n_used,)
     gradient : float64 array of shape (n_used, width)
         Gradient of the losses, ``2 / n`` and the scale of the columns applied.
@@ -130,8 +127,6 @@ def full_pass(
 
     Parameters
     ----------
-    dataset : Dataset
-    job : Job
     weights : float64 array of shape (n_samples,) or None
         Of the samples.
     weight_sum : float

@@ -31,7 +31,6 @@ class Balanced:
 
     Attributes
     ----------
-    margins : Margins
     gradient : float64 array of shape (n_used, width)
         Of all features that occur.
     left : float
@@ -75,12 +74,10 @@ class SampleLoss:
 
         Parameters
         ----------
-        at : Evaluated
         held : list of Columns
             Those that are wanted.
         gradients, curvatures : float64 arrays
             Of all samples, for the columns held.
-        damping : float
 
         Returns
         -------
@@ -116,7 +113,6 @@ class SampleLoss:
         ----------
         coef, intercept
             Weights of the pass.
-        found : FullPass
         weight_sum : float
             Of all samples.
 

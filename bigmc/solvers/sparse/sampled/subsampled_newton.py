@@ -129,7 +129,6 @@ class CorrectedRounds:
         Of the sample; keeps its blocks.
     sweeper : Sweeper
         Of the sample.
-    tol : float
     engine : Engine
         For the passes.
     block_bytes, block_columns : int

@@ -62,7 +62,6 @@ def stored_blocks(
 
     Parameters
     ----------
-    layers : sequence of Layer
     s : int
         Number of the shard.
     places : mapping of int to uint16 array

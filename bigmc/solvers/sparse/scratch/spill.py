@@ -51,10 +51,8 @@ class Spill:
 
     Parameters
     ----------
-    dataset : Dataset
     weights : float64 array of shape (n_samples,) or None
         Of the samples.
-    n_chunks : int
     seed : int
         Which samples go to which chunk depends on it and on their ids alone.
     folder : Path or None
