@@ -28,13 +28,12 @@ from bigmc.options.inference import (
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.api.results import PredictResult, ReportResult
     from bigmc.estimators import Classifier
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.explain import Explanation
     from bigmc.inference.predict import PredictionCounts
     from bigmc.inference.raw_input import RawInput
-    from bigmc.inference.results import Evaluation, Inspection
+    from bigmc.inference.results import Evaluation, Inspection, PredictResult, ReportResult
     from bigmc.inference.unfinished import SavedSums
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset

@@ -9,16 +9,22 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from bigmc.api.results import WarmResult
 from bigmc.progress import ProgressCallback, silent
 
 N_ROWS, N_CLASSES = 240, 3
 N_OWN_WORDS = 10
 """Words of a text of which a fit learns by dual coordinates that no other text has, so that it does."""
+
+
+class WarmResult(TypedDict):
+    """How long compiling took, and the learners that were used."""
+
+    seconds: float
+    learners: list[str]
 
 
 def warm(*, progress: ProgressCallback = silent) -> WarmResult:

@@ -29,12 +29,18 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Working(Shown):
-    """Options of commands that work on data."""
+class Limited(Shown):
+    """Options of commands whose memory can be limited."""
 
     memory: str | None = option(
         None, "Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Working(Limited):
+    """Options of commands that work on data."""
+
     threads: int | None = option(None, "Threads; by default all processors.", minimum=1)
     scheduler: str | None = option(
         None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import typer
@@ -11,8 +11,8 @@ import typer
 from bigmc.cli.arguments import Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
-from bigmc.options.declare import argument, option, required, values_of
-from bigmc.options.ingest import given_options, parse_ngrams
+from bigmc.options.declare import argument, option, required
+from bigmc.options.ingest import IngestOptions, given_options, parse_ngrams
 from bigmc.options.raw import RawOptions
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
@@ -70,21 +70,7 @@ def fit(asked: Fit) -> None:
     """Find, train and measure the best model of labelled data, without choices to make."""
     from bigmc import api
 
-    contents = {
-        "text": asked.text,
-        "label": asked.label,
-        "split": asked.split,
-        "dense": asked.dense,
-        "categorical": asked.categorical,
-        "missing": asked.missing,
-        "label_separator": asked.label_separator,
-        "weight": asked.weight,
-        "group": asked.group,
-        "analyzer": asked.analyzer,
-        "ngrams": asked.ngrams,
-        "hash_bits": asked.hash_bits,
-        **values_of(RawOptions, asked),
-    }
+    ingest = [item.name for item in fields(IngestOptions) if hasattr(asked, item.name)]
     with working(asked) as work:
         result = api.fit(
             asked.source[0] if len(asked.source) == 1 else asked.source,
@@ -94,7 +80,7 @@ def fit(asked: Fit) -> None:
             max_features=asked.max_features,
             label_thresholds=asked.label_thresholds,  # type: ignore[arg-type]
             **work.means,
-            **given_options(contents),
+            **given_options({name: getattr(asked, name) for name in ingest}),
         )
         made = asked.dataset or f"{asked.to}.dataset"
         for doubt in api.doubts_about_labels(made) if Path(made).is_dir() else []:

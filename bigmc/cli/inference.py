@@ -8,7 +8,7 @@ from typing import Literal
 
 import typer
 
-from bigmc.cli.arguments import Replacing, Shown, Working, as_command
+from bigmc.cli.arguments import Limited, Replacing, Shown, Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.screen import Screen
 from bigmc.cli.terminal import show, show_explanation, show_features
@@ -155,16 +155,13 @@ def report(asked: Report) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Shown, Replacing):
+class Export(Limited, Replacing):
     """Arguments of `bigmc export`."""
 
     model: str = argument("Model.")
     to: str = required("File to write: .md for a model card, .onnx for a linear model as an ONNX graph.")
     dataset: str | None = option(None, "Dataset to measure the model on, for a card.", metavar="DATASET")
     split: str = option("test", "Split of the dataset.")
-    memory: str | None = option(
-        None, "Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"
-    )
 
 
 @as_command
@@ -184,13 +181,10 @@ def export(asked: Export) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(Shown):
+class Demo(Limited):
     """Arguments of `bigmc demo`."""
 
     to: str = option("bigmc-demo", "Folder to work in.")
-    memory: str | None = option(
-        None, "Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"
-    )
 
 
 @as_command

@@ -1,8 +1,7 @@
 """How work on parts is carried out: on threads here, or on a Dask cluster."""
 
-from bigmc.engine.base import Engine
+from bigmc.engine.base import Engine, Resources
 from bigmc.engine.choice import EngineLike, opened
-from bigmc.engine.resources import Resources
 from bigmc.engine.threads import ThreadEngine
 
 __all__ = ["Engine", "EngineLike", "Resources", "ThreadEngine", "opened"]

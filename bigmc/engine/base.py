@@ -1,9 +1,12 @@
-"""The one interface between an algorithm and the workers that run its parts."""
+"""The one interface between an algorithm and the workers that run its parts, and what a step may use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
+
+from bigmc.progress import ProgressCallback, silent
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -59,3 +62,21 @@ class Engine(Protocol):
         The first error of a part is raised when its turn comes; parts not yet started are cancelled.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Workers, memory, and the listener of a step.
+
+    Attributes
+    ----------
+    engine : Engine
+        Runs the parts.
+    memory_limit : int
+        Bytes that the step may add to this process, and to each of the engine's own.
+    progress : callable
+    """
+
+    engine: Engine
+    memory_limit: int
+    progress: ProgressCallback = silent

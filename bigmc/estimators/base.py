@@ -121,6 +121,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         self,
         dataset: Dataset,
         *,
+        sample_weight: ArrayLike | None = None,
         checkpoint: Checkpoint | None = None,
         progress: ProgressCallback = silent,
         scratch: Path | None = None,
@@ -132,6 +133,8 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         ----------
         dataset : Dataset
             Labelled samples.
+        sample_weight : array-like of shape (n_samples,), optional
+            At least 0; the same as repeating or leaving out samples, of learners that take weights.
         checkpoint : Checkpoint, optional
             Where the state is saved, and read from at the start.
         progress : callable, optional
@@ -141,17 +144,6 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         start : Model, optional
             A model of the same kind and features to start from.
         """
-        return self._train(dataset, None, checkpoint, progress, scratch, start)
-
-    def _train(
-        self,
-        dataset: Dataset,
-        sample_weight: ArrayLike | None,
-        checkpoint: Checkpoint | None,
-        progress: ProgressCallback,
-        scratch: Path | None,
-        start: Model | None,
-    ) -> Self:
         learner = self.learner(random_state=self._seed())
         with opened(self.engine) as engine:
             trained = learner.train(
@@ -163,7 +155,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
                 start=start,
             )
         for note in trained.notes:
-            warnings.warn(note, ConvergenceWarning, stacklevel=4)
+            warnings.warn(note, ConvergenceWarning, stacklevel=3)
         return self._take(trained.model)
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
 from bigmc.estimators.base import Classifier
 from bigmc.model import Model
-from bigmc.progress import ProgressCallback, silent
-from bigmc.solvers import Checkpoint
-from bigmc.store.dataset import Dataset
 
 
 class WeightedClassifier(Classifier):
@@ -50,32 +46,3 @@ class WeightedClassifier(Classifier):
             If the memory limit is too small.
         """
         return self.fit_dataset(self._labelled(X, y), sample_weight=sample_weight)
-
-    def fit_dataset(
-        self,
-        dataset: Dataset,
-        *,
-        sample_weight: ArrayLike | None = None,
-        checkpoint: Checkpoint | None = None,
-        progress: ProgressCallback = silent,
-        scratch: Path | None = None,
-        start: Model | None = None,
-    ) -> Self:
-        """Train on a dataset, with what a long run needs beside `fit`.
-
-        Parameters
-        ----------
-        dataset : Dataset
-            Labelled samples.
-        sample_weight : array-like of shape (n_samples,), optional
-            As for `fit`.
-        checkpoint : Checkpoint, optional
-            Where the state is saved, and read from at the start.
-        progress : callable, optional
-            Called with a `Progress` after every pass.
-        scratch : Path, optional
-            Folder for scores that do not fit into memory; by default the system's for temporary files.
-        start : Model, optional
-            A model of the same kind and features to start from.
-        """
-        return self._train(dataset, sample_weight, checkpoint, progress, scratch, start)

@@ -15,11 +15,11 @@ from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_labels import ConfusionSums, LabelCounts, shard_confusion
 from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
-from bigmc.inference.memory import divide_limit, own_copy
+from bigmc.inference.memory import divide, divide_limit, own_copy
 from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import Evaluation
 from bigmc.inference.unfinished import NOT_SAVED, SavedSums, Sums
-from bigmc.model import Model, ModelOutline, divide
+from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset

@@ -13,7 +13,7 @@ import pyarrow as pa
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError
-from bigmc.inference.memory import divide_limit, own_copy
+from bigmc.inference.memory import SMALLEST_SCRATCH, divide_limit, own_copy, smallest_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
@@ -34,7 +34,6 @@ from bigmc.ingestion.sources import (
     schema,
 )
 from bigmc.model import Model, ModelOutline
-from bigmc.model.memory import SMALLEST_SCRATCH, smallest_limit
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
 

@@ -1,4 +1,4 @@
-"""What evaluation and inspection return, key by key."""
+"""What evaluation, prediction, inspection and reports return, key by key."""
 
 from __future__ import annotations
 
@@ -75,3 +75,23 @@ class Inspection(TypedDict):
     n_features: int
     n_nonzero_features: int
     classes: list[ClassFeatures]
+
+
+class PredictResult(TypedDict):
+    """Where the predictions are, of how many rows, and what they cost."""
+
+    predictions: str
+    n_samples: int
+    n_quarantined: int
+    seconds: float
+    peak_memory_bytes: int
+
+
+class ReportResult(TypedDict):
+    """Where the page is, its size, and the quality of the model where it was measured."""
+
+    report: str
+    bytes: int
+    accuracy: NotRequired[float]
+    macro_f1: NotRequired[float]
+    n_samples: NotRequired[int]

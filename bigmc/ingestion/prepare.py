@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,15 @@ from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
+from bigmc.ingestion.number_columns import Numbers
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sample_weights import check_weight_type
 from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import ReadHints, expand_sources, schema
+from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan, schema
 from bigmc.ingestion.splits import check_splits, parse_splits
 from bigmc.ingestion.spool import spool_beside
-from bigmc.ingestion.table_columns import Filling, Levels
-from bigmc.ingestion.table_scan import with_table_columns
+from bigmc.ingestion.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
 from bigmc.store import disk
@@ -85,7 +85,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         found = schema(sources, recipe.columns, hints)
         features.check_types(found)
         check_weight_type(found, options.weight)
-        recipe = replace(recipe, features=with_table_columns(features, sources, hints))
+        recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
@@ -263,3 +263,37 @@ def _width(sources: Sequence[Source], n_features: int | None) -> int:
     if len(widths) > 1:
         raise DataError(f"the arrays have different widths: {sorted(widths)}", "pass arrays of one width")
     return widths.pop() if widths else n_features or 0
+
+
+def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: ReadHints) -> FeatureSpec:
+    """Return the features with the values of their categories, and what fills missing numbers.
+
+    Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
+    looked at.
+    """
+    if not features.one_hot and (features.filling is None or not features.dense):
+        return features
+    counts = [LevelCount(levels.column) for levels in features.one_hot]
+    means = MeanOfColumns(len(features.dense))
+    filled = () if features.filling is None else features.dense
+    columns = tuple(dict.fromkeys((*filled, *(levels.column for levels in features.one_hot))))
+    for table in _table_batches(sources, columns, hints):
+        for count, levels in zip(counts, features.one_hot, strict=True):
+            count.add(table.column(levels.column))
+        numbers = Numbers(table)
+        for place, name in enumerate(filled):
+            means.add(place, numbers[name].values[~numbers[name].unreadable])
+    return replace(
+        features,
+        one_hot=tuple(count.levels() for count in counts),
+        filling=None if features.filling is None else means.filling(features.filling),
+    )
+
+
+def _table_batches(
+    sources: Sequence[Source], columns: tuple[str, ...], hints: ReadHints
+) -> Iterator[pa.RecordBatch]:
+    request = ReadRequest(columns, on_bad_row="quarantine")
+    parts = scan(sources, hints=replace(hints, columns=columns))
+    batches = (batch.table for part in parts for batch in read(part, request, sources=sources))
+    return (table for table in batches if table is not None and table.num_rows)

@@ -201,14 +201,15 @@ class Learner(ABC):
     def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
         """Return the weights of the samples times those that the dataset brings."""
         own = dataset.sample_weights()
-        if own is None:
-            return given
-        if not self.takes_weights:
+        if not self.takes_weights and (own is not None or given is not None):
+            which = "weights of samples are given" if own is None else "the dataset has weights of its rows"
             raise DataError(
-                f"the dataset has weights of its rows, and {self.kind} training counts every row once",
-                "ingest without --weight, or train another learner",
+                f"{which}, and {self.kind} training counts every row once",
+                "leave them out (ingest without --weight), or train another learner",
             )
-        return own if given is None else own * np.asarray(given, np.float64)
+        if own is None or given is None:
+            return given if own is None else own
+        return own * np.asarray(given, np.float64)
 
     def _check_start(self, start: Model, dataset: Dataset) -> None:
         """Refuse a model that training cannot start from."""

@@ -5,7 +5,6 @@ from bigmc.model.base import Model
 from bigmc.model.boosted import BoostedModel
 from bigmc.model.linear import LinearModel
 from bigmc.model.linear_scoring import LinearScorer, Scorer
-from bigmc.model.memory import divide
 from bigmc.model.minimax import MinimaxModel
 from bigmc.model.outline import ModelOutline
 from bigmc.model.registry import KINDS, load_model, outline_of_file, verify_model
@@ -24,7 +23,6 @@ __all__ = [
     "ModelSource",
     "Scorer",
     "Trees",
-    "divide",
     "load_model",
     "outline_of_file",
     "verify_model",

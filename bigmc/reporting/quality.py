@@ -1,4 +1,4 @@
-"""The figures of an evaluation, the classes that fare worst first."""
+"""The figures of an evaluation, the classes that fare worst first, and how well probabilities hold."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import Any
 
 from bigmc.reporting.certificate import percent
 from bigmc.reporting.markup import Content, Markup, element, figure, join, name, table
-from bigmc.reporting.probabilities import probabilities
+from bigmc.reporting.plots import Curve, plot
 
 _WORST = 20
 """Classes shown."""
 _MISTAKES = 3
 """Most frequent mistakes shown of each."""
+
+_NAMES = {
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "calibration_error": "expected calibration error",
+    "top_5_accuracy": "label among the five most probable classes",
+    "roc_auc": "area under the ROC curve",
+}
+"""Names of the figures of probabilities on the page."""
 
 
 def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
@@ -60,7 +69,7 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     last = () if confusion is None else ("most often taken for",)
     head = ("class", "samples", "precision", "recall", "F1", *last)
     yield table(head, [_class(label, per_class[label], confusion) for label in worst], "figures")
-    yield from probabilities(evaluated)
+    yield from _probabilities(evaluated)
 
 
 def _class(label: Any, figures: Mapping[str, Any], confusion: Mapping[str, Any] | None) -> list[Content]:
@@ -81,3 +90,25 @@ def _mistakes(label: Any, confusion: Mapping[str, Any]) -> Markup:
         often = join([" ", figure(count), " (", percent(count / sum(row)), ")"])
         listed.append(element("span", name(labels[c]), often, class_="entry"))
     return join(listed or ["–"])
+
+
+def _probabilities(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
+    """Yield the figures of an evaluation's probabilities; nothing if it has none."""
+    bins = evaluated.get("reliability")
+    if not bins:
+        return
+    yield element("h3", "Probabilities")
+    rows: list[tuple[Content, Content]] = [
+        (title, figure(evaluated[key])) for key, title in _NAMES.items() if key in evaluated
+    ]
+    yield table((), rows, "facts")
+    points = [(entry["confidence"], entry["accuracy"]) for entry in bins]
+    ends = points[0][0], points[-1][0]
+    curves = [
+        Curve("share of right answers", points, "#1f6feb"),
+        Curve("perfectly calibrated", [(x, x) for x in ends], "#888888"),
+    ]
+    yield element(
+        "p", "How often the most probable class is right, by its probability; on the line it is as often."
+    )
+    yield plot(curves, "probability of the answer", "reliability of the probabilities", 480, 300)

@@ -104,5 +104,5 @@ def counts(tmp_path_factory):
 def tiny_limits(monkeypatch):
     """Let a memory limit be smaller than any real one, so that little data does not fit."""
     monkeypatch.setattr("bigmc.budget.SMALLEST_LIMIT", 1_000_000)
-    monkeypatch.setattr("bigmc.model.memory.FIXED_COST", 0)
-    monkeypatch.setattr("bigmc.model.memory.SMALLEST_SCRATCH", 1 << 18)
+    monkeypatch.setattr("bigmc.inference.memory.FIXED_COST", 0)
+    monkeypatch.setattr("bigmc.inference.memory.SMALLEST_SCRATCH", 1 << 18)

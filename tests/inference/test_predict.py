@@ -9,10 +9,10 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.inference.dataset_input import DatasetInput
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.memory import FIXED_COST, SMALLEST_SCRATCH, divide
 from bigmc.inference.predict import PredictionJob
 from bigmc.inference.raw_input import RawInput
-from bigmc.model import LinearModel, ModelSource, divide
-from bigmc.model.memory import FIXED_COST, SMALLEST_SCRATCH
+from bigmc.model import LinearModel, ModelSource
 from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.outputs import IfExists, Output
