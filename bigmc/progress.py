@@ -1,4 +1,4 @@
-"""What a long step tells whoever watches it; the steps know no screen."""
+"""Progress messages of long steps, whatever shows them."""
 
 from __future__ import annotations
 

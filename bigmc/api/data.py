@@ -85,7 +85,7 @@ def ingest(
         Add the sources to the dataset that exists, which decides all options above; one that is given must
         be its own. Sources it has already are passed over, so that the same call adds nothing twice. Ids
         and splits of the rows are those of one ingest of all sources; classes not seen before are numbered
-        after those that were. Whoever has the dataset open, and models trained on it, are not disturbed.
+        after those that were. Open readers and models trained on it are unaffected.
     memory_limit : str or int, optional
         Bytes that ingest may use above the bare process; by default half of what there is.
     engine : Engine, distributed.Client or str, optional

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bigmc.training.results import FitResult
 
 SPLITS = {"train": 0.9, "test": 0.1}
-"""Of raw data, where none are asked for."""
+"""Splits of raw data, by default."""
 
 
 def fit(
@@ -180,7 +180,7 @@ def _raw_data(
 
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
-    """Return the options of ingest with the hashing that a pilot advises, where none was asked for."""
+    """Return the options of ingest with the hashing that a pilot advises, unless one is given."""
     from bigmc.store import disk
     from bigmc.store.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import PilotColumns, choose_hashing

@@ -60,7 +60,7 @@ class Course:
 
 
 class Screen:
-    """Tells whoever watches how far a command is, as its settings ask for."""
+    """Shows the progress of a command, as its settings say."""
 
     def __init__(self) -> None:
         self._settings = current.get()

@@ -75,7 +75,7 @@ def evaluate(
         If the features of the dataset are not those of the model, or no label is known to it.
     DataError
         If the dataset has no samples or no labels, or sets of labels where the model predicts one, or the
-        other way round, or a confusion matrix of sets is asked for.
+        other way round, or a confusion matrix of sets is requested.
     MemoryLimitError
         If the memory limit does not allow one worker.
     """
@@ -83,16 +83,16 @@ def evaluate(
     labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
     places = Places(of_truth, of_model, len(labels))
     run = _Passes(model, dataset, saved)
-    engine, room = share_memory(model.outline, dataset, resources)
+    engine, scratch_bytes = share_memory(model.outline, dataset, resources)
     if dataset.has_sets:
         total = SetCounts.zeros(len(labels))
         inverse = None if counted is None else _inverse(counted, places)
-        run.add_up("sets", total, engine, resources.progress, count_shard, places, room, inverse)
+        run.add_up("sets", total, engine, resources.progress, count_shard, places, scratch_bytes, inverse)
         by_label = LabelCounts(total.right, total.support, total.predicted).figures(labels, of_model, options)
         figures = {**total.figures(dataset.n_samples), "n_samples": dataset.n_samples, **by_label}
         return cast(Evaluation, figures)
     confusion = ConfusionSums(places)
-    run.add_up("labels", confusion, engine, resources.progress, shard_confusion, room)
+    run.add_up("labels", confusion, engine, resources.progress, shard_confusion, scratch_bytes)
     counts = confusion.counts
     accuracy = float(counts.right.sum() / dataset.n_samples)
     by_label = counts.figures(labels, of_model, options)
@@ -180,11 +180,21 @@ def _probability_figures(
     rows = max(shard.n_rows for shard in run.dataset.shards)
     try:
         scores = COPIES * 8 * model.n_classes * rows
-        n_threads, room = divide(model.outline, limit, engine.n_threads, scores // 3, "probabilities")
+        n_threads, scratch_bytes = divide(
+            model.outline, limit, engine.n_threads, scores // 3, "probabilities"
+        )
     except MemoryLimitError:
         return {"log_loss": None}
     total = ProbabilitySums()
-    run.add_up("probabilities", total, engine.at_most(n_threads), silent, shard_probabilities, of_truth, room)
+    run.add_up(
+        "probabilities",
+        total,
+        engine.at_most(n_threads),
+        silent,
+        shard_probabilities,
+        of_truth,
+        scratch_bytes,
+    )
     return total.figures(model.n_classes)
 
 

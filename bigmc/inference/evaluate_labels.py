@@ -104,13 +104,13 @@ class LabelCounts:
 
 
 def shard_confusion(
-    shard: int, model: Model, dataset: Dataset, room: int
+    shard: int, model: Model, dataset: Dataset, scratch_bytes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
     """Return the pairs of true and predicted code that occur in a shard, and how often."""
     truth = dataset.shards[shard].table(["label"]).column("label").to_numpy()
     if len(truth) and truth.min() < 0:
         raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
-    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard, room)
+    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard, scratch_bytes)
     found, counts = np.unique(pairs, return_counts=True)
     true_codes, predicted = np.divmod(found, model.n_classes)
     return true_codes.astype(np.int32), predicted.astype(np.int32), counts.astype(np.int64)

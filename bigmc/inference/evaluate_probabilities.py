@@ -123,7 +123,7 @@ class ProbabilitySums(FieldSums):
 
 
 def shard_probabilities(
-    shard: int, model: Model, dataset: Dataset, of_truth: NDArray[np.int64], room: int
+    shard: int, model: Model, dataset: Dataset, of_truth: NDArray[np.int64], scratch_bytes: int
 ) -> ProbabilitySums:
     """Return the sums of a shard.
 
@@ -133,11 +133,11 @@ def shard_probabilities(
         With probabilities, of one label per sample.
     of_truth : int64 array of shape (dataset.n_classes,)
         The model's code of each class of the dataset, -1 for those it does not know.
-    room : int
+    scratch_bytes : int
         Bytes beside `COPIES` times the scores.
     """
     codes = of_truth[dataset.shards[shard].table(["label"]).column("label").to_numpy()]
-    return ProbabilitySums.of(model.probabilities(model.shard_scores(dataset, shard, room)), codes)
+    return ProbabilitySums.of(model.probabilities(model.shard_scores(dataset, shard, scratch_bytes)), codes)
 
 
 def _area(chances: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:

@@ -94,10 +94,10 @@ def count_shard(
     model: Model,
     dataset: Dataset,
     places: Places,
-    room: int,
+    scratch_bytes: int,
     inverse: NDArray[np.float64] | None = None,
 ) -> SetCounts:
-    """Count what a shard of a dataset adds, in `room` bytes beside its labels.
+    """Count what a shard of a dataset adds, using at most `scratch_bytes` beside its labels.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def count_shard(
         Of sets.
     dataset : Dataset
         Whose labels are sets.
-    room : int
+    scratch_bytes : int
         Bytes.
     inverse : float64 array of shape (model.n_classes,), optional
         Inverse propensities.
@@ -114,7 +114,7 @@ def count_shard(
     n_rows, n_labels = len(column), places.n_labels
     rows, codes = pairs_of(column)
     truth = rows * n_labels + places.of_truth[codes]
-    found, found_codes = pairs_of(model.shard_sets(dataset, shard, room))
+    found, found_codes = pairs_of(model.shard_sets(dataset, shard, scratch_bytes))
     predicted = found * n_labels + places.of_model[found_codes]
     both = np.intersect1d(truth, predicted, assume_unique=True)
     exact = np.ones(n_rows, bool)
@@ -127,9 +127,13 @@ def count_shard(
     ours = of_model[places.of_truth[codes]]
     known = ours >= 0
     loss, precision = _ranking(
-        rows[known], ours[known], n_rows, model.n_classes, lambda: model.shard_tiles(dataset, shard, room)
+        rows[known],
+        ours[known],
+        n_rows,
+        model.n_classes,
+        lambda: model.shard_tiles(dataset, shard, scratch_bytes),
     )
-    top = top_classes(model.shard_tiles(dataset, shard, room), n_rows, max(RANKS))
+    top = top_classes(model.shard_tiles(dataset, shard, scratch_bytes), n_rows, max(RANKS))
     sums = top_sums(top, rows[known], ours[known], model.n_classes)
     counts = SetCounts(right, support, marked, int(exact.sum()), loss, precision, sums)
     if inverse is not None:

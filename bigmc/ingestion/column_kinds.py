@@ -88,7 +88,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
     Without any column of features all columns become some, but for label, group, weight and those to keep:
     numbers, categories of few values, and else texts. Categories of few values become indicators where no
     text is hashed beside them. Where values of the sample are missing, missing numbers are filled with the
-    mean, and missing texts and categories are empty ones. What was asked for stays.
+    mean, and missing texts and categories are empty ones. What was given stays.
 
     Raises
     ------

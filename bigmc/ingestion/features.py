@@ -101,7 +101,7 @@ class FeatureSpec:
 
     @property
     def missing_as(self) -> Literal["refuse", "keep", "fill"]:
-        """What an ingest is asked for to treat missing values so."""
+        """The option of an ingest that treats missing values so."""
         return "keep" if self.missing else "fill" if self.takes_missing else "refuse"
 
     @property

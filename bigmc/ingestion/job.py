@@ -175,7 +175,7 @@ class Job:
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
 
-        Whoever comes first makes the plan; the others wait for it. Publishing is left to `run`.
+        The first process makes the plan; the others wait for it. Publishing is left to `run`.
 
         Returns
         -------

@@ -24,7 +24,7 @@ from bigmc.kernels.compile_server import compile_elsewhere
 # Numba prepares LLVM (30 MB) at the first call of a kernel, and pyarrow
 # imports pandas (37 MB, where it is installed) at the first conversion. They are libraries like the others,
 # so they are loaded with them and not in the middle of a run.
-cpu_target.target_context  # noqa: B018  (made when it is first asked for)
+cpu_target.target_context  # noqa: B018  (made at first use)
 pa.array([0])
 
 BATCH_COST = 32

@@ -36,7 +36,7 @@ class Floats(NamedTuple):
 
 
 class Numbers:
-    """Columns of a batch as numbers, each of which is parsed once: when it is first asked for."""
+    """Columns of a batch as numbers, each of which is parsed once, at first use."""
 
     def __init__(self, table: pa.RecordBatch) -> None:
         self._table = table

@@ -233,7 +233,7 @@ class PartWriter:
         written = tuple(file_entry(path, self._aside) for path in tables if path.exists())
         replace(receipt, tables=written).write(self._aside)
         try:
-            disk.rename(self._aside, self._folder)  # every file in it has been synced by whoever wrote it
+            disk.rename(self._aside, self._folder)  # its files have been synced by their writers
         except OSError:
             if not self._folder.exists():
                 raise

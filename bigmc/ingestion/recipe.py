@@ -38,7 +38,7 @@ class Recipe:
     on_bad_row : {"fail", "quarantine"}
         What happens to a row that cannot be used.
     n_features : int or None
-        Width asked for; None lets the sources tell.
+        Width that was given; None: as the sources tell.
     names : bool
         Whether the words behind hashed features are kept.
     mapping : mapping or None

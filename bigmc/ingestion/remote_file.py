@@ -61,7 +61,7 @@ class RemoteFile:
             raise DataError(f"{address}: {error}", f"pip install 'bigmc[{extra}]'") from None
 
     def info(self) -> dict[str, Any]:
-        """Return what is known about the file, asked for anew."""
+        """Return what the file system knows about the file now."""
         with _telling(self.address):
             self._fs.invalidate_cache()
             return dict(self._fs.info(self._path))
@@ -83,7 +83,7 @@ class RemoteFile:
             found: bytes = self._fs.cat_file(self._path, start=start, end=stop)
         if len(found) != stop - start:
             raise DataError(
-                f"{self.address}: {len(found)} bytes came where {stop - start} were asked for",
+                f"{self.address}: {len(found)} bytes came where {stop - start} were requested",
                 "the file has changed meanwhile, or its server does not serve ranges of bytes",
             )
         return found

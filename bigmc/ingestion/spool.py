@@ -138,7 +138,7 @@ def _named(schema: pa.Schema) -> str:
 
 
 def _rows_of(item: Any) -> Iterator[Any]:
-    """Return record batches, tables or mappings, made as they are asked for."""
+    """Return record batches, tables or mappings, made as they are consumed."""
     match _library_of(item):
         case "Hugging Face datasets":
             return iter(item.with_format("arrow").iter(batch_size=ROWS_AT_ONCE))

@@ -32,7 +32,7 @@ class Trained(NamedTuple):
     Attributes
     ----------
     notes : tuple of str
-        Why it is not what was asked for, such as a gap above the one to reach.
+        Warnings, such as that the gap is above the tolerance.
     """
 
     model: Model

@@ -79,7 +79,7 @@ class SparseLearner(Learner):
 
     @property
     def fits_intercept(self) -> bool:
-        """Whether there is an intercept, asked for or by default."""
+        """Whether an intercept is fitted, as given or by default."""
         given = self.options.fit_intercept
         return self.options.alpha == "auto" if given is None else bool(given)
 
@@ -100,7 +100,7 @@ class SparseLearner(Learner):
     def solver_run(
         self, dataset: Dataset, weights: NDArray[np.float64] | None, memory: int, context: RunContext
     ) -> SparseRun:
-        """Return what the solver is asked for, with samples of these weights and bytes to add at most."""
+        """Return the solver's arguments, for samples of these weights and at most `memory` bytes."""
         given = self.options
         used = self.settings(float(dataset.n_samples if weights is None else weights.sum()))
         minimised = objective(used.loss, given.penalty, given.l1_ratio, used.ridge, sets=dataset.has_sets)

@@ -45,9 +45,9 @@ def best_threshold(
     memory_limit : int
         Bytes; where the scores of all classes do not fit, columns are read again for every so many classes.
     """
-    room = int(np.clip(_SHARE * memory_limit / engine.n_threads, _LEAST, _MOST))
+    scratch_bytes = int(np.clip(_SHARE * memory_limit / engine.n_threads, _LEAST, _MOST))
     everything, wanted = np.zeros((2, 1 << _BITS))
-    for _, found in engine.map(_count, list(_parts(dataset, weights)), model, dataset, room):
+    for _, found in engine.map(_count, list(_parts(dataset, weights)), model, dataset, scratch_bytes):
         everything += found[0]
         wanted += found[1]
     return _choose(everything, wanted)
@@ -58,14 +58,14 @@ def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> Iterator[Pa
         yield s, None if weights is None else weights[lo:hi]
 
 
-def _count(part: Part, model: Model, dataset: Dataset, room: int) -> NDArray[np.float64]:
+def _count(part: Part, model: Model, dataset: Dataset, scratch_bytes: int) -> NDArray[np.float64]:
     """Return how often each score occurs in a shard, at all and for labels, weighted."""
     shard, weights = part
     counts = np.zeros((2, 1 << _BITS))
     rows, codes = pairs_of(dataset.shards[shard].table(["label"]).column("label"))
     if weights is None:
         weights = np.ones(dataset.shards[shard].n_rows)
-    for lo, scores in model.shard_tiles(dataset, shard, room):
+    for lo, scores in model.shard_tiles(dataset, shard, scratch_bytes):
         keys = _keys(scores)
         here = (codes >= lo) & (codes < lo + scores.shape[1])
         of_labels = keys[rows[here], codes[here] - lo]

@@ -1,1 +1,1 @@
-"""What commands may be asked for: frozen objects that command line, Python and estimators share."""
+"""Options of the commands: frozen objects that command line, Python and estimators share."""

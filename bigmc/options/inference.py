@@ -47,7 +47,7 @@ class PredictOptions(RawOptions):
     Raises
     ------
     DataError
-        If scores and probabilities are asked for together, or a column cannot be copied.
+        If both scores and probabilities are requested, or a column cannot be copied.
     """
 
     split: str | None = option(None, "Split of a dataset; by default all rows.")

@@ -131,7 +131,7 @@ def stream_blocks(
 ) -> Iterator[Block]:
     """Read blocks one after the other, the next ones on a thread while the caller uses this one.
 
-    A block is valid until the next one is asked for. Errors of reading are raised when the turn of
+    A block is valid until the next one is read. Errors of reading are raised when the turn of
     their block comes; closing the iterator stops the thread.
 
     Parameters

@@ -1,11 +1,11 @@
 """Local copies of datasets in object stores: bounded in size, the ones read longest ago go first.
 
 A copy is a folder under ``$BIGMC_CACHE/copies`` (by default ``~/.cache/bigmc/copies``) with a lock file
-beside it. Whoever reads a copy holds its lock shared, which the system releases when the process dies, and a
+beside it. A reader of a copy holds its lock shared, which the system releases when the process dies, and a
 copy is removed only by who holds its lock alone. The time of the lock file is when the copy was last opened.
 
 ``$BIGMC_CACHE_SIZE``, such as ``200GB``, bounds the copies; without it they may take half of what the disk
-has for them. Before files are brought, copies that nobody reads make room. What is being read is never
+has for them. Before files are brought, copies that nobody reads are deleted. What is being read is never
 removed: where it alone takes more, the bound is passed.
 """
 

@@ -59,7 +59,7 @@ class ClassLabels(Protocol):
 
 
 class StoredLabels:
-    """The labels of a dataset on disk, read when they are first asked for: a million take 200 MB meanwhile.
+    """The labels of a dataset on disk, read at first use: a million take 200 MB meanwhile.
 
     Parameters
     ----------

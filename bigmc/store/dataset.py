@@ -82,7 +82,7 @@ class Dataset:
 
     @property
     def classes(self) -> NDArray[Any]:
-        """The labels; of a dataset on disk they are read when they are first asked for."""
+        """The labels; of a dataset on disk they are read at first use."""
         labels = self.class_labels
         return labels.values if isinstance(labels, StoredLabels) else np.asarray(labels)
 
@@ -237,7 +237,7 @@ class Dataset:
     def group_codes(self, most_bytes: int | None = None) -> Sequence[NDArray[np.signedinteger]]:
         """Return the group of every sample of each shard: its class code, or 0 where labels are sets.
 
-        Codes that take more than `most_bytes` together are read whenever they are asked for.
+        Codes that take more than `most_bytes` together are read at every use.
         """
         return self._sample_labels.groups(most_bytes)
 
@@ -340,7 +340,7 @@ class Dataset:
             if found[0] is not None and found[1] is not None:
                 return found[0], found[1]
         if self._groups is None:
-            self._groups = self.group_codes()  # asked for block after block
+            self._groups = self.group_codes()  # needed for block after block
         sums, squares = block_statistics(read_block(self, lo, hi), self._groups, self.n_groups)
         return sums.T, squares.T
 

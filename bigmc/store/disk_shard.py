@@ -49,7 +49,7 @@ class StoredShard(ABC):
     counter : ByteCounter
         Counts the bytes read.
     origin : Origin, optional
-        Where the files come from when they are first asked for.
+        Where the files are downloaded from at first use.
     """
 
     def __init__(

@@ -3,9 +3,9 @@
 A dataset lies there as ``manifest.json`` and a folder ``data-ID`` with all other files, laid out as on a
 disk; ID is of the manifest's digest, so that two writers never write the same name with other contents. It is
 built on a local disk and sent, the manifest last, on condition that there is none: that is the commit. What
-an interrupted upload leaves is seen by nobody, and the next one goes on from it.
+an interrupted upload leaves is invisible, and the next upload resumes from it.
 
-A reader keeps local copies of the shards it reads, each brought when it is first asked for
+A reader keeps local copies of the shards it reads, each downloaded at its first use
 (`bigmc.store.cache`). Reading is then as from any local dataset, to the bit; only the first pass goes over
 the network. Files are compared with the manifest's SHA-256 when they arrive.
 """

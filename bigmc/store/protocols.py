@@ -1,4 +1,4 @@
-"""What reading columns needs of whoever has them: all that blocks and statistics know of a dataset."""
+"""What reading columns needs of a dataset: all that blocks and statistics know of it."""
 
 from __future__ import annotations
 

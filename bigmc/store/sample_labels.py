@@ -16,7 +16,7 @@ from bigmc.store.shard import Shard
 
 
 class SampleLabels:
-    """Labels of the samples of some shards; they are read when they are asked for.
+    """Labels of the samples of some shards; they are read when they are needed.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class SampleLabels:
 
 
 class _CodesOnDemand(Sequence[NDArray[np.signedinteger]]):
-    """Class codes of the samples of each shard, read whenever they are asked for."""
+    """Class codes of the samples of each shard, read at every use."""
 
     def __init__(self, of_shard: Callable[[int], NDArray[np.int32]], n_shards: int) -> None:
         self._of_shard, self._n_shards = of_shard, n_shards

@@ -4,7 +4,7 @@ The values are those of `bigmc.store.block.read_block`: raw, or ones if the weig
 On disk they are kept per split, so that those of the training rows contain nothing of the test rows,
 and only where they are small beside the data: 5.6 M entries of hashed text with 2^18 features and 20
 classes took 2.0 bytes per entry and their statistics 1.3 more, to save one pass over data that small.
-Whoever asks for statistics that are not stored gets them computed from the blocks.
+Statistics that are not stored are computed from the blocks.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Weighting:
         return cls(**fields)
 
     def to_dict(self) -> dict[str, bool]:
-        """Return the fields as a dict for JSON; `scaled` only where it is asked for."""
+        """Return the fields as a dict for JSON; `scaled` only where it is set."""
         found: dict[str, bool] = asdict(self)
         if not self.scaled:
             del found["scaled"]

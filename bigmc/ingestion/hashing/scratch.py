@@ -87,14 +87,14 @@ class Scratch(threading.local):
         return WordLists(self.starts, self.sizes, self.units, self.bits, self.rank, self.kept)
 
     def fit_document(self, n_bytes: int) -> None:
-        """Make room for a document of this size, its characters folded."""
+        """Enlarge the buffers for a document of this size, its characters folded."""
         size = max(n_bytes, FOLD_BYTES)
         self.folded = _at_least(self.folded, size + size // 2 + 4 + kernel.PADDING)
         self.bound = _at_least(self.bound, size + 4)
         self.reach = _at_least(self.reach, size + 4)
 
     def fit_words(self, n_bytes: int, use: WordUse) -> None:
-        """Make room for the words of a document of this size, and for what becomes of them."""
+        """Enlarge the buffers for the words of a document of this size, and for what becomes of them."""
         size = (max(n_bytes, FOLD_BYTES) + wording.MARGIN) | 63
         # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
         size = max(size, len(self.lowered) - 1)
@@ -114,7 +114,7 @@ class Scratch(threading.local):
             self.hashes = _at_least(self.hashes, n_runs + kernel.WIDTH)
 
     def fit_row(self, n_entries: int) -> None:
-        """Make room for so many entries."""
+        """Enlarge the buffers for so many entries."""
         self.indices = _at_least(self.indices, n_entries)
         self.values = _at_least(self.values, n_entries)
 

@@ -43,7 +43,7 @@ def lower_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
         The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
         `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
         `bigmc.kernels.hashing.folding.IS_SPACE`). The capital I with a dot becomes ``i``, its dot is left to
-        the kernels. Code points of planes that were not asked for stay as they are, without flags.
+        the kernels. Code points of planes that were not requested stay as they are, without flags.
     """
     table = np.arange(0x110000, dtype=np.uint32)
     for start in range(0, n_planes * PLANE, PLANE):  # all at once would take 30 MB for a moment

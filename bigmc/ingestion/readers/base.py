@@ -98,7 +98,7 @@ class Batch:
     Attributes
     ----------
     table : pyarrow.RecordBatch or None
-        The columns asked for, in the order asked; None for svmlight and arrays.
+        The requested columns, in their order; None for svmlight and arrays.
     matrix : Rows, 2-D array or None
         Features of svmlight and arrays; values are finite.
     labels : pyarrow.Array or None

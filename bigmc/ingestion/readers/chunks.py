@@ -37,7 +37,7 @@ class Layout:
 
 @dataclass
 class Chunk:
-    """Whole records in memory; valid until the next chunk is asked for.
+    """Whole records in memory; valid until the next chunk is read.
 
     Attributes
     ----------

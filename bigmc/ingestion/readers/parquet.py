@@ -70,7 +70,7 @@ def _open(path: str, encoded: Sequence[str] = ()) -> Any:
 
 
 def _reader(path: str, **options: Any) -> Any:
-    # Several columns are read in turn, so that what lies behind a piece is not asked for with it.
+    # Several columns are read in turn, so that what lies behind a piece is not read with it.
     place = pa.PythonFile(open_file(path, 0), "r") if is_remote(path) else path
     # Buffered and not pre-fetched: otherwise a row group is read whole.
     return pq.ParquetFile(place, buffer_size=_PAGE_BUFFER, pre_buffer=False, **options)

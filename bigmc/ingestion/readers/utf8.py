@@ -52,7 +52,7 @@ def undecodable(array: Any) -> list[int]:
 def undecodable_rows(batch: Any) -> dict[int, str]:
     """Return, by position, the rows of a record batch with text that is not UTF-8, and the reason.
 
-    Only the columns asked for are looked at, in every format.
+    Only the requested columns are checked, in every format.
     """
     reasons: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

@@ -79,14 +79,16 @@ class Priced:
     masks: NDArray[np.uint8]
 
 
-def price_constraints(dataset: Dataset, weights: Weights, n_best: int, room: int, engine: Engine) -> Priced:
+def price_constraints(
+    dataset: Dataset, weights: Weights, n_best: int, scratch_bytes: int, engine: Engine
+) -> Priced:
     """Price the constraints of every sample (function CONSTR), one pass over the shards.
 
     Parameters
     ----------
     n_best : int
         Samples to return, those with the largest values; equal ones in the order of the data.
-    room : int
+    scratch_bytes : int
         Bytes a worker may take beside the scores of its shard.
 
     Raises
@@ -96,7 +98,9 @@ def price_constraints(dataset: Dataset, weights: Weights, n_best: int, room: int
     """
     column_scale = dataset.column_scale()
     parts = range(dataset.n_shards)
-    found = [f for _, f in engine.map(_price_shard, parts, dataset, weights, column_scale, n_best, room)]
+    found = [
+        f for _, f in engine.map(_price_shard, parts, dataset, weights, column_scale, n_best, scratch_bytes)
+    ]
     samples, values = np.concatenate([f.samples for f in found]), np.concatenate([f.values for f in found])
     best = np.lexsort((samples, -values))[:n_best]
     masks = np.concatenate([f.masks for f in found])[best]
@@ -109,7 +113,7 @@ def _price_shard(
     weights: Weights,
     column_scale: NDArray[np.float32] | None,
     n_best: int,
-    room: int,
+    scratch_bytes: int,
 ) -> Priced:
     n_classes = len(weights.intercept)
     opened = dataset.shards[shard]
@@ -124,7 +128,7 @@ def _price_shard(
             none,
             np.empty((0, -(-n_classes // 8)), np.uint8),
         )
-    scores = scorer.shard(opened, room)
+    scores = scorer.shard(opened, scratch_bytes)
     values, phi = np.empty(len(scores)), np.empty(len(SCALES))
     subset_values(scores, SCALES, values, phi)
     if not np.isfinite(values).all():
@@ -148,7 +152,7 @@ def gather_samples(
     samples: NDArray[np.int64],
     expectations: Expectations,
     row_scale: NDArray[np.float32],
-    room: int,
+    scratch_bytes: int,
     engine: Engine,
     dtype: np.dtype[Any] | None,
 ) -> Iterator[tuple[slice, Matrix]]:
@@ -161,7 +165,7 @@ def gather_samples(
     expectations : Expectations
         Which features are used.
     row_scale : float32 array of shape (dataset.n_samples,)
-    room : int
+    scratch_bytes : int
         Bytes a worker may take to read.
     dtype : dtype or None
         Of arrays; None makes sparse matrices in double precision.
@@ -170,7 +174,7 @@ def gather_samples(
     parts = [(s, lo, hi) for s, (lo, hi) in enumerate(pairwise(bounds.tolist())) if hi > lo]
     wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, lo, hi in parts]
     features, scale = expectations.features, dataset.column_scale()
-    found = engine.map(_gather_shard, wanted, dataset, features, len(expectations.tau), room, dtype)
+    found = engine.map(_gather_shard, wanted, dataset, features, len(expectations.tau), scratch_bytes, dtype)
     for (_, lo, hi), (_, piece) in zip(parts, found, strict=True):
         rows = row_scale[samples[lo:hi]].astype(np.float64)
         n_columns = len(features)
@@ -203,7 +207,7 @@ def _gather_shard(
     dataset: Dataset,
     features: NDArray[np.int64],
     width: int,
-    room: int,
+    scratch_bytes: int,
     dtype: np.dtype[Any] | None,
 ) -> Matrix:
     """Return the raw values of some rows of a shard, in the features used.
@@ -218,7 +222,7 @@ def _gather_shard(
     if dtype is not None:
         whole = np.zeros((len(rows), width), dtype)
         whole[:, len(features) :] = 1.0
-    for run in column_runs(shard, features, room, _GATHER_BYTES, dataset.weighting):
+    for run in column_runs(shard, features, scratch_bytes, _GATHER_BYTES, dataset.weighting):
         counts = run.stops - run.starts
         ends = np.cumsum(counts)
         columns = np.repeat(np.arange(run.first, run.last), counts)

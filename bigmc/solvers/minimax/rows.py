@@ -43,7 +43,7 @@ class WorkingRows:
     Parameters
     ----------
     row_scale : float32 array of shape (n_samples,)
-    room : int
+    scratch_bytes : int
         Bytes a worker may take to read.
     max_rows : int
         Most rows that there may be.
@@ -61,14 +61,14 @@ class WorkingRows:
         dataset: Dataset,
         expectations: Expectations,
         row_scale: NDArray[np.float32],
-        room: int,
+        scratch_bytes: int,
         engine: Engine,
         max_rows: int,
     ) -> None:
         self._dataset = dataset
         self._expectations = expectations
         self._row_scale = row_scale
-        self._room = room
+        self._scratch_bytes = scratch_bytes
         self._engine = engine
         self._type = array_type(dataset)
         n_classes = len(expectations.shares)
@@ -103,7 +103,13 @@ class WorkingRows:
         places = np.full(len(self.samples), -1)
         places[kept] = np.searchsorted(wanted, self.samples[kept])
         pieces = gather_samples(
-            self._dataset, new, self._expectations, self._row_scale, self._room, self._engine, self._type
+            self._dataset,
+            new,
+            self._expectations,
+            self._row_scale,
+            self._scratch_bytes,
+            self._engine,
+            self._type,
         )
         if self._type is None:
             order = np.argsort(np.concatenate([self.samples[kept], new]), kind="stable")
@@ -135,9 +141,9 @@ class WorkingRows:
         return found
 
     def _chunks(self) -> Iterator[slice]:
-        """Yield the rows, so many at once that some copies of them are within the room."""
+        """Yield the rows, so many at once that some copies of them are within the scratch memory."""
         entries = max(1, self.matrix.size // len(self))
-        step = max(16, self._room // (_CHUNK_BYTES * entries))
+        step = max(16, self._scratch_bytes // (_CHUNK_BYTES * entries))
         for lo in range(0, len(self), step):
             yield slice(lo, min(lo + step, len(self)))
 

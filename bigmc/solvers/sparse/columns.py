@@ -117,7 +117,7 @@ class BlockSource:
         self._kept: dict[int, Block] = {}
 
     def stream(self, numbers: Iterable[int]) -> Iterator[tuple[int, Block]]:
-        """Yield the numbered blocks in the given order; one is valid until the next is asked for."""
+        """Yield the numbered blocks in the given order; one is valid until the next is read."""
         if self._residency is Residency.MEMORY:
             for number in numbers:
                 if number not in self._kept:

@@ -1,4 +1,4 @@
-"""What a run of the sparse learner was asked for, and what it works with."""
+"""A run of the sparse learner: its problem, its limits and what it works with."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Task:
 
 @dataclass(frozen=True)
 class SparseRun:
-    """What `bigmc.solvers.sparse.solve.solve` is asked for.
+    """Arguments of `bigmc.solvers.sparse.solve.solve`.
 
     Attributes
     ----------

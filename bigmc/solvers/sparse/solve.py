@@ -23,7 +23,7 @@ from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm, train_out
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.solvers.sparse.state import Start
 
-#: Any tolerance will do where one pass is all that is asked for.
+#: Any tolerance will do where a single pass is made.
 _ANY_TOL = 1e-2
 
 

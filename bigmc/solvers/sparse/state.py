@@ -85,7 +85,7 @@ class State:
     bytes_read : int
         Decoded bytes read from the shards so far.
     stage : int
-        Larger penalties that were gone through already, on the way to the one asked for.
+        Larger penalties that were gone through already, on the way to the requested one.
     top : float
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
