@@ -63,7 +63,7 @@ def fit_map(
 
 
 @contextmanager
-def mapping_room(features: FeatureSpec, shares: Shares, source: Source) -> Iterator[Shares]:
+def mapping_shares(features: FeatureSpec, shares: Shares, source: Source) -> Iterator[Shares]:
     """Yield shares with smaller batches where a feature map makes rows longer.
 
     Meanwhile matrix products stay on the thread that makes them: the workers are threads already.

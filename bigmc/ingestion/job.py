@@ -18,7 +18,7 @@ import numpy as np
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError, StoreError
-from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_room
+from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
 from bigmc.ingestion.label_census import bytes_of_labels
 from bigmc.ingestion.labels import TooManyLabels
 from bigmc.ingestion.memory import (
@@ -275,10 +275,10 @@ class Job:
         # A thread keeps buffers of its own, so there may not be more of them than workers.
         workers = engine.at_most(n_workers)
         with (
-            mapping_room(self.recipe.features, shares, self.sources[0]) as room,
+            mapping_shares(self.recipe.features, shares, self.sources[0]) as mapped,
             Crew(n_workers, len(missing)) if engine.shares_memory else ALONE as crew,
         ):
-            task = PartTask.of(self.sources, self.recipe, room, self._parts_folder, crew)
+            task = PartTask.of(self.sources, self.recipe, mapped, self._parts_folder, crew)
             for part, done in workers.map(write_part, missing, task, meter):
                 meter.finish(part, *done)
 

@@ -29,13 +29,14 @@ from bigmc.ingestion.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.shard_writer import ShardWriter
 from bigmc.ingestion.source import Source
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, read
-from bigmc.ingestion.splits import assign_splits, group_fractions, group_hashes, row_fractions
+from bigmc.ingestion.splits import assign_splits, group_hashes, row_fractions
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replacing
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
 from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
+from bigmc.store.row_hash import unit_interval
 
 
 class _Ready(NamedTuple):
@@ -206,7 +207,7 @@ class PartWriter:
             fractions = row_fractions(ids, recipe.seed)
         else:
             hashes = group_hashes(batch.table.column(recipe.group), recipe.seed)
-            fractions = group_fractions(hashes)
+            fractions = unit_interval(hashes)
         assigned = assign_splits(fractions, recipe.splits)
         for number, split in enumerate(recipe.splits):
             chosen = assigned == number

@@ -77,8 +77,3 @@ def group_hashes(groups: pa.Array, seed: int) -> NDArray[np.uint64]:
     by_group = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
     hashes: NDArray[np.uint64] = by_group[np.asarray(encoded.indices)]
     return hashes
-
-
-def group_fractions(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return a number in [0, 1) for each hash."""
-    return np.asarray((hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53)

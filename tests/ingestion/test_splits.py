@@ -10,11 +10,11 @@ from bigmc.errors import DataError
 from bigmc.ingestion.splits import (
     assign_splits,
     check_splits,
-    group_fractions,
     group_hashes,
     parse_splits,
     row_fractions,
 )
+from bigmc.store.row_hash import unit_interval
 
 
 def splitmix64(x: int) -> int:
@@ -59,7 +59,7 @@ def test_groups_keep_together_whatever_their_type_and_place():
     groups = [f"g{i % 500}" for i in range(2000)]
 
     def fractions_of(groups, seed):
-        return group_fractions(group_hashes(pa.array(groups), seed))
+        return unit_interval(group_hashes(pa.array(groups), seed))
 
     fractions = fractions_of(groups, 0)
     assert fractions_of(groups[::-1], 0).tolist() == fractions.tolist()[::-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -242,3 +242,28 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
 def keep_rows(batch: Any, keep: NDArray[np.bool_]) -> Any:
     """Return the rows of a record batch that are marked."""
     return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[int, Exception]]:
+    """Return the records that a parser refuses, found by halving.
+
+    Parameters
+    ----------
+    parse : callable
+        ``parse(lo, hi)`` returns the error of records ``lo:hi``, or None.
+    n : int
+        Number of records.
+    """
+    found: list[tuple[int, Exception]] = []
+    open_ranges = [(0, n)] if n else []
+    while open_ranges:
+        lo, hi = open_ranges.pop()
+        error = parse(lo, hi)
+        if error is None:
+            continue
+        if hi - lo == 1:
+            found.append((lo, error))
+        else:
+            middle = (lo + hi) // 2
+            open_ranges += [(middle, hi), (lo, middle)]
+    return found

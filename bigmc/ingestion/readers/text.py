@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -205,28 +205,3 @@ def marked(n: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
     marks = np.zeros(n, dtype=np.bool_)
     marks[positions] = True
     return marks
-
-
-def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[int, Exception]]:
-    """Return the records that a parser refuses, found by halving.
-
-    Parameters
-    ----------
-    parse : callable
-        ``parse(lo, hi)`` returns the error of records ``lo:hi``, or None.
-    n : int
-        Number of records.
-    """
-    found: list[tuple[int, Exception]] = []
-    open_ranges = [(0, n)] if n else []
-    while open_ranges:
-        lo, hi = open_ranges.pop()
-        error = parse(lo, hi)
-        if error is None:
-            continue
-        if hi - lo == 1:
-            found.append((lo, error))
-        else:
-            middle = (lo + hi) // 2
-            open_ranges += [(middle, hi), (lo, middle)]
-    return found

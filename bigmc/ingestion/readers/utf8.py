@@ -9,44 +9,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bigmc.ingestion.readers.base import broken
 from bigmc.ingestion.rejects import NOT_UTF8
 from bigmc.store.label_sets import is_sets
 
 
-def _is_valid(array: Any) -> bool:
+def _damage(array: Any) -> Exception | None:
+    """Return why an array of texts is not valid, None if it is."""
     try:
         array.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
+    except pa.ArrowInvalid as error:
+        damage: Exception = error
+        return damage
+    return None
 
 
 def is_utf8(text: NDArray[np.uint8]) -> bool:
     """Return whether bytes are UTF-8; they are not copied."""
     bounds = pa.py_buffer(np.array([0, len(text)], dtype=np.int64))
-    return _is_valid(pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, pa.py_buffer(text)]))
+    return _damage(pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, pa.py_buffer(text)])) is None
 
 
 def undecodable(array: Any) -> list[int]:
-    """Return the positions of the values of a text column that are not UTF-8.
-
-    A column is checked whole, and halved where it fails.
-    """
+    """Return the positions of the values of a text column that are not UTF-8."""
     kind = array.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return []
-    found: list[int] = []
-    open_ranges = [(0, len(array))]
-    while open_ranges:
-        lo, hi = open_ranges.pop()
-        if _is_valid(array.slice(lo, hi - lo)):
-            continue
-        if hi - lo == 1:
-            found.append(lo)
-        else:
-            middle = (lo + hi) // 2
-            open_ranges += [(middle, hi), (lo, middle)]
-    return sorted(found)
+    return sorted(i for i, _ in broken(lambda lo, hi: _damage(array.slice(lo, hi - lo)), len(array)))
 
 
 def undecodable_rows(batch: Any) -> dict[int, str]:

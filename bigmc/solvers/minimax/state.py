@@ -113,18 +113,4 @@ class State:
         )
 
 
-_SCALARS = (
-    "eps1",
-    "eps2",
-    "upper",
-    "lower",
-    "n_iter",
-    "n_scans",
-    "linear",
-    "spent",
-    "allowance",
-    "setbacks",
-    "outgrown",
-    "exact",
-    "history",
-)
+_SCALARS = [f.name for f in fields(State) if f.name not in ("samples", "features", "iterate", "sets", "coef")]
