@@ -71,13 +71,14 @@ def train(
     from bigmc.options.learners import learner_options
     from bigmc.store.dataset import Dataset
     from bigmc.store.object_store import built, local_file
-    from bigmc.store.outputs import IfExists, Output, OutputKind
+    from bigmc.store.outputs import IfExists, Output, OutputKind, refuse_inputs
     from bigmc.training.options import TrainOptions, calibration_rows
     from bigmc.training.run import train as run
 
     parameters = learner_options(learner, options)
     data = Dataset.open(dataset)
-    output = Output.at(to, [data, warm_start])
+    refuse_inputs(to, [data, warm_start])
+    output = Output.at(to)
     with ExitStack() as held:
         workers = held.enter_context(opened(engine, prepare_process))
         if output.kind is OutputKind.STREAM:
