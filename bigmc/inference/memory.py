@@ -24,7 +24,6 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
 
     Parameters
     ----------
-    model : ModelOutline
     limit : int
         Bytes above the bare process.
     n_workers : int

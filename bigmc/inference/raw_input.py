@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -48,18 +49,29 @@ class RawInput:
     ----------
     source : path, glob, directory, address, array, table, or a list of these
     files : FileOptions, optional
-        How the files are written; both as for `expand_sources`.
+        How the files are written.
+    labels : array-like, optional
+        Labels of the rows of an array; all three as for `expand_sources`.
 
     Attributes
     ----------
     sources : list of Source
     base : str
         Folder that relative paths start from; workers may be in another one.
+    types : mapping of str to pyarrow.DataType
+        Types of columns that are copied, of formats that do not tell them.
     """
 
-    def __init__(self, source: Any, files: FileOptions = USUAL_FILES) -> None:
-        self.sources = expand_sources(source, files)
+    def __init__(self, source: Any, files: FileOptions = USUAL_FILES, labels: Any = None) -> None:
+        self.sources = expand_sources(source, files, labels)
         self.base = os.getcwd()
+        self.types: Mapping[str, pa.DataType] = {}
+
+    def with_types(self, types: Mapping[str, pa.DataType]) -> RawInput:
+        """Return the same rows, whose copied columns have these types."""
+        other = copy(self)
+        other.types = types
+        return other
 
     @property
     def identity(self) -> Any:
@@ -73,7 +85,7 @@ class RawInput:
         sources = self.sources
         if sources[0].in_memory:
             resources = replace(resources, engine=resources.engine.local())
-        hints = _hints(model, sources, options, resources)
+        hints = _hints(model, self, options, resources)
         kept = _check_sources(model, sources, options, hints)
         try:
             engine, scratch = divide_limit(model, resources, 0, TASK)
@@ -106,16 +118,14 @@ class RawInput:
         return predictor.raw(part, batches)
 
 
-def _hints(
-    model: ModelOutline, sources: Sequence[Source], options: PredictOptions, resources: Resources
-) -> ReadHints:
+def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resources: Resources) -> ReadHints:
     """Return what the model tells about the sources it can predict."""
     spec = feature_spec_of(model)
     least = smallest_limit(model) + own_copy(model, resources.engine)
     return ReadHints(
-        types={name: pa.string() for name in spec.text},
+        types={name: pa.string() for name in spec.text} | dict(rows.types),
         zero_based=None if spec.first_index is None else spec.first_index == 0,
-        n_features=model.n_features if sources[0].format == "svmlight" else None,
+        n_features=model.n_features if rows.sources[0].format == "svmlight" else None,
         missing=spec.takes_missing,
         columns=_columns(model, options) or None,
         record_limit=RecordLimit(resources.memory_limit, least, RECORD_COST),
