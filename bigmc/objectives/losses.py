@@ -163,19 +163,11 @@ class _Hinge(Loss):
         return scale * (2.0 * slope - scale * value) / weight_sum
 
 
-class SquaredHinge(_Hinge):
-    """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013)."""
+class _PairwiseHinge(_Hinge):
+    """Margins of pairs of classes, in which slopes flow from one class to the other."""
 
-    name = "squared_hinge"
     kernels: ClassVar[LossKernels] = squared_hinge.SquaredHinge()
     set_kernels: ClassVar[LossKernels] = squared_hinge.SquaredHingeOfSets()
-    plain_squared_hinge = True
-
-    def class_sums(
-        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
-    ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.scores.class_margins`."""
-        scores.class_margins(scores_, labels[:, 0], weights, *sums)
 
     def intercept_slope(self, slopes: Floats) -> Floats:
         """Return what flows into each class less what flows out."""
@@ -187,7 +179,20 @@ class SquaredHinge(_Hinge):
         return np.asarray(np.diag(edges.sum(axis=1)) - edges)
 
 
-class MultilabelRanking(SquaredHinge):
+class SquaredHinge(_PairwiseHinge):
+    """``sum over r != y of max(1 - (s_y - s_r), 0)²``, equation (2) of Blondel et al. (2013)."""
+
+    name = "squared_hinge"
+    plain_squared_hinge = True
+
+    def class_sums(
+        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
+    ) -> None:
+        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.scores.class_margins`."""
+        scores.class_margins(scores_, labels[:, 0], weights, *sums)
+
+
+class MultilabelRanking(_PairwiseHinge):
     """``sum over p in Y, r not in Y of max(1 - (s_p - s_r), 0)²``, of section 4.7 of Blondel et al. (2013).
 
     The samples' mean of the sum over all pairs of a label and a class that is none, as printed there: a
@@ -199,12 +204,6 @@ class MultilabelRanking(SquaredHinge):
     name = "multilabel_ranking"
     takes_labels = False
     takes_sets = True
-
-    def class_sums(
-        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
-    ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
-        Loss.class_sums(self, scores_, labels, weights, *sums)
 
 
 class MultitaskSquaredHinge(_Hinge):
@@ -249,7 +248,7 @@ class BoundedDual(Loss):
         return 1.0
 
 
-class HuberHinge(BoundedDual, SquaredHinge):
+class HuberHinge(BoundedDual, _PairwiseHinge):
     """``sum over r != y of h(1 - (s_y - s_r))``, the squared hinge with straight tails.
 
     ``h(m) = u (2 m - u)`` with ``u = min(max(m, 0), 1)``. Values beside the diagonal are the sums of
@@ -260,14 +259,7 @@ class HuberHinge(BoundedDual, SquaredHinge):
     name = "huber_hinge"
     kernels = huber_hinge.HuberHinge()
     set_kernels = kernels
-    plain_squared_hinge = False
     correctable = False
-
-    def class_sums(
-        self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
-    ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
-        Loss.class_sums(self, scores_, labels, weights, *sums)
 
     def dual_values(self, values: Floats) -> Floats:
         """Return the values without their diagonal: the dual is that of the squared hinge."""
