@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bigmc.errors import DataError
+from bigmc.ingestion import source as source_module
 from bigmc.ingestion.rejects import rejects_table
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, expand_sources, read, scan, schema
 from bigmc.kernels import records as kernels
@@ -187,6 +188,18 @@ def test_columns_come_as_asked_and_as_text(tmp_path):
     path.write_text("a\tb\ta\n1\t2\t3\n")
     with pytest.raises(DataError, match="2 columns are named 'a'"):
         everything(path)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_the_columns_of_a_file_take_one_look_at_it(name, mark, tmp_path, monkeypatch):
+    """A file at an address sends some MB whenever it is opened."""
+    text = b"a,b\n1,2\n" if name == "rows.csv" else b'{"a": "1", "b": "2"}\n'
+    (tmp_path / name).write_bytes(mark + text)
+    opened, open_file = [], source_module.open_file
+    monkeypatch.setattr(source_module, "open_file", lambda path: opened.append(path) or open_file(path))
+    assert schema(expand_sources(tmp_path / name)).names == ["a", "b"]
+    assert len(opened) == 1
 
 
 def test_empty_files_and_headers_without_rows(tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import threading
 
 import numpy as np
@@ -287,6 +288,20 @@ def test_bytes_read_and_signature(mixed):
     assert dataset.feature_signature == dataset["test"].feature_signature
     other = Dataset.from_arrays(np.ones((2, 11)), features={"hash_bits": 5})
     assert other.feature_signature != dataset.feature_signature
+
+
+def test_a_worker_refuses_another_dataset_in_the_place_of_the_one_it_was_sent(tmp_path):
+    """Opened where it lies, as by a process of a cluster, only if its signature is that of the sender's."""
+    rows = sp.csr_array(np.eye(6, 4))
+    path, labels, classes = tmp_path / "d.bigmc", np.arange(6) % 2, ["a", "b"]
+    store_dataset(path, [("train", rows)], labels, classes, signature="first")
+    opened, arguments = Dataset.open(path).__reduce__()
+    assert np.array_equal(opened(*arguments).labels(), labels)
+    shutil.rmtree(path)
+    store_dataset(path, [("train", rows)], labels, classes, signature="second")
+    opened.cache_clear()
+    with pytest.raises(StoreError, match="is not the dataset it was"):
+        opened(*arguments)
 
 
 @pytest.mark.parametrize(("memory", "stored"), [(1 << 20, True), (30_000, True), (9_000, False)])

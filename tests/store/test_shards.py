@@ -90,6 +90,14 @@ def test_anndata_and_zarr_open_a_sparse_shard(dtype, tmp_path, monkeypatch):
     assert np.array_equal(lazy[:, 3:9].toarray(), X.toarray()[:, 3:9])
 
 
+def test_zarr_refuses_a_chunk_whose_checksum_is_wrong(tmp_path):
+    shard = write_and_open(tmp_path, rows_of(sp.csr_array(np.eye(90, 17))), 17, 90)
+    chunk = shard.folder / "x" / "data" / "c" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")  # of the four bytes behind the packed values
+    with pytest.raises(ValueError, match=r"(?i)checksum"):
+        zarr.open_array(shard.folder / "x" / "data", mode="r")[:]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_anndata_and_zarr_open_a_dense_shard(dtype, tmp_path, monkeypatch):
     small_chunks(monkeypatch, 500)
