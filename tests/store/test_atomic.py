@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from bigmc.errors import BusyError
-from bigmc.store.atomic import IfBusy, exclusive, file_entry, replacing, sha256, write_atomic
+from bigmc.store.atomic import IfBusy, exclusive, file_entry, replace_folder, replacing, sha256, write_atomic
 
 
 def names(folder):
@@ -35,6 +35,31 @@ def test_what_fails_leaves_nothing(tmp_path):
         assert names(tmp_path) == before
         write_atomic(path, b"old")
     assert path.read_bytes() == b"old"
+
+
+def test_a_folder_is_put_in_its_place_before_the_disk_is_told_to_keep_it(tmp_path, monkeypatch):
+    """A power cut takes a rename back until the folder around it is synced."""
+    events, fsync, replace = [], os.fsync, os.replace
+    parent = os.stat(tmp_path).st_ino
+
+    def note(descriptor):
+        events.append("sync" if os.fstat(descriptor).st_ino == parent else "other")
+        fsync(descriptor)
+
+    def renamed(source, target, **options):
+        events.append("rename")
+        replace(source, target, **options)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "replace", renamed)
+    aside, folder = tmp_path / "folder.partial", tmp_path / "folder"
+    for content in ("old", "new"):
+        aside.mkdir()
+        (aside / "file").write_text(content)
+        replace_folder(aside, folder)
+        assert (folder / "file").read_text() == content
+        assert names(tmp_path) == ["folder"]
+        assert events[-2:] == ["rename", "sync"]
 
 
 def test_files_aside_are_removed_when_their_writer_is_dead(tmp_path):
