@@ -393,10 +393,11 @@ def test_labels_that_are_none_are_refused(change, copy):
         read_all(copy)
 
 
-def test_a_chunk_that_would_not_fit_into_memory_is_refused(copy):
+@pytest.mark.parametrize("chunk", [[1 << 40], [0], [-5], [10, 10]], ids=str)
+def test_a_chunk_that_would_not_fit_into_memory_or_holds_nothing_is_refused(copy, chunk):
     name = "shards/000000/x/data/zarr.json"
     fields = json.loads((copy / name).read_bytes())
-    fields["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 40]
+    fields["chunk_grid"]["configuration"]["chunk_shape"] = chunk
     (copy / name).write_text(json.dumps(fields))
     list_anew(copy, name)
     with pytest.raises(StoreError, match="does not describe an array as bigmc writes it"):
