@@ -147,8 +147,8 @@ def _ranking(
     starts = np.searchsorted(rows, np.arange(n_rows + 1))
     own, above = np.empty(len(codes)), np.zeros(len(codes), np.int64)
     for lo, scores in tiles():
-        here = (codes >= lo) & (codes < lo + scores.shape[1])
-        own[here] = scores[rows[here], codes[here] - lo]
+        inside = (codes >= lo) & (codes < lo + scores.shape[1])
+        own[inside] = scores[rows[inside], codes[inside] - lo]
     for _, scores in tiles():
         count_above(scores, starts, own, above)
     # Labels of a row from the largest score on; of equal ones each counts all.

@@ -159,7 +159,7 @@ def _by_word(
     counts = np.array([occurrences[pair] for pair in pairs], np.float64)
     found = np.array([feature for _, feature in pairs], np.int64)
     stored = np.isin(found, features)
-    names = [word for (word, _), here in zip(pairs, stored, strict=True) if here]
+    names = [word for (word, _), is_stored in zip(pairs, stored, strict=True) if is_stored]
     places, counts = np.searchsorted(features, found[stored]), counts[stored]
     share = counts / np.bincount(places, counts, minlength=len(features))[places]
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}

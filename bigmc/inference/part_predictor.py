@@ -91,8 +91,10 @@ class PartPredictor:
         step = max(1, self.scratch_bytes // 8 // (8 * self.model.n_classes))
         for lo in range(0, len(ids), step):
             indptr = rows.indptr[lo : lo + step + 1]
-            here = slice(int(indptr[0]), int(indptr[-1]))
-            some = rows._replace(indptr=indptr - indptr[0], indices=rows.indices[here], data=rows.data[here])
+            entries = slice(int(indptr[0]), int(indptr[-1]))
+            some = rows._replace(
+                indptr=indptr - indptr[0], indices=rows.indices[entries], data=rows.data[entries]
+            )
             scores = self.model.scores(some)
             predicted = self._predicted(scores)
             yield ids[lo : lo + step], predicted, scores if self.options.per_class else self._no_scores

@@ -389,10 +389,12 @@ class Job:
     def _refuse_foreign_folder(self) -> None:
         """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed."""
         if self.to.is_dir():
-            here = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
+            present = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
             passing = (PARTIAL, ".lock")
             work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(passing)}
-            if not here or (WIP in here and here <= _OWN and work <= {"lock", "plan.json", "parts", MAP}):
+            if not present or (
+                WIP in present and present <= _OWN and work <= {"lock", "plan.json", "parts", MAP}
+            ):
                 return
         elif not self.to.exists():
             return

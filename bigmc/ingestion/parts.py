@@ -83,30 +83,30 @@ def read(
             yield from read(file, request, sources=sources, base=base)
         return
     source = sources[part.source] if sources is not None else None
-    here = part
+    local = part
     if part.format in FILE_FORMATS:
         if base is not None:
-            here = replace(part, path=_absolute(part.path, base))
+            local = replace(part, path=_absolute(part.path, base))
             source = source and replace(source, path=_absolute(source.path, base))
-        _check_unchanged(here)
-    for batch in _read(here, source, request, part.path):
-        if here is not part:
+        _check_unchanged(local)
+    for batch in _read(local, source, request, part.path):
+        if local is not part:
             batch.path = part.path
             batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
         yield batch
 
 
-def _read(here: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
+def _read(part: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
     """Yield batches with the columns that folders name, for which there is nothing to read."""
-    columns, reader = request.columns, FORMATS[here.format]
-    folders = {} if columns is None else named_by_folders(name, here.format)
+    columns, reader = request.columns, FORMATS[part.format]
+    folders = {} if columns is None else named_by_folders(name, part.format)
     if columns is None or not any(column in folders for column in columns):
-        yield from reader.read(here, source, request)
+        yield from reader.read(part, source, request)
         return
-    in_file = _own_columns(here, source)
+    in_file = _own_columns(part, source)
     constant = {column: folders[column] for column in columns if column in folders and column not in in_file}
     read_columns = [column for column in columns if column not in constant] or in_file[:1]
-    for batch in reader.read(here, source, replace(request, columns=read_columns)):
+    for batch in reader.read(part, source, replace(request, columns=read_columns)):
         n = batch.table.num_rows
         arrays = [
             pa.array([constant[column]] * n, pa.string())

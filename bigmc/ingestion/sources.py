@@ -254,11 +254,11 @@ def _holds_dataset(folder: str) -> bool:
 
 def _walk(folder: str) -> list[str]:
     found: list[str] = []
-    for here, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = sorted(
-            name for name in folders if not _hidden(name) and not _holds_dataset(os.path.join(here, name))
+            name for name in folders if not _hidden(name) and not _holds_dataset(os.path.join(parent, name))
         )
-        found += [os.path.join(here, name) for name in files if not _hidden(name)]
+        found += [os.path.join(parent, name) for name in files if not _hidden(name)]
     if not found:
         raise DataError(f"{folder}: no files in the directory", "check the path")
     return sorted(found)

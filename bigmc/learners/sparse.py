@@ -150,9 +150,9 @@ def _start(model: Model, dataset: Dataset) -> Start:
     assert isinstance(model, LinearModel)
     place = {label: c for c, label in enumerate(model.classes.tolist())}
     known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]
-    here, there = np.array(known, np.int64).reshape(-1, 2).T
+    own, other = np.array(known, np.int64).reshape(-1, 2).T
     coef = np.zeros((len(model.features), dataset.n_classes))
     intercept = np.zeros(dataset.n_classes)
-    coef[:, here], intercept[here] = model.coef[:, there], model.intercept[there]
+    coef[:, own], intercept[own] = model.coef[:, other], model.intercept[other]
     same = len(known) == dataset.n_classes == model.n_classes
     return Start(model.features, coef, intercept, model.gradient_norms if same else None)

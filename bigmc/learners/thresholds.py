@@ -67,11 +67,11 @@ def _count(part: Part, model: Model, dataset: Dataset, scratch_bytes: int) -> ND
         weights = np.ones(dataset.shards[shard].n_rows)
     for lo, scores in model.shard_tiles(dataset, shard, scratch_bytes):
         keys = _keys(scores)
-        here = (codes >= lo) & (codes < lo + scores.shape[1])
-        of_labels = keys[rows[here], codes[here] - lo]
+        inside = (codes >= lo) & (codes < lo + scores.shape[1])
+        of_labels = keys[rows[inside], codes[inside] - lo]
         every = np.broadcast_to(weights[:, None], keys.shape)
         counts[0] += np.bincount(keys.ravel(), every.ravel(), len(counts[0]))
-        counts[1] += np.bincount(of_labels, weights[rows[here]], len(counts[0]))
+        counts[1] += np.bincount(of_labels, weights[rows[inside]], len(counts[0]))
     return counts
 
 

@@ -118,9 +118,9 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
     data = buffers.take("data", nnz, store.dtype)
     binary = store.weighting.binary
     for s, shard in enumerate(store.shards):
-        here = slice(int(offsets[s, 0]), int(offsets[s, width]))
-        stop = int(starts[s]) + here.stop - here.start
-        shard.read(int(starts[s]), stop, indices[here], None if binary else data[here])
+        entries = slice(int(offsets[s, 0]), int(offsets[s, width]))
+        stop = int(starts[s]) + entries.stop - entries.start
+        shard.read(int(starts[s]), stop, indices[entries], None if binary else data[entries])
     if binary:
         data[:] = 1
     return Block(lo, hi, offsets, indices, data, store.base)

@@ -160,10 +160,10 @@ def _last_opened(folder: Path) -> float:
 
 def _size(folder: Path) -> int:
     total = 0
-    for here, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.lstat(os.path.join(here, name)).st_size
+                total += os.lstat(os.path.join(parent, name)).st_size
             except FileNotFoundError:  # renamed meanwhile
                 continue
     return total

@@ -122,10 +122,10 @@ class Address:
         for file in files:
             disk.make_folder((folder / file.path).parent)
         with tempfile.TemporaryDirectory(prefix=".coming-", suffix=PARTIAL, dir=folder) as aside:
-            here = [os.path.join(aside, str(i)) for i in range(len(files))]
+            copies = [os.path.join(aside, str(i)) for i in range(len(files))]
             with self.file_system() as (fs, path):
-                fs.get([_join(path, name, file.path) for file in files], here, batch_size=BATCH)
-            for file, copy in zip(files, here, strict=True):
+                fs.get([_join(path, name, file.path) for file in files], copies, batch_size=BATCH)
+            for file, copy in zip(files, copies, strict=True):
                 if sha256(Path(copy)) != file.sha256:
                     raise StoreError(
                         f"{self.url}/{name}/{file.path} is not what the manifest says", "run bigmc verify"

@@ -71,14 +71,14 @@ def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[s
 def _present(root: Path) -> Iterator[Path]:
     """Yield every file under a dataset's folder, every link, and every folder without either."""
     for folder, folders, names in os.walk(root):
-        here = Path(folder)
-        if here == root:
+        directory = Path(folder)
+        if directory == root:
             folders[:] = [name for name in folders if name not in (WIP, APPENDS)]
             names.remove(MANIFEST)
         elif not folders and not names:
-            yield here
-        yield from (here / name for name in names)
-        yield from (here / name for name in folders if (here / name).is_symlink())
+            yield directory
+        yield from (directory / name for name in names)
+        yield from (directory / name for name in folders if (directory / name).is_symlink())
 
 
 def _parents(root: Path, files: Iterable[Path]) -> set[Path]:

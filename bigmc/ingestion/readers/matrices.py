@@ -133,10 +133,10 @@ class MatrixFormat:
         step = max(1, part.n_rows * request.batch_bytes // max(1, part.n_bytes))
         for lo in range(part.start, part.stop, step):
             hi = min(lo + step, part.stop)
-            here: Any = labels[lo:hi] if labels is not None else None
-            if hasattr(here, "compute"):
-                here = pa.array(here.compute(scheduler="synchronous"))
-            yield self._batch(part, array[lo - offset : hi - offset], here, (lo, hi), request)
+            own_labels: Any = labels[lo:hi] if labels is not None else None
+            if hasattr(own_labels, "compute"):
+                own_labels = pa.array(own_labels.compute(scheduler="synchronous"))
+            yield self._batch(part, array[lo - offset : hi - offset], own_labels, (lo, hi), request)
 
     def _batch(
         self, part: Part, values: Any, labels: Any, rows: tuple[int, int], request: ReadRequest

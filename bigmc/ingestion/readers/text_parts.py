@@ -66,11 +66,11 @@ def cut(
                 begins.append((chunk.offset + int(chunk.starts[i]), int(chunk.lines[i]), n_records + i))
                 longest.append(0)
         if len(chunk.starts):  # of parts that share the chunk, each is said to have its longest record
-            here = int((chunk.ends - chunk.starts).max())
-            if here > most_bytes:
+            n_bytes = int((chunk.ends - chunk.starts).max())
+            if n_bytes > most_bytes:
                 raise RecordTooLong
             first = max(0, sum(1 for begin in begins if begin[0] < chunk.offset) - 1)
-            longest[first:] = [max(value, here) for value in longest[first:]]
+            longest[first:] = [max(value, n_bytes) for value in longest[first:]]
         n_records += len(chunk.starts)
     bounds = [*begins, (end, 0, n_records)]
     status = status_of(source.path)
@@ -80,18 +80,18 @@ def cut(
             path=source.path,
             format=source.format,
             source=number,
-            start=here[0],
+            start=begin[0],
             stop=after[0],
-            first_row=here[2],
-            first_line=here[1],
-            n_rows=after[2] - here[2],
-            n_bytes=after[0] - here[0],
+            first_row=begin[2],
+            first_line=begin[1],
+            n_rows=after[2] - begin[2],
+            n_bytes=after[0] - begin[0],
             file_bytes=status.n_bytes,
             longest=size,
             dialect=source.dialect,
             version=status.version,
         )
-        for (here, after), size in zip(itertools.pairwise(bounds), longest, strict=True)
+        for (begin, after), size in zip(itertools.pairwise(bounds), longest, strict=True)
     ]
 
 
