@@ -6,7 +6,7 @@ from bigmc.learners.base import Learner, Trained
 from bigmc.options.learners import LearnerOptions
 
 #: Where every learner is, by its name, which is also the kind of its models (see `bigmc.model.KINDS`). Only
-#: only the requested one is imported: each has a solver of its own, and one brings scipy and HiGHS along.
+#: the requested one is imported: each has a solver of its own, and one brings scipy and HiGHS along.
 LEARNERS: dict[str, str] = {
     "sparse": "bigmc.learners.sparse:SparseLearner",
     "boost": "bigmc.learners.boosting:BoostingLearner",

@@ -234,6 +234,20 @@ class Learner(ABC):
             if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
                 raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
 
+    def _check_share(self, *names: str) -> None:
+        """Refuse options of these names that are no numbers above 0 and up to 1."""
+        for name in names:
+            value = getattr(self.options, name)
+            if not isinstance(value, Real) or not 0 < float(value) <= 1:
+                raise BigmcError(f"{name} is {value!r}", "give a number above 0, at most 1")
+
+    def _check_below_one(self, *names: str) -> None:
+        """Refuse options of these names that are no numbers from 0 to below 1."""
+        for name in names:
+            value = getattr(self.options, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < 1:
+                raise BigmcError(f"{name} is {value!r}", "give a number from 0 to below 1")
+
     def _check_count(self, *names: str) -> None:
         """Refuse options of these names that are no whole numbers of at least 1."""
         for name in names:

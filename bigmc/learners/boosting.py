@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,9 +69,8 @@ class BoostingLearner(Learner):
         self._check_count("n_rounds", "patience", "n_models")
         chosen = ("pool", "max_sweeps", "inner_rounds")
         self._check_count(*(name for name in chosen if getattr(self.options, name) is not None))
-        rate: Any = 1.0 if self.options.learning_rate is None else self.options.learning_rate
-        if not isinstance(rate, Real) or not 0 < float(rate) <= 1:
-            raise BigmcError(f"learning_rate is {rate!r}", "give a number above 0, at most 1")
+        if self.options.learning_rate is not None:
+            self._check_share("learning_rate")
         depth: Any = 1 if self.options.max_depth is None else self.options.max_depth
         for name, value, low, high in (
             ("max_depth", depth, 1, MAX_DEPTH),
@@ -85,16 +84,9 @@ class BoostingLearner(Learner):
             raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
         if self.options.family == "ray" and depth > 1:
             raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
-        share: Any = self.options.validation_fraction
-        if not isinstance(share, Real) or not 0 <= float(share) < 1:
-            raise BigmcError(f"validation_fraction is {share!r}", "give a number from 0 to below 1")
-        columns: Any = self.options.column_share
-        if not isinstance(columns, Real) or not 0 < float(columns) <= 1:
-            raise BigmcError(f"column_share is {columns!r}", "give a number above 0, at most 1")
-        frequency: Any = self.options.min_frequency
-        if not isinstance(frequency, Real) or not 0 <= float(frequency) < 1:
-            raise BigmcError(f"min_frequency is {frequency!r}", "give a number from 0 to below 1")
-        if self.options.n_models > 1 and columns == 1:
+        self._check_below_one("validation_fraction", "min_frequency")
+        self._check_share("column_share")
+        if self.options.n_models > 1 and self.options.column_share == 1:
             raise BigmcError("models that are averaged ask all columns", "give a column_share below 1")
         if self.options.time_limit is not None:
             self._check_positive("time_limit")

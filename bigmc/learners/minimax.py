@@ -11,7 +11,6 @@ from bigmc.learners.base import Learner, Trained
 from bigmc.learners.run import Run
 from bigmc.model import MinimaxModel
 from bigmc.options.learners import MinimaxOptions
-from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, default_lambda0, solve_minimax
 from bigmc.store.dataset import Dataset
 from bigmc.store.feature_map import check_fourier
@@ -56,8 +55,7 @@ class MinimaxLearner(Learner):
             time_limit=None if self.options.time_limit is None else float(self.options.time_limit),
             seed=run.seed,
         )
-        context = RunContext(run.resources.engine, run.checkpoint, run.resources.progress)
-        solution = solve_minimax(dataset, parameters, run.resources.memory_limit, context)
+        solution = solve_minimax(dataset, parameters, run.resources.memory_limit, run.context)
         bounds, weights = solution.certificate, solution.weights
         model = MinimaxModel(
             **run.record,
