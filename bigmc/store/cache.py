@@ -93,11 +93,11 @@ def open_copy(name: str) -> Copy:
     """Return the copy of a name, made if there is none; one for all that this process reads of it."""
     with _opening:
         path = copies_folder() / name
-        found = _open.get(path)
-        if found is None or not found.is_there:
-            found = _open[path] = Copy(name)
-        found.touch()
-        return found
+        entry = _open.get(path)
+        if entry is None or not entry.is_there:
+            entry = _open[path] = Copy(name)
+        entry.touch()
+        return entry
 
 
 def copies_folder() -> Path:

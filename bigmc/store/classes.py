@@ -94,8 +94,8 @@ class StoredLabels:
 
     def tolist(self) -> list[Any]:
         """Return all labels."""
-        found: list[Any] = self.values.tolist()
-        return found
+        labels: list[Any] = self.values.tolist()
+        return labels
 
     @cached_property
     def values(self) -> NDArray[Any]:

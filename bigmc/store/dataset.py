@@ -333,12 +333,12 @@ class Dataset:
         """
         shape = (self.n_classes, self.n_features)
         if self._stored:
-            found = [
+            known = [
                 self._stored.statistic(self.shards, name, shape, lo, hi)
                 for name in ("class_sum", "class_sum_squares")
             ]
-            if found[0] is not None and found[1] is not None:
-                return found[0], found[1]
+            if known[0] is not None and known[1] is not None:
+                return known[0], known[1]
         if self._groups is None:
             self._groups = self.group_codes()  # needed for block after block
         sums, squares = block_statistics(read_block(self, lo, hi), self._groups, self.n_groups)

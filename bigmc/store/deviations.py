@@ -27,12 +27,12 @@ def inverse_deviations(n_samples: int, blocks: Iterable[Statistics]) -> NDArray[
     blocks : iterable of Statistics
         Of one piece of the features after the other. Values that are not stored are 0.
     """
-    found = []
+    scales = []
     for sums, squares in blocks:
         mean = sums.sum(axis=0) / max(n_samples, 1)
         variance = squares.sum(axis=0) / max(n_samples, 1) - np.square(mean)
         scale = (1.0 / np.maximum(np.abs(mean), 1.0)).astype(np.float32)
         spread = variance > _ROUNDING * np.square(mean)
         scale[spread] = 1.0 / np.sqrt(variance[spread])
-        found.append(scale)
-    return np.concatenate(found)
+        scales.append(scale)
+    return np.concatenate(scales)

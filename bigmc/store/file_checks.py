@@ -23,20 +23,20 @@ def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:
     for file in files:
         path = folder / file.path
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
             parent = os.path.dirname(path)
-            if parent not in seen or stat.S_ISLNK(found.st_mode):
+            if parent not in seen or stat.S_ISLNK(status.st_mode):
                 seen.add(parent)
                 _check_inside(path, root)
-                found = os.stat(path)
+                status = os.stat(path)
         except OSError as error:
             raise damaged(path, f"cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise damaged(path, str(error)) from None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise damaged(path, "is not a file")
-        if found.st_size != file.bytes:
-            raise damaged(path, f"has {found.st_size} bytes instead of {file.bytes}")
+        if status.st_size != file.bytes:
+            raise damaged(path, f"has {status.st_size} bytes instead of {file.bytes}")
 
 
 def _check_inside(path: Path, root: Path) -> None:

@@ -93,8 +93,8 @@ class Address:
         with self.file_system() as (fs, path):
             folder = _join(path, name)
             fs.invalidate_cache()
-            found = fs.find(folder, detail=True)
-        return {there[len(folder) + 1 :]: int(info["size"]) for there, info in found.items()}
+            listed = fs.find(folder, detail=True)
+        return {there[len(folder) + 1 :]: int(info["size"]) for there, info in listed.items()}
 
     def put(self, file: Path) -> None:
         """Write an object of the contents of a local file, over what is there."""
@@ -134,11 +134,11 @@ class Address:
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of an object, read piece by piece."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         with self.file_system() as (fs, path), fs.open(_join(path, name), "rb") as file:
             while piece := file.read(1 << 20):
-                found.update(piece)
-        return found.hexdigest()
+                digest.update(piece)
+        return digest.hexdigest()
 
     def remove(self, name: str) -> None:
         """Remove all objects under a folder."""
@@ -202,10 +202,10 @@ def find(url: str) -> Origin:
     StoreError
         If there is none, or it cannot be reached.
     """
-    found = seek(url)
-    if found is None:
+    origin = seek(url)
+    if origin is None:
         raise StoreError(f"there is no dataset at {url}", "check the address, or make it with bigmc ingest")
-    return found
+    return origin
 
 
 def seek(url: str) -> Origin | None:

@@ -174,16 +174,16 @@ class Output:
 
         Rows set aside may have been taken away since, but not changed.
         """
-        found = self._stored_receipt()
-        if found is None or found.sha256 != self.digest():
+        stored = self._stored_receipt()
+        if stored is None or stored.sha256 != self.digest():
             return None
         changed = self.kind is OutputKind.FILE and self.rejects.is_file() and not self._has_own_rejects()
-        return None if changed and found.rejects_sha256 else found
+        return None if changed and stored.rejects_sha256 else stored
 
     def is_own(self) -> bool:
         """Return whether what is there was written by the same command, of whatever inputs."""
-        found, digest = self._stored_receipt(), self.digest()
-        return found is not None and digest in (found.sha256, found.replaces_sha256)
+        stored, digest = self._stored_receipt(), self.digest()
+        return stored is not None and digest in (stored.sha256, stored.replaces_sha256)
 
     def digest(self) -> str | None:
         """Return the SHA-256 of what is there."""
@@ -215,8 +215,8 @@ class Output:
 
     def _has_own_rejects(self) -> bool:
         """Return whether the file of rows set aside is there, and as this command left it."""
-        found = self._stored_receipt() if self.kind is OutputKind.FILE and self.rejects.is_file() else None
-        return found is not None and found.rejects_sha256 == sha256(self.rejects)
+        stored = self._stored_receipt() if self.kind is OutputKind.FILE and self.rejects.is_file() else None
+        return stored is not None and stored.rejects_sha256 == sha256(self.rejects)
 
 
 def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:

@@ -40,10 +40,10 @@ class Receipt:
     def from_json(cls, content: bytes | None) -> Receipt | None:
         """Return the receipt in a file; None where there is none or it cannot be read."""
         try:
-            found = cls(**json.loads(content or b""))
+            receipt = cls(**json.loads(content or b""))
         except (ValueError, TypeError, RecursionError):
             return None
-        return found if isinstance(found.made, Mapping) and isinstance(found.result, Mapping) else None
+        return receipt if isinstance(receipt.made, Mapping) and isinstance(receipt.result, Mapping) else None
 
     def is_of(self, made: Mapping[str, Any]) -> bool:
         """Return whether the result was made by this command of these inputs and options."""

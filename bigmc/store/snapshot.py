@@ -235,8 +235,8 @@ class Stored:
                 if counts[ingest.path, split] != n or f"{STATISTICS}/{split}/{name}/{GROUP}" not in files:
                     return None
                 ingest.bring(f"{STATISTICS}/{split}/{name}/")
-                found = self._statistic(ingest, f"{STATISTICS}/{split}/{name}", shape, lo, hi)
-                total[: len(found)] += found
+                own = self._statistic(ingest, f"{STATISTICS}/{split}/{name}", shape, lo, hi)
+                total[: len(own)] += own
         return total
 
     def _statistic(
@@ -248,10 +248,10 @@ class Stored:
             if file.path.startswith(f"{folder}/")
         }
         reader = ArrayReader(ingest.path / folder, self.counter, digests)
-        found = read_statistic(reader, shape, lo, hi)
-        if found is None:
+        values = read_statistic(reader, shape, lo, hi)
+        if values is None:
             raise damaged(ingest.path / folder, f"is no statistic of the shape {shape}")
-        return found
+        return values
 
 
 def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:

@@ -40,11 +40,11 @@ def _verify(ingest: Ingest, n_workers: int) -> list[str]:
     root = ingest.path
     expected = {root / file.path: file for file in ingest.manifest.all_files()}
     with ThreadPoolExecutor(n_workers) as pool:
-        found = list(pool.map(_problem, expected, expected.values()))
+        problems = list(pool.map(_problem, expected, expected.values()))
     known = expected.keys() | _parents(root, expected)
     extra = [f"{path}: is not in the manifest" for path in _present(root) if path not in known]
     extra += [f"{path}: is a link" for path in known if path.is_symlink()]
-    return [problem for problem in found if problem] + sorted(extra)
+    return [problem for problem in problems if problem] + sorted(extra)
 
 
 def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[str]:
@@ -63,9 +63,9 @@ def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[s
         return f"{url}/{name}: its contents have changed" if changed else None
 
     with ThreadPoolExecutor(n_workers) as pool:
-        found = list(pool.map(problem, expected))
+        problems = list(pool.map(problem, expected))
     extra = [f"{url}/{name}: is not in the manifest" for name in there if name not in expected]
-    return [one for one in found if one] + sorted(extra)
+    return [one for one in problems if one] + sorted(extra)
 
 
 def _present(root: Path) -> Iterator[Path]:

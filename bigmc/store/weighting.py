@@ -66,7 +66,7 @@ class Weighting:
 
     def to_dict(self) -> dict[str, bool]:
         """Return the fields as a dict for JSON; `scaled` only where it is set."""
-        found: dict[str, bool] = asdict(self)
+        flags: dict[str, bool] = asdict(self)
         if not self.scaled:
-            del found["scaled"]
-        return found
+            del flags["scaled"]
+        return flags
