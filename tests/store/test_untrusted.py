@@ -344,6 +344,17 @@ def rewrite_array(path: Path, name: str, values) -> None:
         list_anew(path, file)
 
 
+@pytest.mark.parametrize("other", ["type", "length"])
+def test_arrays_of_another_type_or_length_than_the_manifest_says_are_refused(other, copy):
+    shard = Dataset.open(copy).shards[0]
+    assert shard.dtype != np.int16
+    values = np.empty(shard.nnz, shard.dtype)
+    shard.read(0, shard.nnz, None, values)
+    rewrite_array(copy, "data", values[:-1] if other == "length" else values.astype(np.int16))
+    with pytest.raises(StoreError, match=r"has the shape .* and dtype .*, not"):
+        read_all(copy)
+
+
 @pytest.mark.parametrize("lie", ["decreasing", "beyond", "negative", "a column longer than there are rows"])
 def test_offsets_that_are_none_are_refused(lie, copy):
     dataset = Dataset.open(copy)
