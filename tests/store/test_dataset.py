@@ -290,6 +290,16 @@ def test_bytes_read_and_signature(mixed):
     assert other.feature_signature != dataset.feature_signature
 
 
+def test_files_beside_the_shards_are_found_by_their_names(tmp_path):
+    path = tmp_path / "d.bigmc"
+    path.mkdir()
+    (path / "names.parquet").write_bytes(b"names")
+    rows = ("train", sp.csr_array(np.eye(6, 4)))
+    dataset = store_dataset(path, [rows], np.arange(6) % 2, ["a", "b"], extra_files=["names.parquet"])
+    assert dataset.files("names.parquet") == [path / "names.parquet"]
+    assert dataset.files("rejects.parquet") == []
+
+
 def test_a_worker_refuses_another_dataset_in_the_place_of_the_one_it_was_sent(tmp_path):
     """Opened where it lies, as by a process of a cluster, only if its signature is that of the sender's."""
     rows = sp.csr_array(np.eye(6, 4))
