@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: Most edges of a column: with the code of missing values every code fits a byte.
@@ -188,7 +189,7 @@ def encode(lo, hi, indptr, data, starts, edges, codes):
 def _fill_table(edges, table):
     """Write edges for `code_of`; return the code of missing values."""
     table[:] = np.inf
-    table[: edges.shape[0]] = edges
+    copy_to(edges, table)
     return edges.shape[0] + 1
 
 
