@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """Copies between arrays, without numba's assignment to slices.
 
-For each ``out[:n] = values`` numba compiles code that writes an error message with both shapes, which takes one
-or two seconds in every kernel that has one.
+For each ``out[:n] = values`` numba compiles code that writes an error message with both shapes, which takes
+one or two seconds in every kernel that has one.
 """
 
 from __future__ import annotations

@@ -70,6 +70,12 @@ def _note(value, found, n_found, limit):
 
 
 @inner_kernel
+def _sort(sample):
+    """Sort float64 values: a function of its own is compiled once for columns of all types."""
+    sample.sort()
+
+
+@inner_kernel
 def _quantile_edges(sample, n_zeros, limit, edges):
     """Cut the sorted sample, with so many zeros to add, into parts of about equal mass."""
     values = np.empty(sample.shape[0] + 1)
@@ -77,7 +83,7 @@ def _quantile_edges(sample, n_zeros, limit, edges):
     n_values = 0
     zeros_in = n_zeros <= 0
     for k in range(sample.shape[0]):
-        x = np.float64(sample[k])
+        x = sample[k]
         if not zeros_in and x >= 0.0:
             values[n_values], masses[n_values] = 0.0, n_zeros
             n_values += 1
@@ -147,7 +153,7 @@ def find_edges(lo, hi, values, counted, limit, out):
             n_edges[j] = max(n_found - 1, 0)
             continue
         stride = n_entries // _SAMPLE + 1
-        sample = np.empty(n_entries // stride + 1, data.dtype)
+        sample = np.empty(n_entries // stride + 1)
         n_taken = at = 0
         for s in range(indptr.shape[0]):
             for k in range(indptr[s, j], indptr[s, j + 1]):
@@ -156,8 +162,8 @@ def find_edges(lo, hi, values, counted, limit, out):
                         sample[n_taken] = data[k]
                         n_taken += 1
                     at += 1
-        ordered = np.sort(sample[:n_taken])
-        n_edges[j] = _quantile_edges(ordered, (n_samples - n_entries) / stride, limit, own)
+        _sort(sample[:n_taken])
+        n_edges[j] = _quantile_edges(sample[:n_taken], (n_samples - n_entries) / stride, limit, own)
 
 
 @kernel
