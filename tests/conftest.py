@@ -1,8 +1,13 @@
 """What holds for all tests."""
 
 import os
+from importlib import import_module
+from pkgutil import walk_packages
 
 import pytest
+
+import bigmc.kernels
+from bigmc.kernels.compile_server import compile_elsewhere
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -15,3 +20,11 @@ def without_waiting_for_the_disk():
     os.fsync = lambda handle: None
     yield
     os.fsync = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def kernels_are_compiled_once():
+    """Let a process of its own compile kernels, as commands do: workers that miss the same one share it."""
+    for module in walk_packages(bigmc.kernels.__path__, f"{bigmc.kernels.__name__}."):
+        import_module(module.name)
+    compile_elsewhere()

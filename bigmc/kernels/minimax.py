@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: Up to this many classes insertion sort is faster than the general one.
@@ -24,7 +25,7 @@ def _sort(values, ordered):
     """Write the values into `ordered` in rising order."""
     n = values.shape[0]
     if n > _FEW:
-        ordered[:] = values
+        copy_to(values, ordered)
         ordered.sort()
         return
     for k in range(n):

@@ -16,6 +16,9 @@ OPTIMA = {
 NONZERO = {"iris": (2, 4, 4), "digits": (24, 34, 35), "arith": (7, 9, 10)}
 LAMBDA_MAX = {"iris": 0.7391742014, "digits": 2.2098300745, "arith": 0.5017158060}
 
+#: Factors that make the values of an instance whole numbers.
+UNITS = {"iris": 80, "digits": 16, "arith": 16}
+
 N_CLASSES = {"iris": 3, "digits": 10, "arith": 4}
 
 
@@ -35,6 +38,15 @@ def instance(name):
         data = load_digits()
         return data.data[:300] / 16, data.target[:300]
     return arith(60, 20, N_CLASSES["arith"])
+
+
+def whole_instance(name):
+    """Return an instance in whole numbers, and the factor of alpha, squared that of a ridge, for its optima.
+
+    Kernels are compiled for each type of values, and bytes are enough for these.
+    """
+    X, y = instance(name)
+    return np.round(UNITS[name] * X), y, UNITS[name]
 
 
 def label_sets(name):

@@ -3,6 +3,7 @@
 import os
 import weakref
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -170,15 +171,20 @@ def test_features_whose_gradients_are_not_kept_have_bounds():
     assert sum(map(len, state.layers)) <= 45
 
 
+@cache
+def weighted_optimum(weighting):
+    """Return samples, their weights, and the certificate of their optimum in memory."""
+    _, dataset = made(weighting=weighting)
+    weights = np.random.default_rng(2).integers(0, 3, dataset.n_samples).astype(float)
+    options = {"alpha": 2e-3, "fit_intercept": True, "sample_weight": weights}
+    return dataset, weights, solve(dataset, tol=1e-6, memory_limit=1 << 30, **options).certificate
+
+
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
 @pytest.mark.parametrize(("parts", "held"), [(2, 0), (8, 1 << 20), (3, 8000)])
 def test_passes_over_parts_of_shards_prove_what_those_of_whole_ones_do(parts, held, weighting):
-    _, dataset = made(weighting=weighting)
-    weights = np.random.default_rng(2).integers(0, 3, dataset.n_samples).astype(float)
+    dataset, weights, best = weighted_optimum(weighting)
     options = {"weights": weights, "fit_intercept": True, "alpha": 2e-3}
-    best = solve(
-        dataset, alpha=2e-3, tol=1e-6, memory_limit=1 << 30, sample_weight=weights, fit_intercept=True
-    ).certificate
     plan = replace(PLAN, shard_parts=parts, held_shard_bytes=held)
     state, certificate = run(dataset, plan, **options)
     assert certificate.gap <= 1e-3
@@ -373,7 +379,7 @@ def test_the_largest_curvature_is_that_of_the_diagonal(loss):
     labels = np.sort(np.stack([generator.choice(m, 2, replace=False) for _ in range(n)]), axis=1)
     labels = labels.astype(np.int32) if loss == "multilabel_ranking" else labels[:, :1].astype(np.int32)
     indptr, indices = np.array([[0, n]]), np.arange(n, dtype=np.uint16)
-    data, ones, base = generator.random(n), np.ones(n), np.array([0, n])
+    data, ones, base = generator.integers(1, 9, n).astype(np.int8), np.ones(n), np.array([0, n])
     none = np.empty((0, 0))
     entries, samples = Entries(indptr, indices, data, base), Samples(scores, labels, np.empty(0), ones, ones)
     work = loss_columns.column_work(scores, m)

@@ -109,6 +109,7 @@ def test_bounds_of_chunks_enclose_the_optimum(loss, fit_intercept, monkeypatch):
     assert best.lower <= found.certificate.upper * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_five_thousand_classes_train_within_512_megabytes():
     dataset = sparse_problem(10_000, 1 << 14, 5000, np.random.default_rng(0))
     options = {"alpha": 1e-3, "loss": "multitask_squared_hinge", "fit_intercept": True, "tol": 0.05}

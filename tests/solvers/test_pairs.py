@@ -9,7 +9,7 @@ import copy
 import numpy as np
 import pytest
 from dense import fista, loss_and_gradient, objective_value
-from instances import N_CLASSES, dataset_of, instance
+from instances import N_CLASSES, dataset_of, instance, whole_instance
 from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
@@ -79,6 +79,14 @@ def options_of(penalty, **more):
     return {"penalty": penalty, "l1_ratio": ratio, "memory_limit": LIMIT} | more
 
 
+def samples(name, loss):
+    """Values, for all losses but one in whole numbers, labels, and the factor of alpha for the optima.
+
+    A loss meets the values of samples only as numbers of its scores' type.
+    """
+    return (*instance(name), 1) if loss == "squared_hinge" else whole_instance(name)
+
+
 def test_every_pair_is_in_the_table():
     assert {(loss, penalty) for _, loss, penalty, _ in CASES} == {
         (a, b) for a in LABEL_LOSSES for b in PENALTIES
@@ -88,7 +96,8 @@ def test_every_pair_is_in_the_table():
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
 def test_reference_optima(case, loss, penalty, optimum):
     name, alpha, ridge, intercept = case
-    X, y = instance(name)
+    X, y, unit = samples(name, loss)
+    alpha, ridge = unit * alpha, unit**2 * ridge
     options = options_of(penalty, loss=loss, alpha=alpha, ridge=ridge, fit_intercept=intercept)
     found = solve(dataset_of(X, y, N_CLASSES[name]), tol=3e-7, **options)
     assert found.certificate.gap <= 3e-7
@@ -114,8 +123,8 @@ def test_reference_optima(case, loss, penalty, optimum):
     ],
 )
 def test_reference_optima_of_digits(loss, penalty, optimum):
-    dataset = dataset_of(*instance("digits"))
-    found = solve(dataset, loss=loss, alpha=0.05, tol=3e-7, **options_of(penalty))
+    X, y, unit = samples("digits", loss)
+    found = solve(dataset_of(X, y), loss=loss, alpha=0.05 * unit, tol=3e-7, **options_of(penalty))
     assert found.certificate.gap <= 3e-7
     assert abs(found.objective - optimum) <= 1e-6
 
@@ -123,7 +132,7 @@ def test_reference_optima_of_digits(loss, penalty, optimum):
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
-    X, y = instance("arith")
+    X, y, _ = samples("arith", loss)
     m = N_CLASSES["arith"]
     gradient = loss_and_gradient(loss, X, y, np.zeros((X.shape[1], m)), 0, np.ones(len(y)))[1]
     code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
@@ -138,8 +147,8 @@ def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
 
 @pytest.mark.parametrize(("loss", "penalty"), [("log_loss", "l1/l2"), ("multitask_squared_hinge", "l1")])
 def test_constant_steps(loss, penalty):
-    X, y = instance("arith")
-    options = options_of(penalty, loss=loss, alpha=0.02, tol=1e-7, max_passes=1000)
+    X, y, unit = samples("arith", loss)
+    options = options_of(penalty, loss=loss, alpha=0.02 * unit, tol=1e-7, max_passes=1000)
     found = solve(dataset_of(X, y, N_CLASSES["arith"]), step="constant", **options)
     optimum = OPTIMA["arith", 0.02, 0.0, False][loss][NAMES.index(penalty)]
     assert abs(found.objective - optimum) <= 1e-6
@@ -147,10 +156,11 @@ def test_constant_steps(loss, penalty):
 
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_without_a_penalty_the_ridge_is_enough(loss):
-    X, y = instance("iris")
-    found = solve(dataset_of(X, y), loss=loss, alpha=0.0, ridge=0.05, tol=1e-7, memory_limit=LIMIT)
+    X, y, unit = samples("iris", loss)
+    ridge = 0.05 * unit**2
+    found = solve(dataset_of(X, y), loss=loss, alpha=0.0, ridge=ridge, tol=1e-7, memory_limit=LIMIT)
     assert found.certificate.gap <= 1e-7
-    assert found.objective == pytest.approx(fista(loss, "l1/l2", X, y, 3, 0.0, 0.05), rel=3e-7)
+    assert found.objective == pytest.approx(fista(loss, "l1/l2", X, y, 3, 0.0, ridge), rel=3e-7)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +168,11 @@ def test_without_a_penalty_the_ridge_is_enough(loss):
 )
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_weight_of_two_is_the_sample_twice(loss, penalty, intercept):
-    X, y = instance("iris")
+    X, y, unit = samples("iris", loss)
     weights = 1.0 + (np.arange(len(y)) % 3 == 0)
     repeats = weights.astype(int)
-    options = options_of(penalty, loss=loss, alpha=0.05, tol=1e-8, ridge=0.01, fit_intercept=intercept)
+    strengths = {"alpha": 0.05 * unit, "ridge": 0.01 * unit**2}
+    options = options_of(penalty, loss=loss, tol=1e-8, fit_intercept=intercept, **strengths)
     weighted = solve(dataset_of(X, y), sample_weight=weights, **options)
     doubled = solve(dataset_of(np.repeat(X, repeats, axis=0), np.repeat(y, repeats)), **options)
     assert weighted.objective == pytest.approx(doubled.objective, rel=3e-8)
@@ -172,10 +183,10 @@ def test_a_weight_of_two_is_the_sample_twice(loss, penalty, intercept):
     [("log_loss", "l1/linf"), ("multitask_squared_hinge", "l1/l2"), ("squared_hinge", "l1")],
 )
 def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
-    dataset = dataset_of(*instance("arith"), N_CLASSES["arith"], shard_rows=20)
-    options = options_of(
-        penalty, loss=loss, alpha=0.02, tol=1e-2, ridge=1e-3, fit_intercept=True, chunk_bytes=6000
-    )
+    X, y, unit = samples("arith", loss)
+    dataset = dataset_of(X, y, N_CLASSES["arith"], shard_rows=20)
+    strengths = {"alpha": 0.02 * unit, "ridge": 1e-3 * unit**2}
+    options = options_of(penalty, loss=loss, tol=1e-2, fit_intercept=True, chunk_bytes=5000, **strengths)
     kept = Memory()
     whole = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)
     assert whole.plan is None
@@ -185,7 +196,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
         assert bits(solve(dataset, checkpoint=Memory(saved), engine=ThreadEngine(2), **options)) == bits(
             whole
         )
-    for changed in ({"ridge": 2e-3}, {"penalty": "sparse_group", "l1_ratio": 0.7}):
+    for changed in ({"ridge": 2e-3 * unit**2}, {"penalty": "sparse_group", "l1_ratio": 0.7}):
         with pytest.raises(ModelError, match=next(iter(changed))):
             solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | changed))
 
@@ -194,9 +205,8 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
-    X, y = instance("iris")
-    counts = np.round(80 * X).astype(np.int8)  # the same optimum with 80 alpha
-    found = solve(dataset_of(counts, y), loss=loss, alpha=80 * 0.02, tol=1e-4, **options_of("l1"))
+    X, y, unit = whole_instance("iris")
+    found = solve(dataset_of(X, y), loss=loss, alpha=0.02 * unit, tol=1e-4, **options_of("l1"))
     assert found.plan.score_dtype == np.float32
     optimum = OPTIMA["iris", 0.02, 0.0, False][loss][1]
     assert found.certificate.lower <= optimum * (1 + 1e-7)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from dense import fista, loss_and_gradient, objective_value
-from instances import instance, label_sets
+from instances import UNITS, instance, label_sets, whole_instance
 from sparse_runs import largest_alpha, solve
 from test_pair_kernels import RATIO, column
 from test_pairs import LIMIT, NAMES, Memory, bits, options_of
@@ -57,8 +57,14 @@ def rows_of(indicator):
     return np.array([[*np.flatnonzero(row), *[-1] * most][:most] for row in indicator], np.int32)
 
 
+def samples(name):
+    """Return whole values, sets of labels, and the factor of alpha for the optima of an instance."""
+    X, _, unit = whole_instance(name)
+    return X, label_sets(name), unit
+
+
 def dataset_of(name, **options):
-    return Dataset.from_arrays(instance(name)[0], label_sets(name), **options)
+    return Dataset.from_arrays(*samples(name)[:2], **options)
 
 
 def test_rows_of_codes_are_what_the_column_holds():
@@ -188,7 +194,8 @@ def test_newton_steps_have_the_derivatives_of_the_definition(loss, intercept):
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
 def test_reference_optima(case, loss, penalty, optimum):
     name, alpha, ridge, intercept = case
-    X, Y = instance(name)[0], label_sets(name)
+    X, Y, unit = samples(name)
+    alpha, ridge = unit * alpha, unit**2 * ridge
     options = options_of(penalty, loss=loss, alpha=alpha, ridge=ridge, fit_intercept=intercept)
     found = solve(dataset_of(name), tol=3e-7, **options)
     assert found.certificate.gap <= 3e-7
@@ -204,17 +211,17 @@ def test_reference_optima(case, loss, penalty, optimum):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_sets_of_one_label_are_the_multiclass_squared_hinge(penalty):
-    X, y = instance("arith")
+    X, y, unit = whole_instance("arith")
     one = Dataset.from_arrays(X, y)
     sets = Dataset.from_arrays(X, y[:, None] == one.classes)
-    common = options_of(penalty, fit_intercept=True, ridge=1e-3)
+    common = options_of(penalty, fit_intercept=True, ridge=1e-3 * unit**2)
     top = largest_alpha(one, **common)
     assert largest_alpha(sets, loss="multilabel_ranking", **common) == pytest.approx(top, rel=1e-12)
-    options = common | {"alpha": 0.02, "tol": 1e-9}
+    options = common | {"alpha": 0.02 * unit, "tol": 1e-9}
     single, ranking = solve(one, **options), solve(sets, loss="multilabel_ranking", **options)
     assert ranking.objective == pytest.approx(single.objective, rel=2e-9)
     np.testing.assert_array_equal(ranking.features, single.features)
-    np.testing.assert_allclose(ranking.coef, single.coef, atol=2e-4)
+    np.testing.assert_allclose(ranking.coef, single.coef, atol=2e-4 / unit)
     if penalty != "l1/l2":  # which has kernels of its own
         assert bits(ranking) == bits(single)
 
@@ -222,7 +229,7 @@ def test_sets_of_one_label_are_the_multiclass_squared_hinge(penalty):
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
-    X, Y = instance("arith")[0], label_sets("arith")
+    X, Y, _ = samples("arith")
     gradient = loss_and_gradient(loss, X, Y, np.zeros((X.shape[1], Y.shape[1])), 0, np.ones(len(Y)))[1]
     code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
     top = max(penalties.dual_norm(code, g) for g in gradient)
@@ -235,19 +242,22 @@ def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
 @pytest.mark.parametrize("loss", SET_LOSSES)
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_weight_of_two_is_the_sample_twice(loss, intercept):
-    X, Y = instance("iris")[0], label_sets("iris")
+    X, Y, unit = samples("iris")
     weights = 1.0 + (np.arange(len(Y)) % 3 == 0)
     repeats = weights.astype(int)
-    options = options_of("l1/l2", loss=loss, alpha=0.05, tol=1e-8, ridge=0.01, fit_intercept=intercept)
+    strengths = {"alpha": 0.05 * unit, "ridge": 0.01 * unit**2}
+    options = options_of("l1/l2", loss=loss, tol=1e-8, fit_intercept=intercept, **strengths)
     weighted = solve(dataset_of("iris"), sample_weight=weights, **options)
     doubled = Dataset.from_arrays(np.repeat(X, repeats, axis=0), np.repeat(Y, repeats, axis=0))
     assert weighted.objective == pytest.approx(solve(doubled, **options).objective, rel=3e-8)
+    X = X / unit  # the same optimum, which FISTA reaches sooner beside the intercept's column of ones
     optimum = fista(loss, "l1/l2", X, Y, 3, 0.05, 0.01, weights=weights, intercept=intercept)
     assert weighted.objective == pytest.approx(optimum, rel=1e-7)
 
 
 def test_constant_steps():
-    options = options_of("l1", loss="multilabel_ranking", alpha=0.02, tol=1e-7, max_passes=1000)
+    alpha = 0.02 * UNITS["arith"]
+    options = options_of("l1", loss="multilabel_ranking", alpha=alpha, tol=1e-7, max_passes=1000)
     found = solve(dataset_of("arith"), step="constant", **options)
     assert abs(found.objective - OPTIMA["arith", 0.02, 0.0, False]["multilabel_ranking"][1]) <= 1e-6
 
@@ -255,10 +265,9 @@ def test_constant_steps():
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
-    dataset = dataset_of("arith", shard_rows=20)
-    options = options_of(
-        "l1/l2", loss=loss, alpha=0.02, tol=1e-2, ridge=1e-3, fit_intercept=True, chunk_bytes=4000
-    )
+    dataset, unit = dataset_of("arith", shard_rows=20), UNITS["arith"]
+    strengths = {"alpha": 0.02 * unit, "ridge": 1e-3 * unit**2}
+    options = options_of("l1/l2", loss=loss, tol=1e-2, fit_intercept=True, chunk_bytes=4000, **strengths)
     kept = Memory()
     whole = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)
     assert whole.plan is None
@@ -274,7 +283,8 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
-    found = solve(dataset_of("iris"), loss=loss, alpha=0.02, tol=1e-4, **options_of("l1"))
+    alpha = 0.02 * UNITS["iris"]
+    found = solve(dataset_of("iris"), loss=loss, alpha=alpha, tol=1e-4, **options_of("l1"))
     assert found.plan.score_dtype == np.float32
     optimum = OPTIMA["iris", 0.02, 0.0, False][loss][1]
     assert found.certificate.lower <= optimum * (1 + 1e-7)

@@ -113,6 +113,7 @@ def test_rows_appended_later_become_the_same_columns(tmp_path):
     assert later.n_samples == 600
 
 
+@pytest.mark.slow
 def test_numbers_beside_texts_do_not_outweigh_them(tmp_path):
     rng = np.random.default_rng(0)
     words = np.array([f"word{i}" for i in range(60)])
@@ -176,6 +177,7 @@ def with_gaps(n, seed):
     return frame
 
 
+@pytest.mark.slow
 def test_a_table_with_texts_and_missing_values_is_learned_from(tmp_path):
     """Of every three rows one lacks a text, a category or a number: none is refused or left out."""
     frame, new = with_gaps(600, 0), with_gaps(200, 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: Most edges of a column: with the code of missing values every code fits a byte.
@@ -69,6 +70,12 @@ def _note(value, found, n_found, limit):
 
 
 @inner_kernel
+def _sort(sample):
+    """Sort float64 values: a function of its own is compiled once for columns of all types."""
+    sample.sort()
+
+
+@inner_kernel
 def _quantile_edges(sample, n_zeros, limit, edges):
     """Cut the sorted sample, with so many zeros to add, into parts of about equal mass."""
     values = np.empty(sample.shape[0] + 1)
@@ -76,7 +83,7 @@ def _quantile_edges(sample, n_zeros, limit, edges):
     n_values = 0
     zeros_in = n_zeros <= 0
     for k in range(sample.shape[0]):
-        x = np.float64(sample[k])
+        x = sample[k]
         if not zeros_in and x >= 0.0:
             values[n_values], masses[n_values] = 0.0, n_zeros
             n_values += 1
@@ -146,7 +153,7 @@ def find_edges(lo, hi, values, counted, limit, out):
             n_edges[j] = max(n_found - 1, 0)
             continue
         stride = n_entries // _SAMPLE + 1
-        sample = np.empty(n_entries // stride + 1, data.dtype)
+        sample = np.empty(n_entries // stride + 1)
         n_taken = at = 0
         for s in range(indptr.shape[0]):
             for k in range(indptr[s, j], indptr[s, j + 1]):
@@ -155,8 +162,8 @@ def find_edges(lo, hi, values, counted, limit, out):
                         sample[n_taken] = data[k]
                         n_taken += 1
                     at += 1
-        ordered = np.sort(sample[:n_taken])
-        n_edges[j] = _quantile_edges(ordered, (n_samples - n_entries) / stride, limit, own)
+        _sort(sample[:n_taken])
+        n_edges[j] = _quantile_edges(sample[:n_taken], (n_samples - n_entries) / stride, limit, own)
 
 
 @kernel
@@ -188,7 +195,7 @@ def encode(lo, hi, indptr, data, starts, edges, codes):
 def _fill_table(edges, table):
     """Write edges for `code_of`; return the code of missing values."""
     table[:] = np.inf
-    table[: edges.shape[0]] = edges
+    copy_to(edges, table)
     return edges.shape[0] + 1
 
 

@@ -23,6 +23,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from bigmc.kernels.boosting.predictions import range_word
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: What the weights of a class add up to, about; their sums stay below ``2^31``.
@@ -246,7 +247,7 @@ def open_level(members, above, totals, kept, slots, added):
                 n_above += _count_ones(upper[w])
             counts[2 * parent], counts[2 * parent + 1] = n_below, n_above
         up[:] = 0
-        parents[:] = slots[tree, : n_nodes // 2]
+        copy_to(slots[tree, : n_nodes // 2], parents)
         for parent in range(n_nodes // 2):
             below, over = 2 * parent, 2 * parent + 1
             if kept:

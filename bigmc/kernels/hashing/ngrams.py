@@ -304,7 +304,8 @@ def hash_ngrams(
             n_done = _hash_group(place[0], n_rows, documents, ngrams, work, ends, rest)
             place[0] += n_done
             if n_done > 0:
-                ends[:n_done] += n_listed
+                for k in range(n_done):
+                    ends[k] += n_listed
                 n_listed = ends[n_done - 1]
                 continue
         first = units[place[0]]

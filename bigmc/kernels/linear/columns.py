@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import kernel
 
 
@@ -26,7 +27,7 @@ def gather_columns(columns, indptr, indices, data, indptr_out, indices_out, data
             indptr_out[s, p] = to
             start = indptr[s, columns[p]]
             size = indptr[s, columns[p] + 1] - start
-            indices_out[to : to + size] = indices[start : start + size]
-            data_out[to : to + size] = data[start : start + size]
+            copy_to(indices[start : start + size], indices_out[to:])
+            copy_to(data[start : start + size], data_out[to:])
             to += size
         indptr_out[s, columns.shape[0]] = to

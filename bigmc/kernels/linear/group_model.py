@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel
 
 #: Sums of products of finite numbers may be reordered so that they vectorise.
@@ -63,7 +64,7 @@ def minimise_group_model(gradient, hessian, row, alpha, largest, factor, new):
     if norm <= alpha:
         return
     if alpha == 0.0:
-        new[:size] = right
+        copy_to(right, new)
         _solve_shifted(hessian, 0.0, factor, new[:size])
         return
     low = 0.0
@@ -72,9 +73,9 @@ def minimise_group_model(gradient, hessian, row, alpha, largest, factor, new):
     for _ in range(_MODEL_STEPS):
         if not low < nu < high:
             nu = 0.5 * (low + high)
-        new[:size] = right
+        copy_to(right, new)
         _solve_shifted(hessian, nu, factor, new[:size])
-        again[:] = new[:size]
+        copy_to(new[:size], again)
         _solve_factored(factor, again)
         length = slope = 0.0
         for r in range(size):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
 from bigmc.kernels.linear.log_sums import add_column_step, class_products, curvature, gradient, variances
@@ -130,13 +131,13 @@ def project(penalty, columns, samples, shares, move, extra, coef, violations):
         pull = extra.tilt[p] if extra.tilt.shape[0] else none
         scale = two_over_n * columns.scale[p]
         gradient(j, columns.entries, samples, total)
-        sums[:] = total[:n_classes]
+        copy_to(total[:n_classes], sums)
         violations[p] = fill_excess(penalty, alpha, scale, (sums, pull, ones), excess)
         if violations[p] <= negligible:
             continue
         before = along(excess, total)
         variances(j, columns.entries, samples, shares, total)
-        diagonal[:] = total[:n_classes]
+        copy_to(total[:n_classes], diagonal)
         # slopes are half derivatives, variances the whole Hessian
         part = projection_part(0.5 * scale * columns.scale[p], diagonal, excess)
         for r in range(n_classes):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_dot, lanes_turn, lanes_variance
 from bigmc.kernels.linear.losses.interface import slopes as slopes_of
@@ -113,7 +114,7 @@ def balanced_slopes(scores, labels, factor, out):
         if out.shape[1] == 1:
             out[i, 0] = slope[1]
             continue
-        out[i, :n_classes] = slope
+        copy_to(slope, out[i])
         out[i, n_classes:] = 0
 
 

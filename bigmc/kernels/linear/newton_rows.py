@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.losses.interface import RowWork, row_change, row_groups, row_slopes, row_turn
 from bigmc.kernels.linear.products import (
@@ -114,7 +115,7 @@ def losses_along(loss, span, rows, samples, direction, part):
         if not constant and (indptr[i] == indptr[i + _ONE] or row_scale[i] == 0):
             continue
         row_product(rows, i, row_scale[i], direction, groups, used, move)
-        wide[:] = move
+        copy_to(move, wide)
         total = row_change(loss, samples, i, part, used, work)
         change += weights[i] * total if weights.shape[0] else total
     return change

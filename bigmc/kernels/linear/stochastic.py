@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_dot
 from bigmc.kernels.linear.losses.interface import slopes
@@ -186,7 +187,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
         if rows.weights[i] == 0.0:
             continue
         weight += rows.weights[i]
-        scores[0, :n_classes] = intercept
+        copy_to(intercept, scores[0])
         for j in range(moving.squares.shape[0]):
             _find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, here, 0)
             _add_scores(penalty.code, np.float32(1), j, moving, here, 0, scores, n_classes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.linear.losses.interface import LossKernels, slopes
 from bigmc.kernels.linear.losses.samples import hide_labels, squares_change
 from bigmc.kernels.linear.products import EVERY_GROUP, LAST_BIT, groups_of
@@ -225,7 +226,7 @@ class MultitaskSquaredHingeOfSets(MultitaskSquaredHinge):
         width = np.uint64(scores.shape[1])
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         hide_labels(scores, i, labels, others)
-        turn[:] = move
+        copy_to(move, turn)
         for q in range(width // _EIGHT):
             lanes_active(others, q * _EIGHT, one, turn, zero, q * _EIGHT)
         for t in range(labels.shape[1]):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.kernels.linear.losses.samples import hide_labels, squares_change
 from bigmc.kernels.linear.products import EVERY_GROUP, LAST_BIT, groups_of
@@ -326,7 +327,7 @@ class SquaredHingeOfSets(SquaredHinge):
             if c < 0:
                 break
             behind = one - scores[i, c]
-            moved[:] = move
+            copy_to(move, moved)
             total = zero
             for q in range(width // _EIGHT):
                 total += lanes_active(others, q * _EIGHT, behind, moved, move[c], q * _EIGHT)
