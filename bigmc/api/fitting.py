@@ -107,10 +107,11 @@ def fit(
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
+    left_out: tuple[str, ...] = ()
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
-            data, refit, left_out = dataset_of(source), False, ()
+            data, refit = dataset_of(source), False
         else:
             resources = Resources(workers, limit, progress)
             data, left_out = _raw_data(source, target, dataset, given_options(options), resources)
@@ -169,7 +170,8 @@ def _raw_data(
     from bigmc.ingestion.column_kinds import with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
-    label, left_out = options.get("label"), ()
+    label = options.get("label")
+    left_out: tuple[str, ...] = ()
     if isinstance(label, str):
         options, left_out = with_column_kinds(source, options)
     if "text" in options and isinstance(label, str):

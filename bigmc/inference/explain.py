@@ -172,7 +172,8 @@ def _parts(model: Model, rows: Rows) -> NDArray[np.float64]:
     """Return what each feature of a sample adds to the scores, shape (n_entries, n_classes)."""
     if isinstance(model, SumModel):
         own = zip(model.parts, model.part_weights.tolist(), strict=True)
-        return np.sum([weight * _parts(part, rows) for part, weight in own], axis=0)
+        total: NDArray[np.float64] = sum(weight * _parts(part, rows) for part, weight in own)
+        return total
     return _linear_parts(model, rows) if isinstance(model, LinearModel) else _differences(model, rows)
 
 

@@ -95,7 +95,7 @@ class ColumnKinds(NamedTuple):
     ----------
     options : IngestKeywords
     left_out : tuple of str
-        Columns of dates, lists or bytes, or without a value, where nobody has named any: they are no features.
+        Columns of dates, lists or bytes, or without a value, where none are named: they are no features.
     """
 
     options: IngestKeywords

@@ -92,7 +92,8 @@ def _losses(
 ) -> NDArray[np.float64]:
     """Return the log loss of every row."""
     chances = trial.calibration.probabilities(scores)[np.arange(len(codes)), codes]
-    return -np.log(np.maximum(chances, 1e-300))
+    losses: NDArray[np.float64] = -np.log(np.maximum(chances, 1e-300))
+    return losses
 
 
 def choose_weights(
@@ -113,7 +114,7 @@ def choose_weights(
 
     some = slice(None, None, -(-scores[0].size // _FITTED_ENTRIES))
     codes = codes[some]
-    spread = [max(float(own.std()), 1e-300) for own in scores]  # in units of it the weights are alike
+    spread = [float(own.std()) or 1.0 for own in scores]  # in units of it the weights are alike
     parts = np.array([own[some] / unit for own, unit in zip(scores, spread, strict=True)])
     right = parts[:, np.arange(len(codes)), codes]
 
