@@ -44,8 +44,8 @@ class Sum(NamedTuple):
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether two models are better than one."""
-        return self.gain > SURE
+        """Whether two models are better than one; a weight of 0 leaves one."""
+        return all(self.weights) and self.gain > SURE
 
 
 def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> Sum | None:
