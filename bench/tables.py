@@ -6,7 +6,8 @@
 Five random splits of each table, three tenths of the rows to test on, of more than 3,000 rows a fifth. Every
 method gets the same rows and is processes of its own from the Parquet table to the probabilities of the rows
 to test on, which the same code judges; every process has one thread. LightGBM has its defaults; the forest
-has 500 trees, and else those of scikit-learn. Categories are columns of 0 and 1 for them. What `bigmc fit`
+has 500 trees, and else those of scikit-learn. Categories are columns of 0 and 1 for them. Tables of
+R's packages (`tables_of_r.py`), some of which have texts, are for `bigmc fit` alone. What `bigmc fit`
 does by default was chosen on `CHOSEN_ON`; the other tables judge. One JSON line a run, kept in
 ``results/tables.jsonl``; runs that are there are not repeated.
 """
@@ -27,10 +28,13 @@ from data import KEEL, keel
 from first_choice import judged_table, timed
 from first_choice_peers import judged
 from first_choice_sets import HERE
+from tables_of_r import TABLES, prepared, table_of
 
 CHOSEN_ON = ("vehicle", "ionosphere", "pima", "wine", "wdbc", "satimage", "twonorm")
 SMALLER = {"letter": 5_000, "magic": 5_000, "twonorm": 2_000, "optdigits": 3_000}
-"""Rows that are kept of larger tables, drawn once."""
+OF_R, TO_TEST_ON = 10_000, 0.6
+"""Rows that are kept of larger tables, drawn once; of tables of R's packages this many, and this share of
+them is to test on."""
 OURS, LIGHTGBM, FOREST = "bigmc fit", "LightGBM", "random forest"
 METHODS = (OURS, LIGHTGBM, FOREST)
 LIMIT = 1800
@@ -43,9 +47,14 @@ def sides(name: str, seed: int, folder: Path) -> tuple[Path, Path]:
     if not all(path.exists() for path in paths):
         from sklearn.model_selection import train_test_split
 
-        table = pd.read_csv(keel(folder) / f"{name}.csv", dtype={"label": str})
-        table = table.sample(min(len(table), SMALLER.get(name, len(table))), random_state=0)
-        share = 0.3 if len(table) <= 3_000 else 0.2
+        if name in TABLES:
+            package, label = TABLES[name]
+            table, most = prepared(table_of(package, name), label), OF_R
+        else:
+            table = pd.read_csv(keel(folder) / f"{name}.csv", dtype={"label": str})
+            most = SMALLER.get(name, len(table))
+        table = table.sample(min(len(table), most), random_state=0)
+        share = TO_TEST_ON if name in TABLES else 0.3 if len(table) <= 3_000 else 0.2
         halves = train_test_split(table, test_size=share, random_state=seed, stratify=table["label"])
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         for path, half in zip(paths, halves, strict=True):
@@ -125,7 +134,7 @@ def shown(results: Path) -> None:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("sets", nargs="*", metavar="TABLE", help=f"of {', '.join(KEEL)}")
+    parser.add_argument("sets", nargs="*", metavar="TABLE", help=f"of {', '.join([*KEEL, *TABLES])}")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--again", action="store_true", help="repeat runs that are in the results")
@@ -137,7 +146,7 @@ def main() -> None:
     if given.peer:
         print(json.dumps(peer(given.peer[0], Path(given.peer[1]), Path(given.peer[2]))))
         return
-    if unknown := set(given.sets) - set(KEEL):
+    if unknown := set(given.sets) - {*KEEL, *TABLES}:
         parser.error(f"no such table: {', '.join(sorted(unknown))}")
     given.results.parent.mkdir(parents=True, exist_ok=True)
     lines = given.results.read_text().splitlines() if given.results.exists() else []

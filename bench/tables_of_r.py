@@ -38,8 +38,12 @@ TABLES = {
     "birds": ("openintro", "phase_of_flt"),
     "covid_testing": ("medicaldata", "result"),
     "loans_full_schema": ("openintro", "homeownership"),
+    "nassCDS": ("DAAG", "dead"),
+    "storms": ("dplyr", "status"),
+    "TV16": ("stevedata", "votetrump"),
+    "yrbss": ("openintro", "text_while_driving_30d"),
 }
-"""Package and label of each table; the last three have texts or categories of many values."""
+"""Package and label of each table; the last seven have texts, or categories beside numbers."""
 OF_DEBIAN = ("modeldata", "cardata", "ggplot2")
 SEED = 7
 

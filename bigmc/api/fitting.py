@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -79,7 +79,7 @@ def fit(
     dict
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
-        the 95 % ``interval`` of the first one, ``columns`` (which became what),
+        the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
         ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
@@ -108,14 +108,14 @@ def fit(
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
+    left_out: tuple[str, ...] = ()
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
             data, refit = Dataset.open(source), False
         else:
-            data = _raw_data(
-                source, target, dataset, given_options(options), Resources(workers, limit, progress)
-            )
+            resources = Resources(workers, limit, progress)
+            data, left_out = _raw_data(source, target, dataset, given_options(options), resources)
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         thresholds = Thresholds(label_thresholds)
@@ -123,13 +123,13 @@ def fit(
         limits = Limits(limit, seconds, max_features)
         with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
             result = Fit(data, target, splits, limits, workers, progress).run()
-    result["columns"] = _columns(data.features)
+    result["columns"] = _columns(data.features, left_out)
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
 
 
-def _columns(features: Mapping[str, Any]) -> dict[str, list[str]]:
+def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, list[str]]:
     """Return which columns became what; those in which missing numbers were filled once more."""
     filling = features.get("filling")
     kinds = {
@@ -139,6 +139,7 @@ def _columns(features: Mapping[str, Any]) -> dict[str, list[str]]:
         "numeric": features.get("numeric", ()),
         "dense": features.get("dense", ()),
         "filled": [features["dense"][place] for place in filling["flagged"]] if filling else (),
+        "left_out": left_out,
     }
     return {kind: list(names) for kind, names in kinds.items() if names}
 
@@ -162,21 +163,25 @@ def _raw_data(
     dataset: str | Path | None,
     options: IngestKeywords,
     resources: Resources,
-) -> Dataset:
-    """Return raw data as a dataset, which is made unless it is there; one of other data is refused."""
+) -> tuple[Dataset, tuple[str, ...]]:
+    """Return raw data as a dataset, and the columns that are left out.
+
+    The dataset is made unless it is there; one of other data is refused.
+    """
     from bigmc.ingestion.column_kinds import with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")
+    left_out: tuple[str, ...] = ()
     if isinstance(label, str):
-        options = with_column_kinds(source, options)
+        options, left_out = with_column_kinds(source, options)
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:
         raise DataError("no label column is named", "name it with --label")
     asked: IngestKeywords = {"split": SPLITS, **options}
     limit, engine, progress = resources.memory_limit, resources.engine, resources.progress
-    return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked)
+    return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), left_out
 
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:

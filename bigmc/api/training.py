@@ -222,7 +222,6 @@ def load_model(path: str | Path) -> Any:
     ModelError
         If it is no model, damaged or of another version or kind.
     """
-    from bigmc.estimators import CLASSIFIERS
+    from bigmc.estimators import classifier_of
 
-    model = model_of(path)
-    return CLASSIFIERS[model.kind].from_model(model)
+    return classifier_of(model_of(path))

@@ -92,6 +92,7 @@ _COLUMN_KINDS = {
     "numeric": "numbers, hashed",
     "dense": "numbers",
     "filled": "missing numbers are filled with the mean in",
+    "left_out": "left out (dates, lists or no values; give what matters of dates, like the hour, as numbers)",
 }
 
 

@@ -17,7 +17,7 @@ from bigmc.inference.samples import SampleReader
 from bigmc.inference.text_scores import is_one_text
 from bigmc.ingestion.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
-from bigmc.model import LinearModel, Model
+from bigmc.model import LinearModel, Model, SumModel
 from bigmc.store.csr import Rows
 
 LEFT_OUT_TOGETHER = 256
@@ -107,7 +107,7 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
         raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
     rows = next(iter(reader.batches([sample])))
     scores = model.scores(rows)
-    parts = _linear_parts(model, rows) if isinstance(model, LinearModel) else _differences(model, rows)
+    parts = _parts(model, rows)
     words, contributions = _by_word(_occurrences(reader.spec, sample), rows.indices, parts)
     probabilities = model.probabilities(scores)[0] if model.has_probabilities else None
     classes = []
@@ -166,6 +166,15 @@ def _by_word(
     contributions = np.zeros((len(number), parts.shape[1]))
     np.add.at(contributions, [number[name] for name in names], parts[places] * share[:, None])
     return list(number), contributions
+
+
+def _parts(model: Model, rows: Rows) -> NDArray[np.float64]:
+    """Return what each feature of a sample adds to the scores, shape (n_entries, n_classes)."""
+    if isinstance(model, SumModel):
+        own = zip(model.parts, model.part_weights.tolist(), strict=True)
+        total: NDArray[np.float64] = sum(weight * _parts(part, rows) for part, weight in own)
+        return total
+    return _linear_parts(model, rows) if isinstance(model, LinearModel) else _differences(model, rows)
 
 
 def _linear_parts(model: LinearModel, rows: Rows) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +73,10 @@ class _Column:
         return self.n_missing == self.n_rows
 
     @property
+    def is_useful(self) -> bool:
+        return not (self.unfit or self.is_empty)
+
+    @property
     def is_number(self) -> bool:
         return self.n_unreadable == 0
 
@@ -82,7 +86,21 @@ class _Column:
         return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
 
 
-def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
+class ColumnKinds(NamedTuple):
+    """What an ingest is asked for of the columns of a table.
+
+    Attributes
+    ----------
+    options : IngestKeywords
+    left_out : tuple of str
+        Columns of dates, lists or bytes, or without a value, where none are named: they are no features.
+    """
+
+    options: IngestKeywords
+    left_out: tuple[str, ...] = ()
+
+
+def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     """Return the options of an ingest completed with what a sample of the rows says about its columns.
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
@@ -97,17 +115,17 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
     """
     items = source if isinstance(source, list | tuple) else [source]
     if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
-        return options  # what can be read once is not read to look at it
+        return ColumnKinds(options)  # what can be read once is not read to look at it
     named = any(options.get(kind) for kind in _FEATURES)
     texts: tuple[str, ...] = ()
     dense, categories = columns_of(options.get("dense")), columns_of(options.get("categorical"))
     hashes = any(options.get(kind) for kind in ("text", "numeric", "hash_bits"))
     asked = (*dense, *(() if hashes else categories))
     if named and not asked:
-        return options
+        return ColumnKinds(options)
     columns = _sampled(source, options, asked if named else None)
     if columns is None:
-        return options
+        return ColumnKinds(options)
     found = options.copy()
     if not named:
         texts = _kinds(columns, found)
@@ -124,7 +142,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> IngestKeywords:
     hashed = () if named else (*texts, *columns_of(found.get("categorical")))
     if "missing" not in found and any(known[name].n_missing for name in (*dense, *hashed)):
         found["missing"] = "fill"
-    return found
+    left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
+    return ColumnKinds(found, left_out)
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:
@@ -162,7 +181,7 @@ def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ..
     """Enter each column under its kind; return the texts."""
     if not any(column.n_rows for column in columns):
         raise DataError("the source has no rows", "check the path")
-    useful = [column for column in columns if not (column.unfit or column.is_empty)]
+    useful = [column for column in columns if column.is_useful]
     dense = tuple(column.name for column in useful if column.is_number)
     categories = tuple(column.name for column in useful if not column.is_number and column.is_category)
     texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))

@@ -9,6 +9,7 @@ from bigmc.model.minimax import MinimaxModel
 from bigmc.model.outline import ModelOutline
 from bigmc.model.registry import KINDS, load_model, outline_of_file, verify_model
 from bigmc.model.source import ModelSource
+from bigmc.model.summed import SumModel
 from bigmc.model.tree_scoring import Trees
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "ModelOutline",
     "ModelSource",
     "Scorer",
+    "SumModel",
     "Trees",
     "load_model",
     "outline_of_file",

@@ -358,6 +358,10 @@ class Model(Sized):
         ModelError
             If the folder of `path` does not exist.
         """
+        write_archive(Path(path), self.header(), self.stored_arrays(), self.format_version, deflation)
+
+    def header(self) -> dict[str, Any]:
+        """Return what the file says of the model beside its arrays, ready for JSON."""
         header = {
             "kind": self.kind,
             "n_features": self.n_features,
@@ -375,9 +379,13 @@ class Model(Sized):
             header["label_threshold"] = self.label_threshold
         if self.calibration is not None:
             header["calibration"] = self.calibration.to_dict()
+        return header
+
+    def stored_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all arrays of the file."""
         arrays = {"classes": self.classes, **self.to_arrays()}
         if self.column_scale is not None:
             arrays["column_scale"] = self.column_scale
         if self.names is not None:
             arrays |= names_to_arrays(self.names)
-        write_archive(Path(path), header, arrays, self.format_version, deflation)
+        return arrays

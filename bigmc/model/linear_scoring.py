@@ -55,6 +55,10 @@ class Scorer(Protocol):
         """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
         ...
 
+    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo), in `room` bytes."""
+        ...
+
 
 def lookup_bytes(n_features: int) -> int:
     """Return the bytes of the table that gives each feature its place."""
@@ -176,8 +180,12 @@ class LinearScorer:
         Reads the columns with weight only, and all of them once more where norms of idf-weighted
         samples are needed; takes `room` bytes beside the scores.
         """
+        return self.class_scores(shard, 0, len(self.intercept), room)
+
+    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``, in `room` bytes beside them."""
         self._check_width(shard)
-        return self._class_scores(shard, 0, len(self.intercept), self._row_scale(shard, room), room)
+        return self._class_scores(shard, lo, hi, self._row_scale(shard, room), room)
 
     def tiles(self, shard: Shard, room: int = ROOM) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Yield the first of some classes and the scores of these, shape (n_rows, so many), then of the next.

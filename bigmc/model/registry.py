@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,20 @@ from bigmc.model.feature_spec import check_feature_spec
 from bigmc.model.linear import LinearModel
 from bigmc.model.minimax import MinimaxModel
 from bigmc.model.outline import ModelOutline
+from bigmc.model.summed import KIND, SumModel, part_prefix
+from bigmc.store.npy import ArraySize
 from bigmc.store.untrusted import check_types, check_whole
 from bigmc.store.weighting import Weighting
 
-#: What the model of each learner is.
-KINDS: dict[str, type[Model]] = {"sparse": LinearModel, "boost": BoostedModel, "mrc": MinimaxModel}
+T = TypeVar("T")
+
+#: What the model of each learner is, and a sum of models.
+KINDS: dict[str, type[Model]] = {
+    "sparse": LinearModel,
+    "boost": BoostedModel,
+    "mrc": MinimaxModel,
+    KIND: SumModel,
+}
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -40,24 +49,51 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     header, arrays = read_archive(Path(path))
     with _consistent(path):
         _check_plain(arrays)
-        return _kind(header).from_arrays(
-            arrays,
-            kind=header["kind"],
-            classes=arrays["classes"],
-            n_features=header["n_features"],
-            weighting=Weighting.from_dict(header["weighting"]),
-            column_scale=arrays.get("column_scale"),
-            feature_spec=header["feature_spec"],
-            params=header["params"],
-            certificate={name: float(value) for name, value in header["certificate"].items()},
-            objective=float(header["objective"]),
-            n_iter=header["n_iter"],
-            n_passes=header["n_passes"],
-            history=header["history"],
-            names=names_from_arrays(arrays),
-            label_threshold=_threshold(header.get("label_threshold")),
-            calibration=Calibration.from_dict(header.get("calibration")),
-        )
+        return _model_of(header, arrays)
+
+
+def _model_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Model:
+    """Return the model of a header and arrays, with the models that it is a sum of."""
+    kind = _kind(header)
+    parts = [(own, _of_part(arrays, number)) for number, own in enumerate(_part_headers(header))]
+    sum_of = {"parts": tuple(_model_of(own, its) for own, its in parts)} if kind is SumModel else {}
+    return kind.from_arrays(
+        arrays,
+        kind=header["kind"],
+        classes=arrays["classes"],
+        n_features=header["n_features"],
+        weighting=Weighting.from_dict(header["weighting"]),
+        column_scale=arrays.get("column_scale"),
+        feature_spec=header["feature_spec"],
+        params=header["params"],
+        certificate={name: float(value) for name, value in header["certificate"].items()},
+        objective=float(header["objective"]),
+        n_iter=header["n_iter"],
+        n_passes=header["n_passes"],
+        history=header["history"],
+        names=names_from_arrays(arrays),
+        label_threshold=_threshold(header.get("label_threshold")),
+        calibration=Calibration.from_dict(header.get("calibration")),
+        **sum_of,
+    )
+
+
+def _part_headers(header: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the headers of the models that one is a sum of, each with what it shares with the sum."""
+    if header["kind"] != KIND:
+        return []
+    check_types(header, {"parts": list})
+    if any(not isinstance(own, dict) or own.get("kind") == KIND for own in header["parts"]):
+        raise ValueError("the parts of a sum of models are not models")
+    shared = {name: header[name] for name in ("n_features", "feature_spec")}
+    return [{**own, **shared} for own in header["parts"]]
+
+
+def _of_part(named: Mapping[str, T], number: int) -> dict[str, T]:
+    """Return what is named after a part of a sum, without its prefix, and the classes, which are of all."""
+    prefix = part_prefix(number)
+    own = {name.removeprefix(prefix): one for name, one in named.items() if name.startswith(prefix)}
+    return {**own, "classes": named["classes"]}
 
 
 def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
@@ -70,17 +106,25 @@ def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
     """
     header, sizes = read_sizes(Path(path))
     with _consistent(path):
-        kind, n_features = _kind(header), header["n_features"]
-        nbytes = kind.bytes_of(sizes, n_features)
+        nbytes, unpacked = _bytes_of(header, sizes)
         return ModelOutline(
             n_classes=math.prod(sizes["classes"].shape),
-            n_features=n_features,
+            n_features=header["n_features"],
             feature_spec=header["feature_spec"],
             has_sets=header.get("label_threshold") is not None,
-            takes_missing=kind.takes_missing,
+            takes_missing=_kind(header).takes_missing,
             nbytes=nbytes,
-            kept_bytes=nbytes - kind.unpacked_bytes(sizes),
+            kept_bytes=nbytes - unpacked,
         )
+
+
+def _bytes_of(header: Mapping[str, Any], sizes: Mapping[str, ArraySize]) -> tuple[int, int]:
+    """Return the bytes of a model while it is opened, and those given back then, parts included."""
+    kind = _kind(header)
+    counts = [(kind.bytes_of(sizes, header["n_features"]), kind.unpacked_bytes(sizes))]
+    counts += [_bytes_of(own, _of_part(sizes, k)) for k, own in enumerate(_part_headers(header))]
+    nbytes, unpacked = zip(*counts, strict=True)
+    return sum(nbytes), sum(unpacked)
 
 
 @contextmanager

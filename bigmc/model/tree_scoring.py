@@ -189,7 +189,7 @@ class BoostedScorer:
 
     def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
         """Return the scores of a stored shard, shape (n_rows, n_classes), in `room` bytes beside them."""
-        return np.ascontiguousarray(self._class_scores(shard, 0, self._n_classes, room))
+        return np.ascontiguousarray(self.class_scores(shard, 0, self._n_classes, room))
 
     def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
         """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
@@ -197,10 +197,10 @@ class BoostedScorer:
             shard.n_rows,
             self._n_classes,
             room // 4,
-            lambda lo, hi: self._class_scores(shard, lo, hi, room // 2),
+            lambda lo, hi: self.class_scores(shard, lo, hi, room // 2),
         )
 
-    def _class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
+    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``; reads the columns asked only."""
         if shard.n_features != self._n_features:
             raise DataError(f"the shard has {shard.n_features} features, the model {self._n_features}")

@@ -8,12 +8,13 @@ their number costs little more than scoring the rows held out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
@@ -61,10 +62,17 @@ class Boosting:
         What the learner is asked for.
     trial : Trial
         On the rows held out.
+    ladder : _Ladder
+        What it is one of.
     """
 
     options: BoostOptions
     trial: Trial
+    ladder: _Ladder = field(compare=False, repr=False)
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return the scores of the rows held out, by models that learned from the others."""
+        return self.ladder.scores(self.n_rounds)
 
     @property
     def n_rounds(self) -> int:
@@ -169,6 +177,12 @@ class _Ladder:
                 break
         return best
 
+    def scores(self, n_rounds: int) -> NDArray[np.float64]:
+        """Return the scores of the rows held out after so many rounds, of models at hand if there are."""
+        options = replace(self._options, n_rounds=n_rounds)
+        validation = self._search.validation
+        return validation.scores_of(options, lambda model: _stages(model, [n_rounds])[0], self._states)
+
     def _goes_on(self, best: Boosting, n_rounds: int) -> bool:
         """Return whether more rounds are tried on all rows."""
         if self._file([n_rounds], EVERY_FOLD).exists():
@@ -200,7 +214,7 @@ class _Ladder:
             )
             write_work_file(file, [asdict(trial) for trial in trials])
         asked = [replace(self._options, n_rounds=n) for n in rounds]
-        return [Boosting(*found) for found in zip(asked, trials, strict=True)]
+        return [Boosting(*found, self) for found in zip(asked, trials, strict=True)]
 
 
 def _is_worth_it(before: float, after: float) -> bool:

@@ -21,7 +21,7 @@ from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
 from bigmc.ingestion.memory import trim
 from bigmc.learners import learner_of
-from bigmc.model import Model, load_model
+from bigmc.model import Model, SumModel, load_model
 from bigmc.model.archive import QUICK_DEFLATION
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
@@ -40,6 +40,7 @@ from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
+from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.validation import SCORE_ENTRIES, Limits
 from bigmc.training.winner import Splits, Winner
@@ -109,12 +110,13 @@ class Fit:
             trim()  # of what the rows were drawn with
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             course = search.run(None if rival is None else rival.trial.quality)
+            summed = None if rival is None else add_up(search, course, rival, self._folder)
             course = course._replace(sizes=search.sizes(course.best.candidate))
             self._searched = search.validation.duals(course.best.candidate) if course.sizes else None
-            del search  # and with it the rows of the search
-            winner, rivals = self._choose(course, rival)
+            winner, rivals = self._choose(course, rival, summed)
+            del search, rival  # and with them the rows of the search
             measured = self._measured(winner, course)
-            model = self._model(winner, course)
+            model = self._model(winner)
             cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
             if self._test is not None and self._splits.refit and not cross_validated:
                 winner = self._recalibrated(winner)
@@ -143,15 +145,25 @@ class Fit:
             )
         write_work_file(file, asked)
 
-    def _choose(self, course: Course, rival: Boosting | None) -> tuple[Winner, dict[str, float]]:
-        """Return the linear model of the search, or boosting if that is better."""
+    def _choose(
+        self, course: Course, rival: Boosting | None, summed: Sum | None
+    ) -> tuple[Winner, dict[str, float]]:
+        """Return the linear model of the search, or boosting, or the sum of both, if that is better."""
         linear = linear_winner(course, self._data, self._limits)
         if rival is None:
             return linear, {}
         rivals = {"sparse": course.best.quality, "boost": rival.trial.quality}
-        if better(course.best, rival.trial, course.n_held_out) is course.best:
-            return linear, rivals
-        return Winner("boost", None, rival.trial.calibration, boosting=rival.options), rivals
+        boosted = Winner("boost", None, rival.trial.calibration, boosting=rival.options)
+        best = better(course.best, rival.trial, course.n_held_out)
+        alone = linear if best is course.best else boosted
+        if summed is None:
+            return alone, rivals
+        rivals["sum"] = summed.trial.quality
+        if not summed.is_worth_it:
+            return alone, rivals
+        whole = linear if linear.size is None else replace(linear, size=Size.whole(course.best))
+        both, calibration = (whole, boosted), summed.trial.calibration
+        return Winner("sum", None, calibration, parts=both, part_weights=summed.weights), rivals
 
     def _boosts(self) -> bool:
         return self._limits.max_features is None and is_for_boosting(self._data, self._limits.memory)
@@ -162,10 +174,11 @@ class Fit:
             return {"test": None}
         figures = self._figures(self._measured_model(winner), winner)
         first = course.trials[0]
-        plain = Winner.of(first, None if winner.size is None else Size.whole(first))
+        linear = winner.linear
+        plain = Winner.of(first, None if linear.size is None else Size.whole(first))
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
-        ridge = figures if same else self._figures(self._plain(plain, winner), plain)
+        ridge = figures if same else self._figures(self._plain(plain, linear), plain)
         shares = {"plain_ridge": ridge[by]}
         if not self._data.has_sets:
             counts = self._test.class_counts()
@@ -189,25 +202,30 @@ class Fit:
         from more rows, and is surer of its scores.
         """
         assert self._test is not None
-        model, test = load_model(self._folder / "measured.model"), winner.samples(self._test)
+        model, test = self._measured_model(winner), winner.samples(self._test)
         rows = min(MOST_ROWS, SCORE_ENTRIES // max(test.n_classes, 1))
         drawn, _ = draw_rows(test, min(1.0, max(rows, 1) / test.n_samples), _CALIBRATION_SEED, self._engine)
         scores = [model.shard_scores(drawn, s) for s in range(drawn.n_shards)]
         verdict = Truth.of(drawn, self._splits.thresholds).judge(np.concatenate(scores))
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
-    def _model(self, winner: Winner, course: Course) -> Model:
+    def _model(self, winner: Winner) -> Model:
         """Return the model of all rows that it may learn from."""
         if self._test is None or not self._splits.refit:
             return self._measured_model(winner)
+        if winner.parts:
+            return SumModel.of([self._model(part) for part in winner.parts], np.array(winner.part_weights))
         if winner.size is not None:
             return self._sized("whole", winner, self._data, self._placed(self._duals(winner)))
         warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
-        start = load_model(self._folder / "measured.model") if warm else None
+        start = self._measured_model(winner) if warm else None
         return self._trained("whole", winner, self._data, start)
 
     def _measured_model(self, winner: Winner) -> Model:
         """Return the winner trained on the rows that do not measure."""
+        if winner.parts:
+            parts = [self._measured_model(part) for part in winner.parts]
+            return SumModel.of(parts, np.array(winner.part_weights))
         if winner.size is not None:
             return self._sized("measured", winner, self._train, self._searched)
         return self._trained("measured", winner, self._train)
@@ -235,7 +253,7 @@ class Fit:
 
     def _sized(self, name: str, winner: Winner, samples: Dataset, start: Duals | None) -> Model:
         """Train a ridge model of a size, or find it in the folder."""
-        file = self._folder / f"{name}.model"
+        file = self._folder / f"{name}-{winner.kind}.model"
         if not file.exists():
             trained = self._train_sized(winner, samples, start)
             if name == "measured":
@@ -252,6 +270,7 @@ class Fit:
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, or go on training, or find the model in the folder."""
+        name = f"{name}-{winner.kind}"
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
             disk.make_folder(work)

@@ -27,7 +27,7 @@ from bigmc.training.folds import FEW_ROWS, FEW_ROWS_OF_TABLES, Fold, cross_valid
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
-from bigmc.training.trials import Candidate, Size, Trial, Truth, is_table, weighted, weightings_of
+from bigmc.training.trials import Candidate, Size, Trial, Truth, Verdict, is_table, weighted, weightings_of
 
 SAMPLE_ROWS = 40_000
 """Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
@@ -194,8 +194,7 @@ class Validation:
         if self.solves_by_duals(candidate):
             scores, n_used = self._dual_scores(candidate)
             return Trial.of(candidate, self._truth.judge(scores), n_used, time.monotonic() - started)
-        weighting = weighted(self.sample, candidate).weighting
-        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
+        options, weighting = self._linear(candidate)
         return self._judged(options, candidate, weighting, lambda model: [model])[0]
 
     def quality(self, candidate: Candidate) -> float:
@@ -246,6 +245,36 @@ class Validation:
         chosen = _Folds(self._folds[folds], [None] * len(self._folds) if states is None else states[folds])
         return self._judged(options, candidate, self._stored, versions, chosen)
 
+    def scores(self, candidate: Candidate) -> NDArray[np.float64]:
+        """Return the scores of the rows held out, by models of a candidate that learn from the others."""
+        if self.solves_by_duals(candidate):
+            return self._dual_scores(candidate)[0]
+        [(scores, _)] = self._scored(*self._linear(candidate), lambda model: [model])
+        return scores
+
+    def scores_of(
+        self, options: LearnerOptions, version: Callable[[Model], Model], states: list[MemoryCheckpoint]
+    ) -> NDArray[np.float64]:
+        """Return the scores of the rows held out by one version of another learner; see `judge`."""
+        chosen = _Folds(self._folds, states or [None] * len(self._folds))
+        [(scores, _)] = self._scored(options, self._stored, lambda model: [version(model)], chosen)
+        return scores
+
+    def verdict(self, scores: NDArray[np.float64]) -> Verdict:
+        """Judge scores of the rows held out, shape (n_held_out, n_classes)."""
+        return self._truth.judge(scores)
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """Classes of the rows held out, where each has one."""
+        assert self._truth.codes is not None
+        return self._truth.codes
+
+    def _linear(self, candidate: Candidate) -> tuple[SparseOptions, Weighting]:
+        """Return what trains a candidate, and how it weights the samples."""
+        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
+        return options, weighted(self.sample, candidate).weighting
+
     def _judged(
         self,
         options: LearnerOptions,
@@ -255,6 +284,17 @@ class Validation:
         chosen: _Folds | None = None,
     ) -> list[Trial]:
         started = time.monotonic()
+        scored = self._scored(options, weighting, versions, chosen)
+        seconds = time.monotonic() - started
+        truth = self._truth
+        if chosen is not None and len(chosen.folds) < len(self._folds):
+            truth = truth.of_rows(np.concatenate([fold.places for fold in chosen.folds]))
+        return [Trial.of(candidate, truth.judge(scores), n_used, seconds) for scores, n_used in scored]
+
+    def _scored(
+        self, options: LearnerOptions, weighting: Weighting, versions: Versions, chosen: _Folds | None = None
+    ) -> list[tuple[NDArray[np.float64], int]]:
+        """Return the scores that versions of the models give to the rows held out, and their features."""
         resources = Resources(self._engine, self._limits.memory)
         samples = self.sample.with_weighting(weighting)
         valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
@@ -267,14 +307,9 @@ class Validation:
             models = versions(trained.model)
             scores.append([self._scores(model, valid, fold) for model in models])
             n_used.append([len(model.used_features) for model in models])
-        seconds = time.monotonic() - started
-        some = len(folds) < len(self._folds)
-        truth = self._truth.of_rows(np.concatenate([f.places for f in folds])) if some else self._truth
-        joined = np.concatenate if some else self._in_order
-        return [
-            Trial.of(candidate, truth.judge(joined(found)), max(used), seconds)
-            for found, used in zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
-        ]
+        joined = np.concatenate if len(folds) < len(self._folds) else self._in_order
+        pairs = zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
+        return [(joined(found), max(used)) for found, used in pairs]
 
     def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
         found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])

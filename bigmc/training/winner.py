@@ -50,6 +50,10 @@ class Winner:
         Which share of the features is kept; None where a penalty decides, or the learner.
     max_features : int or None
         Of all rows, where that share of their features is more.
+    parts : tuple of Winner
+        Where a sum of models won: these, the linear one first.
+    part_weights : tuple of float
+        Of their scores.
     """
 
     kind: str
@@ -59,6 +63,8 @@ class Winner:
     boosting: BoostOptions | None = None
     size: Size | None = None
     max_features: int | None = None
+    parts: tuple[Winner, ...] = ()
+    part_weights: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, trial: Trial, size: Size | None = None, max_features: int | None = None) -> Winner:
@@ -68,8 +74,16 @@ class Winner:
         return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
 
     @property
+    def linear(self) -> Winner:
+        """The linear learner of a sum, else the learner itself."""
+        return self.parts[0] if self.parts else self
+
+    @property
     def settings(self) -> str:
         """What a person is told that won."""
+        if self.parts:
+            own = zip(self.parts, self.part_weights, strict=True)
+            return " + ".join(f"{weight:.3g} times {part.kind} ({part.settings})" for part, weight in own)
         if self.boosting is None:
             return str(self.candidate)
         depth, rounds = self.boosting.max_depth, self.boosting.n_rounds

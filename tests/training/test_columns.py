@@ -131,26 +131,29 @@ def test_what_was_asked_for_stays(tmp_path):
     table(100, 0).to_csv(tmp_path / "t.csv", index=False)
     path = str(tmp_path / "t.csv")
     asked = {"label": "label", "dense": ("size",), "categorical": ("colour",), "hash_bits": 10}
-    assert with_column_kinds(path, asked) == {**asked, "standardize": True}
-    assert with_column_kinds(path, {"label": "label", "dense": ("delay",), "missing": "keep"}) == {
+    assert with_column_kinds(path, asked).options == {**asked, "standardize": True}
+    assert with_column_kinds(path, {"label": "label", "dense": ("delay",), "missing": "keep"}).options == {
         "label": "label",
         "dense": ("delay",),
         "missing": "keep",
     }
-    assert with_column_kinds(path, {"label": "label", "text": ("colour",)}) == {
-        "label": "label",
-        "text": ("colour",),
-    }
+    assert with_column_kinds(path, {"label": "label", "text": ("colour",)}) == (
+        {"label": "label", "text": ("colour",)},
+        (),
+    )
 
 
 def test_dates_are_left_out(tmp_path):
     frame = table(100, 0).assign(day=pd.date_range("2026-01-01", periods=100))
     for source in (frame, str(tmp_path / "t.csv")):
         frame.to_csv(tmp_path / "t.csv", index=False)
-        found = with_column_kinds(source, {"label": "label"})
+        found, left_out = with_column_kinds(source, {"label": "label"})
+        assert left_out == ("day",)
         assert found["dense"] == ("size", "delay", "constant")
         assert found["one_hot"] == ("colour",)
         assert "text" not in found
+    said = bigmc.fit(frame, tmp_path / "m", label="label")["columns"]
+    assert said["left_out"] == ["day"]
 
 
 def test_a_missing_number_is_told_as_missing(tmp_path):

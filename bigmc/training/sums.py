@@ -1,0 +1,129 @@
+"""A sum of the best linear model and the best boosted one: its weights, and what held-out rows say of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.training.boosting import Boosting
+from bigmc.training.search import Search
+from bigmc.training.trials import Candidate, Course, Trial
+
+_FITTED_ENTRIES = 500_000
+"""Scores of each model that the weights are fitted to, at most."""
+SURE = 1.0
+"""Standard errors of the difference on the same rows by which the log loss of a sum must be less than that of
+the better model alone: a model in place of two, unless it is worth it."""
+_FILE = "sum.json"
+
+
+class Sum(NamedTuple):
+    """Weights of the scores of a linear model and of a boosted one, and what their sum reaches.
+
+    Attributes
+    ----------
+    weights : tuple of float
+    trial : Trial
+        On the rows held out.
+    gain : float
+        How much less its log loss is there than that of the better model alone, in standard errors of the
+        difference.
+    """
+
+    weights: tuple[float, ...]
+    trial: Trial
+    gain: float
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether two models are better than one; a weight of 0 leaves one."""
+        return all(self.weights) and self.gain > SURE
+
+
+def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> Sum | None:
+    """Return the best sum of the best models of a search; None where there is no time for it.
+
+    Models that have not seen the rows held out score them once more: the linear ones are trained again, the
+    boosted ones are at hand, unless the run was killed since.
+
+    Parameters
+    ----------
+    search : Search
+    course : Course
+        How it ended.
+    boosting : Boosting
+    folder : Path
+        Where the result is written down.
+    """
+    file = folder / _FILE
+    if not file.exists():
+        if not search.has_time(course.best.seconds):
+            return None
+        write_work_file(file, _added_up(search, course.best, boosting))
+    found = read_work_file(file, folder)
+    return Sum(tuple(found["weights"]), Trial.from_dict(found["trial"]), found["gain"])
+
+
+def _added_up(search: Search, linear: Trial, boosting: Boosting) -> dict[str, Any]:
+    """Return the fields of a sum for JSON."""
+    rows, boosted = search.validation, boosting.trial
+    scores = [rows.scores(linear.candidate), boosting.scores()]
+    weights = choose_weights(scores, rows.codes)
+    total = np.sum([weight * own for weight, own in zip(weights, scores, strict=True)], axis=0)
+    seconds, n_features = linear.seconds + boosted.seconds, max(linear.n_features, boosted.n_features)
+    trial = Trial.of(Candidate(None, "sum"), rows.verdict(total), n_features, seconds)
+    alone = search.better(linear, boosted)
+    of_it = scores[0 if alone is linear else 1]
+    less = _losses(alone, of_it, rows.codes) - _losses(trial, total, rows.codes)
+    error = max(float(less.std()) / math.sqrt(len(less)), 1e-12)
+    return {"weights": weights, "trial": asdict(trial), "gain": float(less.mean()) / error}
+
+
+def _losses(
+    trial: Trial, scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
+) -> NDArray[np.float64]:
+    """Return the log loss of every row."""
+    chances = trial.calibration.probabilities(scores)[np.arange(len(codes)), codes]
+    losses: NDArray[np.float64] = -np.log(np.maximum(chances, 1e-300))
+    return losses
+
+
+def choose_weights(
+    scores: Sequence[NDArray[np.float64]], codes: NDArray[np.integer[Any]]
+) -> tuple[float, ...]:
+    """Return weights, none negative, with which the softmax of the sum has the least log loss.
+
+    The loss is a convex function of the weights. Rows are left out evenly where they are many.
+
+    Parameters
+    ----------
+    scores : sequence of float64 array of shape (n_rows, n_classes)
+        Of each model, on rows that it has not seen.
+    codes : integer array of shape (n_rows,)
+        Their classes.
+    """
+    from scipy.optimize import minimize  # 13 MB that only tables have a use for
+
+    some = slice(None, None, -(-scores[0].size // _FITTED_ENTRIES))
+    codes = codes[some]
+    spread = [float(own.std()) or 1.0 for own in scores]  # in units of it the weights are alike
+    parts = np.array([own[some] / unit for own, unit in zip(scores, spread, strict=True)])
+    right = parts[:, np.arange(len(codes)), codes]
+
+    def log_loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        total = np.tensordot(weights, parts, 1)
+        value = scipy.special.logsumexp(total, axis=1) - weights @ right
+        expected = (scipy.special.softmax(total, axis=1) * parts).sum(axis=2)
+        return float(value.mean()), np.asarray((expected - right).mean(axis=1))
+
+    bounds = [(0.0, None)] * len(parts)
+    found = minimize(log_loss, np.ones(len(parts)), jac=True, method="L-BFGS-B", bounds=bounds)
+    return tuple(float(weight / unit) for weight, unit in zip(found.x, spread, strict=True))
