@@ -38,6 +38,8 @@ from bigmc.solvers.sparse.chunks.loss import (
 )
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
+from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
+from bigmc.solvers.sparse.chunks.row_rounds import RowSteps, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -47,6 +49,8 @@ from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
+#: The first damping where rounds take stochastic steps.
+_DAMPING_BY_ROWS = 0.5
 #: Rounds end when the last gained less than this share of the objective: first, every next time by this
 #: factor less, and at last in units of the tolerance.
 _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
@@ -227,8 +231,18 @@ class ChunkRounds:
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
         state = self.state
-        state.anchor = evaluate(self._task, self._columns.spill, state.coef, state.intercept)
+        state.anchor = self._evaluated(state.coef, state.intercept)
         self._count_spill()
+
+    def _evaluated(
+        self, coef: Coefficients, intercept: NDArray[np.float64], rare: RareFeatures | None = None
+    ) -> Evaluated:
+        """Read all chunks for objective and gradient at some weights, and for the samples of rare features."""
+        task, spill, layers = self._task, self._columns.spill, self.state.layers
+        if not self._columns.by_rows(self.state):
+            return evaluate(task, spill, coef, intercept, rare)
+        chunks = (chunk for _, chunk in spill.chunks(range(spill.n_chunks)))
+        return evaluate_by_rows(task, layers[0], chunks, coef, intercept, self._plan.row_bytes)
 
     def _drop_candidates(self) -> None:
         """Write the columns anew without those of no use, where that pays."""
@@ -236,9 +250,13 @@ class ChunkRounds:
         kept = self._columns.worth_keeping(state)
         if kept is None or state.anchor is None:
             return
-        before, n_chunks = np.concatenate(state.layers), state.n_chunks
+        before, n_chunks, by_rows = np.concatenate(state.layers), state.n_chunks, self._columns.by_rows(state)
         state.layers = [kept]
         self._write()
+        if by_rows and not self._columns.by_rows(state):
+            state.damping = 0.0
+            self._evaluate()
+            return
         state.anchor = state.anchor.of_features(before, kept)
         state.damping *= state.n_chunks / n_chunks
 
@@ -252,7 +270,9 @@ class ChunkRounds:
         state.lower = max(state.lower, found.lower)
         self._record(found.measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
-        if certificate.gap > task.tol and self._passes < max_passes:
+        if self._columns.by_rows(state):  # there is no memory for others
+            state.rounds, state.gain = 1, math.inf
+        elif certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
             if len(found.written):
                 state.layers = [*state.layers, found.written]
@@ -306,10 +326,13 @@ class ChunkRounds:
         """Go through the chunks once."""
         state, n_chunks = self.state, self._columns.spill.n_chunks
         before = state.bytes_read
+        by_rows = self._columns.by_rows(state)
         if state.damping == 0.0:
-            state.damping = max(1.0, _DAMPING * n_chunks)
+            state.damping = _DAMPING_BY_ROWS if by_rows else max(1.0, _DAMPING * n_chunks)
         state.rounds += 1
-        if n_chunks == 1:
+        if by_rows:
+            self._follow(progress)
+        elif n_chunks == 1:
             self._descend(progress)
         else:
             self._improve(progress)
@@ -354,6 +377,25 @@ class ChunkRounds:
         elif good:
             state.damping *= _GROWTH
 
+    def _follow(self, progress: ProgressCallback) -> None:
+        """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
+        state, task, spill = self.state, self._task, self._columns.spill
+        if state.trial:
+            self._accept(self._evaluated(state.coef, state.intercept), progress)
+        assert state.anchor is not None
+        state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
+        steps = RowSteps(task, state.layers[0], state.anchor, state.damping, self._plan.row_bytes)
+        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
+        for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+            progress(Progress("round", done, spill.n_chunks, "chunks"))
+            steps.follow(chunk, generator)
+        state.n_iter += 1
+        state.coef, state.intercept = steps.result()
+        state.trial = bool(np.isfinite(state.coef.rows).all() and np.isfinite(state.intercept).all())
+        if not state.trial:
+            state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
+            state.damping *= _GROWTH
+
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
         """Go on from weights whose objective is no larger; else damp the chunks more."""
         state, anchor = self.state, self.state.anchor
@@ -374,7 +416,7 @@ class ChunkRounds:
 
     def _settle(self, progress: ProgressCallback) -> None:
         """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""
-        state, task, spill = self.state, self._task, self._columns.spill
+        state = self.state
         assert state.anchor is not None
         start = state if state.trial else state.anchor
         coef, intercept, moved = start.coef, start.intercept, state.trial
@@ -383,7 +425,7 @@ class ChunkRounds:
             rare = self._columns.rare(state, solved) if groups else None
             if not (rare or moved):
                 break
-            if self._accept(evaluate(task, spill, coef, intercept, rare), progress):
+            if self._accept(self._evaluated(coef, intercept, rare), progress):
                 state.trial = moved = False
                 if rare:
                     coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)
