@@ -1,18 +1,18 @@
 # mypy: ignore-errors
 """Stochastic steps whose variance is reduced, and what they need to know of all samples.
 
-From an anchor, weights V with the mean gradient G of all samples, the weights of feature j follow a sample i by
+From an anchor, weights V with the mean gradient G of all samples, feature j follows a sample i by
 
     z_j += x_ij (s_i(W) - s_i(V)) + G_j,
 
-where ``s_i`` are the slopes of its loss by the scores, and minimise
+where ``s_i`` are the slopes of its loss by the scores, and the minimiser of
 
     <z_j, w> + t (alpha * penalty(w) + ridge / 2 ||w||²) + c_j / 2 ||w - V_j||²
 
-after samples of total weight t. What a sample adds to the gradient has mean zero and vanishes at the optimum:
-Johnson, Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", NIPS 2013, in
-the form of Xiao's dual averaging (Journal of Machine Learning Research 11, 2010), whose sums need not be
-touched for the features that a sample does not have: G is added when a feature comes up.
+after samples of total weight t are its weights. What a sample adds to G has mean zero and vanishes at the
+optimum: Johnson, Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", NIPS
+2013, in the form of Xiao's dual averaging (Journal of Machine Learning Research 11, 2010), whose sums need
+not be touched for the features that a sample does not have: G is added when a feature comes up.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RowSums(NamedTuple):
 
 @kernel
 def add_row_scores(rows, weights, scores):
-    """Add the products of samples in row order and weights of shape (n_features, some width) to the scores."""
+    """Add products of samples in row order and weights, (n_features, any width), to the scores."""
     number = scores.dtype.type
     for i in range(scores.shape[0]):
         for k in range(rows.indptr[i], rows.indptr[i + 1]):

@@ -257,7 +257,7 @@ class CandidateColumns:
         return n_chunks, self._plan.most_held(int(more.features * n_features), n_chunks)
 
     def would_be_held(self, state: State) -> bool:
-        """Return whether all columns of the layers are likely to stay in memory, and all candidates have one."""
+        """Return whether all candidates have columns, which are likely to stay in memory."""
         features = _joined(state)
         assert state.norms is not None
         if np.count_nonzero(state.norms > _CANDIDATE * self._task.alpha) > self._plan.most_candidates:

@@ -5,9 +5,10 @@ scratch file, cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.s
 through the chunks, each of which lowers the corrected loss of its samples
 (`bigmc.solvers.sparse.chunks.loss`). On the way it evaluates objective and gradient of all at the weights
 that the round before came to, the trial, so that a round reads each chunk once; what corrects the chunks is
-the gradient of the round before that. A trial that makes the objective larger is given up, and the damping
-of the chunks grows; after others it shrinks. With one chunk a round is a descent to the optimum of the
-candidates.
+the gradient of the round before that. With more candidates than sweeps have memory for, a round takes
+stochastic steps along all samples (`bigmc.solvers.sparse.chunks.row_rounds`). A trial that makes the
+objective larger is given up, and the damping grows; after others it shrinks. With one chunk a round is a
+descent to the optimum of the candidates.
 
 Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little
 (`bigmc.solvers.sparse.chunks.certificate`).
@@ -27,19 +28,18 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Measured
+from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
 from bigmc.solvers.sparse.chunks.loss import (
     Evaluation,
     Weights,
     descend,
-    distance,
-    evaluate,
     improve,
     violation_to_reach,
 )
+from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
-from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
-from bigmc.solvers.sparse.chunks.row_rounds import RowSteps, evaluate_by_rows
+from bigmc.solvers.sparse.chunks.row_rounds import Damped, Point, follow_rows
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -51,14 +51,6 @@ from bigmc.solvers.sparse.steps.intercept import improve_intercept
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
 #: The first damping where rounds take stochastic steps.
 _DAMPING_BY_ROWS = 0.5
-#: Rounds end when the last gained less than this share of the objective: first, every next time by this
-#: factor less, and at last in units of the tolerance.
-_FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
-#: Rounds between passes at most; and the least factor of the gains asked for where rounds read little.
-_MOST_ROUNDS, _CHEAPEST = 24, 0.1
-#: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
-#: candidates is this part of the tolerance, or of this part of the gap.
-_FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -103,7 +95,7 @@ class ChunkRounds:
                     if certificate.gap <= self._task.tol or self._passes >= max_passes:
                         return certificate
                     self._save(checkpoint, run)
-                while state.rounds <= _MOST_ROUNDS and not self._enough():
+                while not pass_is_due(self._task, state, max_passes):
                     self._round(progress)
                     self._save(checkpoint, run)
                 self._settle(progress)
@@ -128,30 +120,6 @@ class ChunkRounds:
                     return known
         finally:
             self._columns.close()
-
-    def _enough(self) -> bool:
-        """Return whether a pass over everything is worth more than another round.
-
-        First it is for the candidates that are missing, later for the gap, which the violations make.
-        """
-        state, tol = self.state, self._task.tol
-        n_passes = max(1, len(state.history))
-        assert state.anchor is not None
-        # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
-        cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(self._pass_bytes, 1)))
-        if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
-            return False
-        # with several chunks the dual variables of one of them take out what is left of the violations
-        several, no_more = state.n_chunks > 1, self._passes >= self._max_passes
-        if n_passes <= _FOR_CANDIDATES or several or no_more or state.gain <= 0.0:
-            return True
-        wanted = _VIOLATION * max(tol, _GAP_FACTOR * state.history[-1]["gap"])
-        left = distance(self._task, state.anchor, state.layers)
-        return left.violation <= wanted * self._task.alpha or left.gap <= wanted * state.anchor.objective
-
-    @property
-    def _pass_bytes(self) -> int:
-        return self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
 
     @property
     def _passes(self) -> float:
@@ -231,18 +199,9 @@ class ChunkRounds:
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
         state = self.state
-        state.anchor = self._evaluated(state.coef, state.intercept)
+        point = Point(state.coef, state.intercept)
+        state.anchor = evaluated(self._task, self._plan, self._columns.spill, point)
         self._count_spill()
-
-    def _evaluated(
-        self, coef: Coefficients, intercept: NDArray[np.float64], rare: RareFeatures | None = None
-    ) -> Evaluated:
-        """Read all chunks for objective and gradient at some weights, and for the samples of rare features."""
-        task, spill, layers = self._task, self._columns.spill, self.state.layers
-        if not self._columns.by_rows(self.state):
-            return evaluate(task, spill, coef, intercept, rare)
-        chunks = (chunk for _, chunk in spill.chunks(range(spill.n_chunks)))
-        return evaluate_by_rows(task, layers[0], chunks, coef, intercept, self._plan.row_bytes)
 
     def _drop_candidates(self) -> None:
         """Write the columns anew without those of no use, where that pays."""
@@ -381,19 +340,17 @@ class ChunkRounds:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
-            self._accept(self._evaluated(state.coef, state.intercept), progress)
+            found = reached(task, self._plan, spill, Point(state.coef, state.intercept))
+            self._accept(found, progress)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
-        steps = RowSteps(task, state.layers[0], state.anchor, state.damping, self._plan.row_bytes)
-        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
-        for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
-            progress(Progress("round", done, spill.n_chunks, "chunks"))
-            steps.follow(chunk, generator)
+        damped, row_bytes = Damped(state.damping, state.n_iter), self._plan.row_bytes
         state.n_iter += 1
-        state.coef, state.intercept = steps.result()
-        state.trial = bool(np.isfinite(state.coef.rows).all() and np.isfinite(state.intercept).all())
-        if not state.trial:
-            state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
+        coef, intercept = follow_rows(task, spill, state.anchor, damped, row_bytes, progress)
+        state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
+        if state.trial:
+            state.coef, state.intercept = coef, intercept
+        else:
             state.damping *= _GROWTH
 
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
@@ -425,7 +382,8 @@ class ChunkRounds:
             rare = self._columns.rare(state, solved) if groups else None
             if not (rare or moved):
                 break
-            if self._accept(self._evaluated(coef, intercept, rare), progress):
+            found = reached(self._task, self._plan, self._columns.spill, Point(coef, intercept), rare)
+            if self._accept(found, progress):
                 state.trial = moved = False
                 if rare:
                     coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)

@@ -14,7 +14,8 @@ weights of now; in the place of a curvature, `Evaluated` has ``c_j / d`` then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear import stochastic, variance_reduced
 from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
+from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -30,6 +32,7 @@ from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sampled.sample import slope_and_bend
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
+from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 
 #: Samples whose scores are computed together, and features whose weights are.
@@ -38,12 +41,17 @@ _ROWS, _SLAB = 1 << 11, 1 << 11
 _SMALLEST = 1e-3
 
 
+class Point(NamedTuple):
+    """Weights, and the intercept of shape (n_classes,)."""
+
+    coef: Coefficients
+    intercept: NDArray[np.float64]
+
+
 def evaluate_by_rows(
     task: ChunkTask,
-    features: NDArray[np.int64],
-    chunks: Iterable[Chunk],
-    coef: Coefficients,
-    intercept: NDArray[np.float64],
+    spill: Spill,
+    point: Point,
     row_bytes: int,
 ) -> Evaluated:
     """Return objective and gradient of the candidates at some weights, and what steps from there go by.
@@ -51,44 +59,70 @@ def evaluate_by_rows(
     Parameters
     ----------
     task : ChunkTask
-    features : int64 array
-        The candidates, increasing.
-    chunks : iterable of Chunk
-        All samples.
-    coef : Coefficients
-    intercept : float64 array of shape (n_classes,)
+    spill : Spill
+        Has the columns of the candidates, in one layer.
+    point : Point
     row_bytes : int
         Bytes of the entries that are put into row order together.
     """
-    loss, n = task.objective.loss, len(features)
+    coef, intercept = point
+    loss, features = task.objective.loss, spill.features
+    n = len(features)
     margins, slope, level = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
-    sums = RowSums(
-        np.zeros((n, task.width), task.dtype), np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
-    )
+    sums = RowSums(np.zeros((n, task.width), task.dtype), np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
     weights = _dense(coef, features, sums_width(task.n_classes))
     kernels = task.objective.loss.set_kernels if task.objective.sets else loss.kernels
-    for chunk in chunks:
-        samples = RowSamples.of_chunk(chunk)
-        order = np.arange(len(samples.counts))
-        for group in samples.groups(order, _column_scale(task, features), row_bytes // ENTRY_BYTES):
-            for rows in _slices(group):
-                problem = _problem(task, rows)
-                if problem is None:
-                    continue
-                problem.rebuild_scores(Coefficients.zeros(task.width), intercept, [])
-                variance_reduced.add_row_scores(rows, weights, problem.scores)
-                own = problem.margins()
-                margins += own.stacked
-                slope += slope_and_bend(problem, own, task.weight_sum)[0]
-                factor = 1.0 / task.weight_sum
-                scores = problem.scores
-                level += variance_reduced.add_row_gradients(
-                    kernels, rows, scores, factor, task.n_classes, sums
-                )
-    total = Margins.of(loss, margins)
-    own_curve, level_curve = _curves(sums, level, task.dataset.n_samples)
-    upper = task.upper(total, coef)
-    return Evaluated(coef, intercept, upper, sums.gradient, own_curve.astype(task.dtype), slope, level_curve)
+    factor = 1.0 / task.weight_sum
+    for rows in _all_rows(task, spill, row_bytes):
+        problem = _problem(task, rows)
+        if problem is None:
+            continue
+        problem.rebuild_scores(Coefficients.zeros(task.width), intercept, [])
+        variance_reduced.add_row_scores(rows, weights, problem.scores)
+        own, scores = problem.margins(), problem.scores
+        margins += own.stacked
+        slope += slope_and_bend(problem, own, task.weight_sum)[0]
+        level += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
+    curve, level_curve = _curves(sums, level, task.dataset.n_samples)
+    upper = task.upper(Margins.of(loss, margins), coef)
+    return Evaluated(coef, intercept, upper, sums.gradient, curve.astype(task.dtype), slope, level_curve)
+
+
+def follow_rows(
+    task: ChunkTask,
+    spill: Spill,
+    anchor: Evaluated,
+    steps: Damped,
+    row_bytes: int,
+    progress: ProgressCallback,
+) -> Point:
+    """Return weights, of single precision, and intercept after steps along all samples from an anchor.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+        Has the columns of the candidates, in one layer.
+    anchor : Evaluated
+        By `evaluate_by_rows`.
+    steps : Damped
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+    progress : callable
+    """
+    followed = RowSteps(task, spill.features, anchor, steps.damping, row_bytes)
+    generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
+    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+        progress(Progress("round", done, spill.n_chunks, "chunks"))
+        followed.follow(chunk, generator)
+    return followed.result()
+
+
+class Damped(NamedTuple):
+    """Damping of steps along all samples, the d above, and the number of such rounds before."""
+
+    damping: float
+    n_iter: int
 
 
 class RowSteps:
@@ -146,7 +180,7 @@ class RowSteps:
                 (self._own, self._level),
             )
 
-    def result(self) -> tuple[Coefficients, NDArray[np.float64]]:
+    def result(self) -> Point:
         """Return weights, of single precision, and intercept after the samples so far."""
         task, penalty = self._task, self._task.objective.penalty.kernel
         variance_reduced.catch_up(self._weight, self._sums, self._own)
@@ -162,10 +196,10 @@ class RowSteps:
         if task.fit_intercept:
             strength = Strength(0.0, 0.0, self._weight)
             stochastic.fill_weights(penalty, strength, self._level_sums, step)
-        coef = np.zeros((len(used), task.width), np.float32)
+        coef: NDArray[Any] = np.zeros((len(used), task.width), np.float32)
         for slab in _slabs(len(used)):
             coef[slab, : rows.shape[1]] = rows[used[slab]]
-        return Coefficients(self._features[used], coef), self._anchor.intercept + step[0]
+        return Point(Coefficients(self._features[used], coef), self._anchor.intercept + step[0])
 
 
 def _held(curves: NDArray[np.floating], weights: NDArray[np.float32]) -> Sums:
@@ -190,6 +224,15 @@ def _problem(task: ChunkTask, rows: SparseRows) -> Problem | None:
     weights = None if task.sample_weight is None else rows.weights
     ones = np.ones(len(rows.labels), np.float32)
     return task.problem_of(Samples(task.dataset, rows.labels, ones, weights, None))
+
+
+def _all_rows(task: ChunkTask, spill: Spill, row_bytes: int) -> Iterator[SparseRows]:
+    """Read all samples, some in row order at a time."""
+    scale = _column_scale(task, spill.features)
+    for _, chunk in spill.chunks(range(spill.n_chunks)):
+        samples = RowSamples.of_chunk(chunk)
+        for group in samples.groups(np.arange(len(samples.counts)), scale, row_bytes // ENTRY_BYTES):
+            yield from _slices(group)
 
 
 def _slices(rows: SparseRows) -> Iterator[SparseRows]:
