@@ -72,7 +72,8 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     record = {"n": dataset.n_samples}
     state = State.load(checkpoint, record, task.width) if checkpoint else None
     state = state or State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
-    certificate = rounds.run(state, 100, checkpoint, record, options.get("progress", silent))
+    max_passes = options.get("max_passes", 100)
+    certificate = rounds.run(state, max_passes, checkpoint, record, options.get("progress", silent))
     return rounds.state, certificate
 
 

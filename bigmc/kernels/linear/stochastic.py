@@ -180,7 +180,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
     others = np.empty(scores.shape[1], np.float32)
     gradient, none = np.zeros(width, np.float32), np.empty((0, 0), np.float32)
     slope = gradient[:n_classes]
-    factors = np.empty((2, _longest(rows.indptr)), np.float32)
+    factors = np.empty((2, longest(rows.indptr)), np.float32)
     here = np.empty((2, 1), np.float32)
     weight = strength.weight
     for i in range(rows.labels.shape[0]):
@@ -189,13 +189,13 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
         weight += rows.weights[i]
         copy_to(intercept, scores[0])
         for j in range(moving.squares.shape[0]):
-            _find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, here, 0)
-            _add_scores(penalty.code, np.float32(1), j, moving, here, 0, scores, n_classes)
+            find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, here, 0)
+            add_scores(penalty.code, np.float32(1), j, moving, here, 0, scores, n_classes)
         start, stop = rows.indptr[i], rows.indptr[i + 1]
         now = Strength(strength.alpha, strength.ridge, weight)
         for k in range(start, stop):
-            _find_factors(penalty, now, rows.slots[k], sums, factors, k - start)
-            _add_scores(
+            find_factors(penalty, now, rows.slots[k], sums, factors, k - start)
+            add_scores(
                 penalty.code, rows.values[k], rows.slots[k], sums, factors, k - start, scores, n_classes
             )
         slopes(loss, scores, 0, rows.labels[i : i + 1], none, others, slope)
@@ -217,13 +217,13 @@ def fill_weights(penalty, strength, sums, coef):
     """Fill the weights that follow from the sums, into an array of at least as many columns as classes."""
     factors = np.empty((2, 1), np.float32)
     for j in range(coef.shape[0]):
-        _find_factors(penalty, strength, j, sums, factors, 0)
+        find_factors(penalty, strength, j, sums, factors, 0)
         for r in range(min(coef.shape[1], sums.linear.shape[1])):
             coef[j, r] = _weight(penalty.code, sums.linear[j, r], factors[0, 0], factors[1, 0])
 
 
 @inner_kernel
-def _longest(indptr):
+def longest(indptr):
     """Return the largest number of entries of a row."""
     longest = 1
     for i in range(indptr.shape[0] - 1):
@@ -240,7 +240,7 @@ def _weight(code, linear, factor, limit):
 
 
 @inlined_kernel
-def _add_scores(code, value, j, sums, factors, k, scores, n_classes):
+def add_scores(code, value, j, sums, factors, k, scores, n_classes):
     """Add a value times the weights of feature j to the scores."""
     factor, limit = factors[0, k] * value, factors[1, k]
     if factor == 0:
@@ -275,7 +275,7 @@ def _move(code, value, j, gradient, square, factors, k, sums):
 
 
 @inlined_kernel
-def _find_factors(penalty, strength, j, sums, factors, k):
+def find_factors(penalty, strength, j, sums, factors, k):
     """Find what `_weight` takes for feature j: 0 where all its weights are."""
     code, ratio = penalty
     factors[0, k], factors[1, k] = 0, 0

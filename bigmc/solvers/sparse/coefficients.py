@@ -18,7 +18,7 @@ class Coefficients:
     features : int64 array of shape (n_nonzero,)
         Increasing.
     rows : float64 array of shape (n_nonzero, width)
-        Weights of each, padded classes included (zeros).
+        Weights of each, padded classes included (zeros); of single precision where there are too many.
     """
 
     features: NDArray[np.int64]

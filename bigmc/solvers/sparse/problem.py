@@ -195,7 +195,7 @@ class Problem:
                 columns,
                 columns.positions[used],
                 self.scale_of(columns.features[used]),
-                coef.rows[slots[used]],
+                coef.rows[slots[used]].astype(np.float64, copy=False),
             )
             for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
                 pass

@@ -109,7 +109,7 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
     dataset = run.task.dataset
     return Solution(
         features=state.coef.features,
-        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]),
+        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes], np.float64),
         intercept=state.intercept,
         objective=certificate.upper,
         certificate=certificate,

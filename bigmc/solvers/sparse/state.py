@@ -227,7 +227,7 @@ class State:
         meta, arrays = dict(saved.meta), saved.arrays
 
         def weights(features: NDArray[np.int64], coef: NDArray[np.float64]) -> Coefficients:
-            rows = np.zeros((len(features), width))
+            rows = np.zeros((len(features), width), coef.dtype)
             rows[:, : coef.shape[1]] = coef
             return Coefficients(np.asarray(features, np.int64), rows)
 

@@ -83,6 +83,10 @@ class CandidateColumns:
             self._spill.close()
             self._spill = None
 
+    def by_rows(self, state: State) -> bool:
+        """Return whether rounds take stochastic steps, see `bigmc.solvers.sparse.chunks.row_rounds`."""
+        return self._plan.goes_by_rows(sum(map(len, state.layers)))
+
     def choose(
         self, state: State, features: NDArray[np.int64], norms: NDArray[np.float64]
     ) -> list[NDArray[np.int64]]:
@@ -100,13 +104,16 @@ class CandidateColumns:
         -------
         list of int64 arrays
         """
-        most = self._plan.most_candidates
+        most = first = self._plan.most_candidates
+        if self._plan.goes_by_rows(len(state.coef.features)):
+            most = first = max(most, self._plan.most_by_rows)
+        elif not state.history:
+            # at weights of zero: many of them come to nothing, and others come later
+            first = int(_FIRST_SHARE * most)
         rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
         wanted = rank > _CANDIDATE * self._task.alpha
         if np.count_nonzero(wanted) > most:
-            # at weights of zero: many of them come to nothing, and others come later
-            kept = most if state.history else int(_FIRST_SHARE * most)
-            wanted[np.lexsort((-norms, -rank))[kept:]] = False
+            wanted[np.lexsort((-norms, -rank))[first:]] = False
         candidates = features[wanted]
         new = np.setdiff1d(candidates, _joined(state))
         full = sum(map(len, state.layers)) + len(new) > most
@@ -127,7 +134,7 @@ class CandidateColumns:
 
     def _extensible(self, state: State) -> bool:
         """Return whether a pass may write a further layer."""
-        if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS:
+        if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS or self.by_rows(state):
             return False
         return self._keeps_layers(state) and self._plan.writer_bytes(*self._spill.size) > 0
 
@@ -167,6 +174,8 @@ class CandidateColumns:
         in_memory, in_file = self._spill.column_bytes
         n_chunks, most_held = self._room(kept_nnz, len(kept), _AFTER)
         left = max(0, (in_memory + in_file) * kept_nnz // max(nnz, 1) - most_held)
+        if self._plan.goes_by_rows(len(features)) and len(kept) <= self._plan.most_candidates:
+            return kept  # sweeps may go on
         if not len(kept) or n_chunks > state.n_chunks:
             return None
         return kept if _READINGS * (in_file - left) > in_file + left else None
@@ -174,7 +183,7 @@ class CandidateColumns:
     def rare_groups(self, state: State) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
         dataset = self._task.dataset
-        if not state.history:
+        if not state.history or self.by_rows(state):
             return 0
         pass_bytes = dataset.nnz * (2 + dataset.dtype.itemsize)
         return max(1, min(_RARE_GROUPS, int(_RARE_READS * pass_bytes / max(state.round_bytes, 1))))
@@ -248,8 +257,11 @@ class CandidateColumns:
         return n_chunks, self._plan.most_held(int(more.features * n_features), n_chunks)
 
     def would_be_held(self, state: State) -> bool:
-        """Return whether all columns of the layers are likely to stay in memory."""
+        """Return whether all candidates have columns, which are likely to stay in memory."""
         features = _joined(state)
+        assert state.norms is not None
+        if np.count_nonzero(state.norms > _CANDIDATE * self._task.alpha) > self._plan.most_candidates:
+            return False
         nnz = int(self.column_nnz[features].sum())
         return nnz * _COMPRESSED <= self._room(nnz, len(features), _AT_FIRST)[1]
 

@@ -129,6 +129,7 @@ class Certifier:
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         moves = task.fit_intercept or spill.n_chunks > 1
+        moves = moves and not self._plan.goes_by_rows(len(spill.features))  # sweeps have no memory then
         moved = balanced(task, spill, point) if moves else None
         column_scale = task.dataset.column_scale()
         rough = norms is Norms.ROUGH

@@ -16,7 +16,7 @@ centred columns (`bigmc.solvers.sparse.steps.chunk_parts`) it is the level.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,8 @@ _ENTRIES = 50.0
 #: and at most; and without alpha the gap that it comes to, in units of the tolerance.
 _MOST_SWEEPS = 300
 _FRACTION, _FINEST, _COARSEST, _TOLERATED = 0.02, 1e-4, 0.05, 0.5
+#: Features whose gradients are measured together.
+_SLAB = 1 << 13
 
 
 @dataclass
@@ -279,11 +281,11 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
     """
     ridge, start, gap = task.objective.ridge, 0, 0.0
     largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
-    for layer in layers:
-        out = Measures(*np.empty((3, len(layer))))
-        gradient, rows = point.gradient[start : start + len(layer)], point.coef.take(layer)
+    for features in _slabs(layers):
+        out = Measures(*np.empty((3, len(features))))
+        gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
         task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
-        start += len(layer)
+        start += len(features)
         largest = max(largest, float(out.violations.max(initial=0.0)))
         gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
         gap += float(out.distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
@@ -302,11 +304,19 @@ def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDAr
 
 def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
     """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
-    features = np.concatenate(layers)
-    out = Measures(*np.empty((3, len(features))))
-    rows = point.coef.take(features)
-    task.objective.measure_gradients(task.alpha, point.gradient, rows, task.n_classes, out)
-    return out.norms
+    norms, start = [np.empty(0)], 0
+    for features in _slabs(layers):
+        out = Measures(*np.empty((3, len(features))))
+        gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
+        task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
+        norms.append(out.norms)
+        start += len(features)
+    return np.concatenate(norms)
+
+
+def _slabs(layers: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+    """Cut layers into features whose weights are looked at together."""
+    return (layer[k : k + _SLAB] for layer in layers for k in range(0, len(layer), _SLAB))
 
 
 def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: float) -> list[Terms]:

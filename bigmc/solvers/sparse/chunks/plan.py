@@ -19,6 +19,10 @@ _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
 #: Bytes of the vectors of a candidate for every class, and what is left for candidates to come: in units of
 #: those there are, and as a share of what is left.
 _CANDIDATE_COST, _MORE_CANDIDATES, _MORE_SHARE = 56, 1.25, 0.04
+#: The same for rounds of stochastic steps, of single precision; and the share of what is left for them.
+_BY_ROWS_COST, _BY_ROWS_SHARE = 20, 0.55
+#: Share of a chunk that may be in row order at once, beside its columns.
+_ROW_ORDER = 0.25
 #: Share of what is left up to which columns are held. With all of it a run at 146 MB took 182.
 _HELD_SHARE = 0.75
 #: Share of what is left beside all that for samples of rare features.
@@ -86,6 +90,21 @@ class ChunkPlan:
     block_columns: int
     shard_parts: int = 1
     held_shard_bytes: int = 0
+
+    @property
+    def most_by_rows(self) -> int:
+        """Features whose columns are kept for rounds of stochastic steps, at most."""
+        offsets = self.chunk_bytes // (2 * self.feature_bytes)
+        return min(int(_BY_ROWS_SHARE * self.free_bytes) // (_BY_ROWS_COST * self.width), offsets)
+
+    def goes_by_rows(self, n_candidates: int) -> bool:
+        """Return whether rounds take stochastic steps: sweeps have no memory for so many candidates."""
+        return n_candidates > self.most_candidates
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the entries of a chunk that are in row order together."""
+        return int(_ROW_ORDER * self.chunk_bytes)
 
     def n_workers(self, held: int) -> int:
         """Return the number of workers of a pass beside `held` bytes of columns."""

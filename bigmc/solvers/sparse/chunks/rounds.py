@@ -5,9 +5,10 @@ scratch file, cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.s
 through the chunks, each of which lowers the corrected loss of its samples
 (`bigmc.solvers.sparse.chunks.loss`). On the way it evaluates objective and gradient of all at the weights
 that the round before came to, the trial, so that a round reads each chunk once; what corrects the chunks is
-the gradient of the round before that. A trial that makes the objective larger is given up, and the damping
-of the chunks grows; after others it shrinks. With one chunk a round is a descent to the optimum of the
-candidates.
+the gradient of the round before that. With more candidates than sweeps have memory for, a round takes
+stochastic steps along all samples (`bigmc.solvers.sparse.chunks.row_rounds`). A trial that makes the
+objective larger is given up, and the damping grows; after others it shrinks. With one chunk a round is a
+descent to the optimum of the candidates.
 
 Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little
 (`bigmc.solvers.sparse.chunks.certificate`).
@@ -27,17 +28,18 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Measured
+from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
 from bigmc.solvers.sparse.chunks.loss import (
     Evaluation,
     Weights,
     descend,
-    distance,
-    evaluate,
     improve,
     violation_to_reach,
 )
+from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
+from bigmc.solvers.sparse.chunks.row_rounds import Damped, Point, follow_rows
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -47,14 +49,8 @@ from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
 #: The first damping for every chunk, the least, and its factors after bad and good rounds.
 _DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
-#: Rounds end when the last gained less than this share of the objective: first, every next time by this
-#: factor less, and at last in units of the tolerance.
-_FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
-#: Rounds between passes at most; and the least factor of the gains asked for where rounds read little.
-_MOST_ROUNDS, _CHEAPEST = 24, 0.1
-#: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
-#: candidates is this part of the tolerance, or of this part of the gap.
-_FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
+#: The first damping where rounds take stochastic steps.
+_DAMPING_BY_ROWS = 0.5
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -99,7 +95,7 @@ class ChunkRounds:
                     if certificate.gap <= self._task.tol or self._passes >= max_passes:
                         return certificate
                     self._save(checkpoint, run)
-                while state.rounds <= _MOST_ROUNDS and not self._enough():
+                while not pass_is_due(self._task, state, max_passes):
                     self._round(progress)
                     self._save(checkpoint, run)
                 self._settle(progress)
@@ -124,30 +120,6 @@ class ChunkRounds:
                     return known
         finally:
             self._columns.close()
-
-    def _enough(self) -> bool:
-        """Return whether a pass over everything is worth more than another round.
-
-        First it is for the candidates that are missing, later for the gap, which the violations make.
-        """
-        state, tol = self.state, self._task.tol
-        n_passes = max(1, len(state.history))
-        assert state.anchor is not None
-        # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
-        cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(self._pass_bytes, 1)))
-        if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
-            return False
-        # with several chunks the dual variables of one of them take out what is left of the violations
-        several, no_more = state.n_chunks > 1, self._passes >= self._max_passes
-        if n_passes <= _FOR_CANDIDATES or several or no_more or state.gain <= 0.0:
-            return True
-        wanted = _VIOLATION * max(tol, _GAP_FACTOR * state.history[-1]["gap"])
-        left = distance(self._task, state.anchor, state.layers)
-        return left.violation <= wanted * self._task.alpha or left.gap <= wanted * state.anchor.objective
-
-    @property
-    def _pass_bytes(self) -> int:
-        return self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
 
     @property
     def _passes(self) -> float:
@@ -227,7 +199,8 @@ class ChunkRounds:
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
         state = self.state
-        state.anchor = evaluate(self._task, self._columns.spill, state.coef, state.intercept)
+        point = Point(state.coef, state.intercept)
+        state.anchor = evaluated(self._task, self._plan, self._columns.spill, point)
         self._count_spill()
 
     def _drop_candidates(self) -> None:
@@ -236,9 +209,13 @@ class ChunkRounds:
         kept = self._columns.worth_keeping(state)
         if kept is None or state.anchor is None:
             return
-        before, n_chunks = np.concatenate(state.layers), state.n_chunks
+        before, n_chunks, by_rows = np.concatenate(state.layers), state.n_chunks, self._columns.by_rows(state)
         state.layers = [kept]
         self._write()
+        if by_rows and not self._columns.by_rows(state):
+            state.damping = 0.0
+            self._evaluate()
+            return
         state.anchor = state.anchor.of_features(before, kept)
         state.damping *= state.n_chunks / n_chunks
 
@@ -252,7 +229,9 @@ class ChunkRounds:
         state.lower = max(state.lower, found.lower)
         self._record(found.measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
-        if certificate.gap > task.tol and self._passes < max_passes:
+        if self._columns.by_rows(state):  # there is no memory for others
+            state.rounds, state.gain = 1, math.inf
+        elif certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
             if len(found.written):
                 state.layers = [*state.layers, found.written]
@@ -306,10 +285,13 @@ class ChunkRounds:
         """Go through the chunks once."""
         state, n_chunks = self.state, self._columns.spill.n_chunks
         before = state.bytes_read
+        by_rows = self._columns.by_rows(state)
         if state.damping == 0.0:
-            state.damping = max(1.0, _DAMPING * n_chunks)
+            state.damping = _DAMPING_BY_ROWS if by_rows else max(1.0, _DAMPING * n_chunks)
         state.rounds += 1
-        if n_chunks == 1:
+        if by_rows:
+            self._follow(progress)
+        elif n_chunks == 1:
             self._descend(progress)
         else:
             self._improve(progress)
@@ -354,6 +336,23 @@ class ChunkRounds:
         elif good:
             state.damping *= _GROWTH
 
+    def _follow(self, progress: ProgressCallback) -> None:
+        """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
+        state, task, spill = self.state, self._task, self._columns.spill
+        if state.trial:
+            found = reached(task, self._plan, spill, Point(state.coef, state.intercept))
+            self._accept(found, progress)
+        assert state.anchor is not None
+        state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
+        damped, row_bytes = Damped(state.damping, state.n_iter), self._plan.row_bytes
+        state.n_iter += 1
+        coef, intercept = follow_rows(task, spill, state.anchor, damped, row_bytes, progress)
+        state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
+        if state.trial:
+            state.coef, state.intercept = coef, intercept
+        else:
+            state.damping *= _GROWTH
+
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
         """Go on from weights whose objective is no larger; else damp the chunks more."""
         state, anchor = self.state, self.state.anchor
@@ -374,7 +373,7 @@ class ChunkRounds:
 
     def _settle(self, progress: ProgressCallback) -> None:
         """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""
-        state, task, spill = self.state, self._task, self._columns.spill
+        state = self.state
         assert state.anchor is not None
         start = state if state.trial else state.anchor
         coef, intercept, moved = start.coef, start.intercept, state.trial
@@ -383,7 +382,8 @@ class ChunkRounds:
             rare = self._columns.rare(state, solved) if groups else None
             if not (rare or moved):
                 break
-            if self._accept(evaluate(task, spill, coef, intercept, rare), progress):
+            found = reached(self._task, self._plan, self._columns.spill, Point(coef, intercept), rare)
+            if self._accept(found, progress):
                 state.trial = moved = False
                 if rare:
                     coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)

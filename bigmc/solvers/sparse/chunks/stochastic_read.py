@@ -10,13 +10,8 @@ from numpy.typing import NDArray
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
-from bigmc.solvers.sparse.chunks.stochastic_start import (
-    ENTRY_BYTES,
-    ShardSamples,
-    Started,
-    StochasticSteps,
-    sums_width,
-)
+from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES
+from bigmc.solvers.sparse.chunks.stochastic_start import ShardSamples, Started, StochasticSteps, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import State

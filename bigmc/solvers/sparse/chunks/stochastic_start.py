@@ -7,16 +7,16 @@ do their samples, which are put into row order some at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import stochastic
 from bigmc.kernels.linear.simd import LANES
-from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
+from bigmc.kernels.linear.stochastic import Strength, Sums
+from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, Part, RowSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.shard_blocks import Block
@@ -24,9 +24,7 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 
 #: What the first sample that has a feature moves its weights by, where all values are alike and rows have
 #: length 1. Larger steps do as well, but for the squared hinge of many classes.
-_RATE = 1.0
-#: Bytes of an entry in row order.
-ENTRY_BYTES = 8
+RATE = 1.0
 #: Features whose weights are computed at once.
 _SLAB = 1 << 13
 
@@ -47,15 +45,8 @@ class Started(NamedTuple):
     norms: NDArray[np.float64]
 
 
-class Part(NamedTuple):
-    """Some columns of the samples of a shard that take part: offsets, rows and values, and the first slot."""
-
-    columns: tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[Any]]
-    slot: int
-
-
 @dataclass(frozen=True)
-class ShardSamples:
+class ShardSamples(RowSamples):
     """Samples of a shard that take part, whose columns are added block by block.
 
     Attributes
@@ -64,21 +55,10 @@ class ShardSamples:
         Features that take part, increasing.
     numbers : int32 array of shape (n_rows,)
         Number of each row of the shard among the samples, -1 for none.
-    counts : int32 array of shape (n_samples,)
-        Their entries so far.
-    labels : int32 array of shape (n_samples, most labels)
-    scale : float32 array of shape (n_samples,)
-    weights : float64 array of shape (n_samples,)
-    parts : list of Part
     """
 
     table: NDArray[np.int64]
     numbers: NDArray[np.int32]
-    counts: NDArray[np.int32]
-    labels: NDArray[np.int32]
-    scale: NDArray[np.float32]
-    weights: NDArray[np.float64]
-    parts: list[Part]
 
     @classmethod
     def of(
@@ -94,7 +74,7 @@ class ShardSamples:
         numbers = np.full(len(scale), -1, np.int32)
         numbers[rows] = np.arange(len(rows), dtype=np.int32)
         counts = np.zeros(len(rows), np.int32)
-        samples = cls(table, numbers, counts, labels[rows], scale[rows], weights[rows], [])
+        samples = cls(counts, labels[rows], scale[rows], weights[rows], [], table, numbers)
         for block in spill.decoded(s):
             samples._add(block)
         return samples
@@ -148,7 +128,8 @@ class StochasticSteps:
             return
         self._set_rates(samples)
         kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
-        for rows in self._groups(samples, generator.permutation(len(samples.counts))):
+        order = generator.permutation(len(samples.counts))
+        for rows in samples.groups(order, self._column_scale, self._most_entries):
             self._weight = stochastic.follow(
                 (kernels, objective.penalty.kernel),
                 rows,
@@ -190,7 +171,7 @@ class StochasticSteps:
         So units do not matter, neither those of a feature nor those of the rows.
         """
         self._row_entries = self._row_entries or max(float(samples.counts.mean()), 1.0)
-        unit = _RATE / np.sqrt(self._row_entries)
+        unit = RATE / np.sqrt(self._row_entries)
         self._level.rates[:] = unit
         for part in samples.parts:
             counts = np.diff(part.columns[0])
@@ -200,27 +181,6 @@ class StochasticSteps:
             size = self._column_scale[here] * np.sqrt(squares / np.maximum(counts, 1))
             new = (rates == 0) & (size > 0)
             rates[new] = unit / size[new]
-
-    def _groups(self, samples: ShardSamples, order: NDArray[np.int64]) -> Iterator[SparseRows]:
-        """Put samples into row order, some at a time."""
-        ends, start = np.cumsum(samples.counts[order], dtype=np.int64), 0
-        while start < len(order):
-            done = int(ends[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, done + self._most_entries, side="right")))
-            chosen = order[start:stop]
-            indptr = np.concatenate([[done], ends[start:stop]]) - done
-            nnz = int(indptr[-1])
-            slots, values = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
-            rows = SparseRows(indptr, slots, values, samples.labels[chosen], samples.weights[chosen])
-            places = np.full(len(order), -1, np.int32)
-            places[chosen] = np.arange(len(chosen), dtype=np.int32)
-            next_entry = indptr[:-1].copy()
-            for part in samples.parts:
-                scale = self._column_scale[part.slot : part.slot + len(part.columns[0]) - 1]
-                scales = (samples.scale, scale)
-                stochastic.fill_rows(part.columns, scales, places, part.slot, next_entry, rows)
-            yield rows
-            start = stop
 
 
 def sums_width(n_classes: int) -> int:

@@ -20,6 +20,9 @@ from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.steps.descent import Descent
 
+#: Features whose part of the objective is computed at once.
+_SLAB = 1 << 13
+
 
 @dataclass(frozen=True)
 class ChunkTask(Task):
@@ -78,7 +81,9 @@ class ChunkTask(Task):
             If it is not finite.
         """
         upper = margins.total_loss / self.weight_sum
-        upper += self.objective.regulariser(self.alpha, coef.rows)
+        for first in range(0, len(coef.rows), _SLAB):
+            rows = coef.rows[first : first + _SLAB].astype(np.float64, copy=False)
+            upper += self.objective.regulariser(self.alpha, rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
         return upper

@@ -1,0 +1,266 @@
+"""Rounds of stochastic steps over chunks, for more candidates than sweeps have memory for.
+
+Sweeps over a chunk keep a dozen vectors for each candidate. Steps along its samples keep four, of single
+precision: the weights they start from, their gradient, what the samples add up to, and what that comes to. A
+round evaluates objective and gradient of all samples, and then goes through them once with steps whose
+variance the gradient reduces, see `bigmc.kernels.linear.variance_reduced`. With ``g_ij`` the gradients of the
+samples by the weights of feature j at the start, and d the damping, its weights are held by
+
+    c_j = d (sum_i ||g_ij||²)^½ / eta_j,
+
+the step size of the first weights (`bigmc.solvers.sparse.chunks.stochastic_start`) after a read at the
+weights of now; in the place of a curvature, `Evaluated` has ``c_j / d`` then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear import stochastic, variance_reduced
+from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
+from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
+from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
+from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.sampled.sample import slope_and_bend
+from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.state import Evaluated
+
+#: Samples whose scores are computed together, and features whose weights are.
+_ROWS, _SLAB = 1 << 11, 1 << 11
+#: A feature whose samples have no loss left is held like one of gradients of this share of the mean size.
+_SMALLEST = 1e-3
+
+
+class Point(NamedTuple):
+    """Weights, and the intercept of shape (n_classes,)."""
+
+    coef: Coefficients
+    intercept: NDArray[np.float64]
+
+
+def evaluate_by_rows(
+    task: ChunkTask,
+    spill: Spill,
+    point: Point,
+    row_bytes: int,
+) -> Evaluated:
+    """Return objective and gradient of the candidates at some weights, and what steps from there go by.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+        Has the columns of the candidates, in one layer.
+    point : Point
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+    """
+    coef, intercept = point
+    loss, features = task.objective.loss, spill.features
+    n = len(features)
+    margins, slope, level = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
+    sums = RowSums(np.zeros((n, task.width), task.dtype), np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
+    weights = _dense(coef, features, sums_width(task.n_classes))
+    kernels = task.objective.loss.set_kernels if task.objective.sets else loss.kernels
+    factor = 1.0 / task.weight_sum
+    for rows in _all_rows(task, spill, row_bytes):
+        problem = _problem(task, rows)
+        if problem is None:
+            continue
+        problem.rebuild_scores(Coefficients.zeros(task.width), intercept, [])
+        variance_reduced.add_row_scores(rows, weights, problem.scores)
+        own, scores = problem.margins(), problem.scores
+        margins += own.stacked
+        slope += slope_and_bend(problem, own, task.weight_sum)[0]
+        level += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
+    curve, level_curve = _curves(sums, level, task.dataset.n_samples)
+    upper = task.upper(Margins.of(loss, margins), coef)
+    return Evaluated(coef, intercept, upper, sums.gradient, curve.astype(task.dtype), slope, level_curve)
+
+
+def follow_rows(
+    task: ChunkTask,
+    spill: Spill,
+    anchor: Evaluated,
+    steps: Damped,
+    row_bytes: int,
+    progress: ProgressCallback,
+) -> Point:
+    """Return weights, of single precision, and intercept after steps along all samples from an anchor.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+        Has the columns of the candidates, in one layer.
+    anchor : Evaluated
+        By `evaluate_by_rows`.
+    steps : Damped
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+    progress : callable
+    """
+    followed = RowSteps(task, spill.features, anchor, steps.damping, row_bytes)
+    generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
+    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+        progress(Progress("round", done, spill.n_chunks, "chunks"))
+        followed.follow(chunk, generator)
+    return followed.result()
+
+
+class Damped(NamedTuple):
+    """Damping of steps along all samples, the d above, and the number of such rounds before."""
+
+    damping: float
+    n_iter: int
+
+
+class RowSteps:
+    """Weights that follow the samples of one chunk after another, from an anchor.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    features : int64 array
+        The candidates, increasing.
+    anchor : Evaluated
+        By `evaluate_by_rows`.
+    damping : float
+        The d above.
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+    """
+
+    def __init__(
+        self,
+        task: ChunkTask,
+        features: NDArray[np.int64],
+        anchor: Evaluated,
+        damping: float,
+        row_bytes: int,
+    ) -> None:
+        self._task, self._features, self._anchor = task, features, anchor
+        self._most_entries, self._weight = max(1, row_bytes // ENTRY_BYTES), 0.0
+        self._scale, width = _column_scale(task, features), sums_width(task.n_classes)
+        weights = _dense(anchor.coef, features, width)
+        gradient = np.ascontiguousarray(anchor.gradient[:, :width], np.float32)
+        self._own = Anchor(weights, gradient, np.zeros(len(features)))
+        self._sums = _held(damping * anchor.curvature, weights)
+        n_levels = int(task.fit_intercept)
+        slope = np.zeros((n_levels, width), np.float32)
+        slope[:, : task.n_classes] = anchor.slope
+        self._level = Anchor(np.zeros_like(slope), slope, np.zeros(n_levels))
+        self._level_sums = _held(np.full(n_levels, damping * anchor.bend), self._level.weights)
+
+    def follow(self, chunk: Chunk, generator: np.random.Generator) -> None:
+        """Go through the samples of a chunk in a random order."""
+        task, objective = self._task, self._task.objective
+        samples = RowSamples.of_chunk(chunk)
+        kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
+        order = generator.permutation(len(samples.counts))
+        for rows in samples.groups(order, self._scale, self._most_entries):
+            self._weight = variance_reduced.follow(
+                (kernels, objective.penalty.kernel),
+                rows,
+                Strength(task.alpha, objective.ridge, self._weight),
+                task.n_classes,
+                objective.loss.pad_score,
+                self._anchor.intercept.astype(np.float32),
+                (self._sums, self._level_sums),
+                (self._own, self._level),
+            )
+
+    def result(self) -> Point:
+        """Return weights, of single precision, and intercept after the samples so far."""
+        task, penalty = self._task, self._task.objective.penalty.kernel
+        variance_reduced.catch_up(self._weight, self._sums, self._own)
+        variance_reduced.catch_up(self._weight, self._level_sums, self._level)
+        strength, kept = Strength(task.alpha, task.objective.ridge, self._weight), []
+        rows = self._own.weights  # no longer wanted
+        for slab in _slabs(len(rows)):
+            sums = Sums(*(array[slab] for array in self._sums))
+            stochastic.fill_weights(penalty, strength, sums, rows[slab])
+            kept.append(np.flatnonzero(rows[slab].any(axis=1)) + slab.start)
+        used = np.concatenate([np.empty(0, np.int64), *kept])
+        step = np.zeros((1, task.n_classes))
+        if task.fit_intercept:
+            strength = Strength(0.0, 0.0, self._weight)
+            stochastic.fill_weights(penalty, strength, self._level_sums, step)
+        coef: NDArray[Any] = np.zeros((len(used), task.width), np.float32)
+        for slab in _slabs(len(used)):
+            coef[slab, : rows.shape[1]] = rows[used[slab]]
+        return Point(Coefficients(self._features[used], coef), self._anchor.intercept + step[0])
+
+
+def _held(curves: NDArray[np.floating], weights: NDArray[np.float32]) -> Sums:
+    """Return sums of which `weights` come, held by some curvatures."""
+    linear = -curves.astype(np.float32)[:, None] * weights
+    return Sums(linear, (curves**2).astype(np.float32), np.ones(len(curves), np.float32))
+
+
+def _curves(sums: RowSums, level: float, n_samples: int) -> tuple[NDArray[np.float64], float]:
+    """Return what holds the weights of each feature, and the intercept."""
+    unit = RATE / np.sqrt(max(float(sums.counts.sum()) / max(n_samples, 1), 1.0))
+    size = np.sqrt(sums.sizes / np.maximum(sums.counts, 1))
+    least = _SMALLEST**2 * level / max(n_samples, 1)
+    squares = np.maximum(sums.squares, least * sums.sizes)
+    return np.sqrt(squares) * size / unit, float(np.sqrt(level)) / unit
+
+
+def _problem(task: ChunkTask, rows: SparseRows) -> Problem | None:
+    """Return the problem of some samples, its scores not set; None if they have no weight."""
+    if task.sample_weight is not None and not rows.weights.any():
+        return None
+    weights = None if task.sample_weight is None else rows.weights
+    ones = np.ones(len(rows.labels), np.float32)
+    return task.problem_of(Samples(task.dataset, rows.labels, ones, weights, None))
+
+
+def _all_rows(task: ChunkTask, spill: Spill, row_bytes: int) -> Iterator[SparseRows]:
+    """Read all samples, some in row order at a time."""
+    scale = _column_scale(task, spill.features)
+    for _, chunk in spill.chunks(range(spill.n_chunks)):
+        samples = RowSamples.of_chunk(chunk)
+        for group in samples.groups(np.arange(len(samples.counts)), scale, row_bytes // ENTRY_BYTES):
+            yield from _slices(group)
+
+
+def _slices(rows: SparseRows) -> Iterator[SparseRows]:
+    """Cut samples in row order into some whose scores fit."""
+    for lo in range(0, len(rows.labels), _ROWS):
+        hi = min(lo + _ROWS, len(rows.labels))
+        start, stop = rows.indptr[lo], rows.indptr[hi]
+        yield SparseRows(
+            rows.indptr[lo : hi + 1] - start,
+            rows.slots[start:stop],
+            rows.values[start:stop],
+            rows.labels[lo:hi],
+            rows.weights[lo:hi],
+        )
+
+
+def _slabs(n: int) -> Iterator[slice]:
+    return (slice(first, min(first + _SLAB, n)) for first in range(0, n, _SLAB))
+
+
+def _dense(coef: Coefficients, features: NDArray[np.int64], width: int) -> NDArray[np.float32]:
+    """Return the weights of features, zeros included, in the columns of the sums."""
+    rows = np.zeros((len(features), width), np.float32)
+    for slab in _slabs(len(features)):
+        rows[slab] = coef.take(features[slab])[:, :width]
+    return rows
+
+
+def _column_scale(task: ChunkTask, features: NDArray[np.int64]) -> NDArray[np.float32]:
+    scale = task.dataset.column_scale()
+    return np.ones(len(features), np.float32) if scale is None else scale[features]

@@ -1,0 +1,184 @@
+"""Rounds of stochastic steps, against the definition of each step and against training in memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sparse_runs import solve
+from test_chunk_rounds import Stopping, made, run
+from test_stochastic_start import ROOMY, Given, shrunk, shuffled, slope_of, task_of
+
+from bigmc.objectives import PENALTIES
+from bigmc.progress import silent
+from bigmc.solvers.sparse.chunks import rounds
+from bigmc.solvers.sparse.chunks.loss import evaluate
+from bigmc.solvers.sparse.chunks.row_rounds import Damped, Point, RowSteps, evaluate_by_rows, follow_rows
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.scratch.row_scales import exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.store.weighting import Weighting
+
+#: Sweeps have memory for 12 of 60 candidates, stochastic steps for all.
+NARROW = replace(ROOMY, most_candidates=12, free_bytes=120_000)
+LOSSES = ["squared_hinge", "log_loss", "huber_hinge", "multitask_squared_hinge", "multilabel_ranking"]
+
+
+@pytest.fixture
+def opened():
+    """Make scratch files that are closed at the end."""
+    spills = []
+
+    def make(dataset, features, weights=None, n_chunks=3):
+        spills.append(Spill(dataset, weights, n_chunks, 0, None, exact_rows(dataset)))
+        spills[-1].add(features)
+        return spills[-1]
+
+    yield make
+    for spill in spills:
+        spill.close()
+
+
+def some_weights(features, n_classes, width=8):
+    rows = np.zeros((len(features), width))
+    rows[:, :n_classes] = np.random.default_rng(1).standard_normal((len(features), n_classes)).astype("f4")
+    return Coefficients(features, rows)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
+def test_objective_and_gradient_are_those_of_columns(loss, weighting, opened):
+    _, dataset = made(sets=loss == "multilabel_ranking", weighting=weighting)
+    weights = np.random.default_rng(3).integers(0, 3, dataset.n_samples).astype(float)
+    task = task_of(dataset, loss, weights=weights, fit_intercept=True)
+    spill = opened(dataset, np.arange(3, 50), weights)
+    coef, intercept = some_weights(np.arange(5, 45, 3), 5), np.linspace(-1, 1, 5)
+    found = evaluate_by_rows(task, spill, Point(coef, intercept), 4000)
+    wanted = evaluate(task, spill, coef, intercept)
+    assert found.objective == pytest.approx(wanted.objective, rel=1e-6)
+    np.testing.assert_allclose(found.gradient[:, :5], wanted.gradient[:, :5], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.slope, wanted.slope, rtol=1e-5, atol=1e-7)
+
+
+def by_hand(X, y, order, anchor, damping, how):
+    """Follow samples in double precision; returns the weights, the last row those of the intercept."""
+    loss, penalty, alpha, ridge = how
+    n, n_classes = len(X), int(y.max()) + 1
+    X = np.hstack([X, np.ones((n, 1))])
+    slopes = np.array([slope_of(loss, x @ anchor, label) for x, label in zip(X, y, strict=True)])
+    gradient, square = X.T @ slopes / n, (slopes**2).sum(axis=1)
+    unit = 1.0 / np.sqrt((X[:, :-1] != 0).sum() / n)
+    size = np.sqrt((X**2).sum(axis=0) / (X != 0).sum(axis=0))
+    curve = damping * np.sqrt((X**2).T @ square) * size / unit
+    total, done = np.zeros((X.shape[1], n_classes)), 0
+
+    def weights_of(j, t):
+        linear = total[j] + done * gradient[j] - curve[j] * anchor[j]
+        if j == X.shape[1] - 1:
+            return -linear / curve[j]
+        return shrunk(linear, curve[j] + ridge * t, alpha * t, penalty)
+
+    for i in order:
+        rows = np.array([weights_of(j, done + 1) for j in range(X.shape[1])])
+        total += np.outer(X[i], slope_of(loss, X[i] @ rows, y[i]) - slopes[i])
+        done += 1
+    return np.array([weights_of(j, done) for j in range(X.shape[1])])
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+@pytest.mark.parametrize("penalty", sorted(PENALTIES))
+@pytest.mark.parametrize(("ridge", "n_classes"), [(0.0, 3), (1e-2, 10)])
+def test_steps_are_those_of_the_definition(loss, penalty, ridge, n_classes, opened):
+    dataset = shuffled(n=500, d=20, n_classes=n_classes)
+    task = replace(task_of(dataset, loss, penalty, None, ridge, fit_intercept=True), alpha=5e-3)
+    spill, features = opened(dataset, np.arange(20), n_chunks=1), np.arange(20)
+    coef, intercept = some_weights(np.arange(0, 20, 2), n_classes, task.width), np.linspace(0, 1, n_classes)
+    anchor = evaluate_by_rows(task, spill, Point(coef, intercept), 4000)
+    chunk = spill.chunk(0)
+    rows = np.concatenate([base + at for base, at in zip(dataset.base, chunk.positions, strict=False)])
+    order = np.random.default_rng(4).permutation(500)
+    steps = RowSteps(task, features, anchor, 0.5, 4000)
+    steps.follow(chunk, Given(order))
+    found, level = steps.result()
+    X = dense(dataset)[rows]
+    start = np.vstack([coef.take(features)[:, :n_classes], intercept])
+    how = (loss, penalty, task.alpha, ridge)
+    wanted = by_hand(X, dataset.labels()[rows], order, start, 0.5, how)
+    np.testing.assert_allclose(found.take(features)[:, :n_classes], wanted[:-1], rtol=2e-2, atol=1e-3)
+    np.testing.assert_allclose(level, wanted[-1], rtol=2e-2, atol=1e-3)
+
+
+def dense(dataset):
+    """Return all samples, in their order."""
+    X = np.zeros((dataset.n_samples, dataset.n_features))
+    for s, shard in enumerate(dataset.shards):
+        indptr = shard.indptr(0, shard.n_features)
+        rows, values = np.empty(indptr[-1], np.uint16), np.empty(indptr[-1], dataset.dtype)
+        shard.read(0, int(indptr[-1]), rows, values)
+        for j in range(shard.n_features):
+            some = slice(indptr[j], indptr[j + 1])
+            X[dataset.base[s] + rows[some].astype(int), j] = values[some]
+    return X
+
+
+def test_at_the_optimum_they_stay(opened):
+    """What a sample adds vanishes there, whatever the sample: so do all steps."""
+    dataset = shuffled()
+    best = solve(dataset, alpha=2e-2, tol=1e-7, memory_limit=1 << 30, loss="log_loss")
+    task, spill = task_of(dataset), opened(dataset, np.arange(60))
+    coef = Coefficients(best.features, np.pad(best.coef, ((0, 0), (0, 3))))
+    anchor = evaluate_by_rows(task, spill, Point(coef, np.zeros(5)), 4000)
+    found, _ = follow_rows(task, spill, anchor, Damped(0.5, 0), 4000, silent)
+    again = evaluate_by_rows(task, spill, Point(found, np.zeros(5)), 4000)
+    assert again.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES[:-1])
+@pytest.mark.parametrize("penalty", sorted(PENALTIES))
+def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty):
+    dataset = shuffled()
+    options = {"alpha": 5e-3, "loss": loss, "penalty": penalty, "ridge": 1e-3}
+    best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options)
+    assert len(best.features) > NARROW.most_candidates
+    state, certificate = run(dataset, NARROW, max_passes=6, **options)
+    assert best.certificate.lower <= certificate.upper <= best.certificate.upper * 1.003
+    assert certificate.lower <= best.certificate.upper
+    assert state.coef.rows.dtype == np.float32
+
+
+def test_sweeps_go_on_where_few_features_keep_weights():
+    """The first weights are more than sweeps have memory for, those of the optimum are not."""
+    dataset = shuffled()
+    best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, loss="log_loss").certificate
+    plan = replace(NARROW, most_candidates=30)
+    state, certificate = run(dataset, plan, loss="log_loss")
+    assert certificate.gap <= 1e-3
+    assert best.lower <= certificate.upper * (1 + 1e-9)
+    assert sum(map(len, state.layers)) <= 30
+
+
+@pytest.mark.parametrize("saves", [1, 2, 3, 5])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_resumed_runs_and_any_threads_give_the_same_bits(saves, fit_intercept):
+    dataset = shuffled(weighting=Weighting(l2=True, idf=True))
+    options = {"alpha": 1e-3, "loss": "squared_hinge", "fit_intercept": fit_intercept, "max_passes": 6}
+    whole, _ = run(dataset, NARROW, **options)
+    checkpoint = Stopping(saves)
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, NARROW, checkpoint=checkpoint, **options)
+    again, _ = run(dataset, NARROW, checkpoint=checkpoint, threads=1, **options)
+    assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
+    assert again.coef.features.tobytes() == whole.coef.features.tobytes()
+    assert again.intercept.tobytes() == whole.intercept.tobytes()
+    assert again.history == whole.history
+
+
+def test_steps_that_are_too_long_are_given_up(monkeypatch):
+    dataset = shuffled()
+    options = {"alpha": 5e-3, "loss": "squared_hinge"}
+    best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options).certificate
+    monkeypatch.setattr(rounds, "_DAMPING_BY_ROWS", 1e-3)
+    seen = []
+    _, certificate = run(dataset, NARROW, max_passes=12, progress=seen.append, **options)
+    objectives = [step.facts["objective"] for step in seen if "objective" in step.facts]
+    assert objectives == sorted(objectives, reverse=True)
+    assert best.lower <= certificate.upper <= best.upper * 1.03
