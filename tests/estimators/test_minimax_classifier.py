@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import bigmc
 from bigmc.cli import app
 from bigmc.errors import BigmcError, DataError
+from bigmc.store.dataset import Dataset
 from bigmc.store.feature_map import FeatureMap, Moments
 
 IRIS = load_iris(return_X_y=True)
@@ -163,6 +164,14 @@ def test_nan_is_refused():
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         bigmc.MinimaxRiskClassifier().fit(X, IRIS[1])
+
+
+def test_weights_of_samples_are_refused():
+    dataset = Dataset.from_arrays(*IRIS)
+    with pytest.raises(
+        DataError, match="weights of samples are given, and mrc training counts every row once"
+    ):
+        bigmc.MinimaxRiskClassifier(**MEMORY).fit_dataset(dataset, sample_weight=np.ones(150))
 
 
 def test_stopping_early_warns_and_says_what_to_raise():
