@@ -121,6 +121,8 @@ def show_fit(result: Mapping[str, Any]) -> None:
         print(f"quality by number of features: {curve}")
     for learner, quality in result.get("rivals", {}).items():
         print(f"  {quality:>8.4f}  {learner}{' *' if learner == result['learner'] else ''}")
+    if result.get("rivals"):
+        print(f"settings: {result['settings']}")
     test = result["test"]
     if test is None:
         print("there is no test split, so nothing is measured")
