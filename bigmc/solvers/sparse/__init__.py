@@ -14,9 +14,10 @@ minimises (2), ``(1/n) Σ_i Σ_{r≠y_i} max(A_ir, 0)² + λ Σ_j ‖W_j‖``, o
 
 Where the samples do not fit into memory, step 4 works on a part of them whose loss is corrected to the
 gradient of all, by one of two ways: a random sample (`sampled.subsampled_newton`), or chunk after chunk
-(`chunks.rounds.ChunkRounds`) of columns that `scratch` keeps compressed. A ridge alone is solved by dual
-coordinates (`ridge.dual_descent`). `solve.solve` plans the memory and chooses; folders may use those that
-stand before them in: scratch, steps, working_set, sampled, chunks.
+(`chunks.rounds.ChunkRounds`) of columns that `scratch` keeps compressed; with very many weights by
+stochastic steps there (`chunks.row_rounds`). A ridge alone is solved by dual coordinates
+(`ridge.dual_descent`). `solve.solve` plans the memory and chooses; folders may use those that stand before
+them in: scratch, steps, working_set, sampled, chunks.
 """
 
 from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
