@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from bigmc.errors import BigmcError
 from bigmc.objectives import PENALTIES, objective
@@ -60,3 +61,21 @@ def test_which_losses_of_samples_can_be_corrected():
         if objective(loss, penalty).correctable
     }
     assert correctable == {("squared_hinge", "l1/l2"), ("multitask_squared_hinge", "l1/l2")}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 8])
+def test_slopes_of_two_classes_are_those_of_one_margin(n_classes):
+    """The softmax of two scores has two derivatives that are one, so that a column of them is enough."""
+    scores, labels = np.zeros((5, 8), np.float32), np.arange(5, dtype=np.int32)[:, None] % n_classes
+    scores[:, :n_classes] = np.random.default_rng(0).normal(size=(5, n_classes))
+    scores[:, n_classes:] = -1e30  # as pads have it
+    log = objective("log_loss", "l1")
+    width = log.slopes_width(n_classes, 8)
+    assert width == (1 if n_classes == 2 else 8)
+    assert objective("squared_hinge", "l1").slopes_width(n_classes, 8) == 8
+    slopes = np.empty((5, width), np.float32)
+    log.fill_slopes(scores, labels, slopes, None)
+    probabilities = softmax(scores[:, :n_classes].astype(float), axis=1)
+    halves = 0.5 * (probabilities - np.eye(n_classes)[labels[:, 0]])
+    own = slopes[:, :n_classes]
+    assert own == pytest.approx(halves[:, -own.shape[1] :], abs=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +37,15 @@ def test_every_file_is_synced_before_a_manifest_lists_it(tmp_path, monkeypatch):
     files += [to / "shards" / shard.name / file.path for shard in manifest.shards for file in shard.files]
     assert len(files) > 20
     assert [path for path in files if path.stat().st_ino not in before] == []
+
+
+def test_a_manifest_says_that_labels_are_sets(tmp_path):
+    dataset = store_dataset(tmp_path / "d.bigmc", [("train", np.eye(6, 4))], np.arange(6) % 2, ["a", "b"])
+    manifest = dataset.ingests[0].manifest
+    for sets in (True, False):
+        (tmp_path / "manifest.json").write_bytes(replace(manifest, label_sets=sets).to_json())
+        assert read_manifest(tmp_path) == replace(manifest, label_sets=sets)
+    assert b"label_sets" not in (tmp_path / "manifest.json").read_bytes()  # as before there were any
 
 
 def test_files_of_an_earlier_attempt_are_removed(tmp_path):
