@@ -10,13 +10,22 @@ from inference.test_memory_limits import limits, works_at_once
 from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import ModelError
-from bigmc.model import BoostedModel, LinearModel, MinimaxModel, Trees, load_model, outline_of_file, source
+from bigmc.model import (
+    BoostedModel,
+    LinearModel,
+    MinimaxModel,
+    SumModel,
+    Trees,
+    load_model,
+    outline_of_file,
+    source,
+)
 from bigmc.model.archive import read_archive, write_archive
 from bigmc.model.rounding import multiples_of, steps_of, weights_of
 from bigmc.store.dataset import Dataset
 
 N_FEATURES = 1500
-KINDS = ("dense", "sparse", "rounded", "named", "sets", "minimax", "boosted")
+KINDS = ("dense", "sparse", "rounded", "named", "sets", "minimax", "boosted", "sum")
 
 
 def linear(kind):
@@ -61,11 +70,17 @@ def boosted(n_learners=60_000, n_edges=20):
     return BoostedModel("boost", np.arange(5), N_FEATURES, trees, ends, entries, weights, 1, 1.0)
 
 
+def made(kind):
+    if kind == "sum":
+        return SumModel.of([linear("rounded"), linear("sparse")], np.array([0.5, 2.0]))
+    return boosted() if kind == "boosted" else linear(kind)
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def saved(request, tmp_path_factory):
     """A model of more than 24 MB, which cannot be used in 64 MB, and a dataset with some of its labels."""
     folder = tmp_path_factory.mktemp(request.param)
-    model = boosted() if request.param == "boosted" else linear(request.param)
+    model = made(request.param)
     model.save(folder / "m.model")
     rng = np.random.default_rng(0)
     X = rng.random((60, N_FEATURES)) * (rng.random((60, N_FEATURES)) < 0.01)
