@@ -57,18 +57,20 @@ def objective_value(loss, penalty, X, y, W, b, alpha, ridge=0.0, l1_ratio=0.5, w
 
 
 def prox(penalty, g, alpha, l1_ratio=0.5):
-    """Minimiser of ``||u - g||² / 2 + alpha * penalty(u)``: what a projection on the dual ball leaves."""
+    """Minimiser of ``||u - g||² / 2 + alpha * penalty(u)``: what a projection on the dual ball leaves.
+
+    Of each row, where there are several.
+    """
     if penalty == "l1/linf":
-        sizes = np.sort(np.abs(g))[::-1]
-        if sizes.sum() <= alpha:
-            return np.zeros_like(g)
-        above = (np.cumsum(sizes) - alpha) / np.arange(1, len(g) + 1)
-        theta = above[np.flatnonzero(sizes > above)[-1]]
-        return np.sign(g) * np.minimum(np.abs(g), theta)
+        sizes = np.sort(np.abs(g), axis=-1)[..., ::-1]
+        above = (np.cumsum(sizes, axis=-1) - alpha) / np.arange(1, g.shape[-1] + 1)
+        last = np.count_nonzero(sizes > above, axis=-1, keepdims=True) - 1  # they are larger up to here
+        theta = np.take_along_axis(above, last, axis=-1)
+        return np.sign(g) * np.minimum(np.abs(g), np.maximum(theta, 0))
     share = {"l1": 1.0, "l1/l2": 0.0, "sparse_group": l1_ratio}[penalty]
     soft = np.sign(g) * np.maximum(np.abs(g) - share * alpha, 0)
-    norm = np.linalg.norm(soft)
-    return soft * max(1 - (1 - share) * alpha / norm, 0) if norm > 0 else soft
+    norm = np.linalg.norm(soft, axis=-1, keepdims=True)
+    return soft * np.maximum(1 - (1 - share) * alpha / np.maximum(norm, 1e-300), 0)
 
 
 def fista(loss, penalty, X, y, m, alpha, ridge=0.0, l1_ratio=0.5, weights=None, intercept=False, n_iter=3000):
@@ -89,7 +91,7 @@ def fista(loss, penalty, X, y, m, alpha, ridge=0.0, l1_ratio=0.5, weights=None, 
     for _ in range(n_iter):
         _, G, g = loss_and_gradient(loss, X, y, V, c, weights)
         Z = V - step * (G + ridge * V)
-        new_W = np.array([prox(penalty, z, step * alpha, l1_ratio) for z in Z])
+        new_W = prox(penalty, Z, step * alpha, l1_ratio)
         new_b = c - step * g if intercept else b
         value = objective_value(loss, penalty, X, y, new_W, new_b, alpha, ridge, l1_ratio, weights)
         if value > best:

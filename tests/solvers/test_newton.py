@@ -147,7 +147,7 @@ def test_any_number_of_workers_gives_the_same_bits():
 @pytest.mark.slow
 def test_sweeps_with_and_without_newton_steps_meet_at_the_optimum():
     data = load_digits()
-    dataset = Dataset.from_arrays(data.data[:300] / 16, data.target[:300])
+    dataset = Dataset.from_arrays(data.data[:500] / 16, data.target[:500])
     with_steps = solve(dataset, alpha=1e-2, memory_limit=1 << 30, tol=1e-9, max_passes=1000)
     without = solve(dataset, alpha=1e-2, memory_limit=1 << 30, tol=1e-9, max_passes=1000, step="constant")
     assert with_steps.converged

@@ -117,13 +117,13 @@ def test_rows_appended_later_become_the_same_columns(tmp_path):
 def test_numbers_beside_texts_do_not_outweigh_them(tmp_path):
     rng = np.random.default_rng(0)
     words = np.array([f"word{i}" for i in range(60)])
-    frame = pd.DataFrame({"population": rng.integers(0, 10**7, 600), "label": rng.choice(["a", "b"], 600)})
+    frame = pd.DataFrame({"population": rng.integers(0, 10**7, 400), "label": rng.choice(["a", "b"], 400)})
     places = [rng.integers(0, 40, 5) + 20 * (label == "b") for label in frame.label]
     frame["text"] = [" ".join(words[each]) for each in places]
-    frame.iloc[:500].to_csv(tmp_path / "t.csv", index=False)
+    frame.iloc[:300].to_csv(tmp_path / "t.csv", index=False)
     result = bigmc.fit(str(tmp_path / "t.csv"), tmp_path / "m", label="label")
     assert result["columns"] == {"text": ["text"], "dense": ["population"]}
-    new = frame.iloc[500:]
+    new = frame.iloc[300:]
     assert np.mean(bigmc.load_model(tmp_path / "m").predict(new) == new.label) > 0.9
 
 
@@ -183,14 +183,14 @@ def with_gaps(n, seed):
 @pytest.mark.slow
 def test_a_table_with_texts_and_missing_values_is_learned_from(tmp_path):
     """Of every three rows one lacks a text, a category or a number: none is refused or left out."""
-    frame, new = with_gaps(600, 0), with_gaps(200, 1)
+    frame, new = with_gaps(300, 0), with_gaps(200, 1)
     result = bigmc.fit(frame, tmp_path / "m", label="label")
     kinds = {kind: set(names) for kind, names in result["columns"].items()}
     assert kinds["text"] == {"note"}
     assert kinds["categorical"] == {"colour"}
     assert result["n_quarantined"] == 0
     data = bigmc.open_dataset(tmp_path / "m.dataset")
-    assert data.n_samples == 600
+    assert data.n_samples == 300
     model = bigmc.load_model(tmp_path / "m")
     assert np.mean(model.predict(new) == new.label) > 0.7
     whole = new.assign(note=new.note.fillna(""), colour=new.colour.fillna(""))

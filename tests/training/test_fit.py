@@ -184,11 +184,11 @@ def test_columns_of_very_unlike_sizes_are_tried_in_units_of_their_deviation_alon
 
 def test_dense_columns_are_boosted_too(tmp_path):
     X, y = load_digits(return_X_y=True)
-    result = bigmc.fit(X[:600], tmp_path / "m", label=y[:600], memory_limit="1GB")
+    result = bigmc.fit(X[:300], tmp_path / "m", label=y[:300], memory_limit="1GB")
     assert set(result["rivals"]) == {"sparse", "boost", "sum"}
     model = bigmc.load_model(tmp_path / "m")
-    assert np.mean(model.predict(X[600:]) == y[600:]) > 0.85
-    assert model.predict_proba(X[600:]).shape == (len(X) - 600, 10)
+    assert np.mean(model.predict(X[300:]) == y[300:]) > 0.85
+    assert model.predict_proba(X[300:]).shape == (len(X) - 300, 10)
 
 
 def test_sets_of_labels(tmp_path):
