@@ -140,7 +140,7 @@ def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty):
     best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options)
     assert len(best.features) > NARROW.most_candidates
     state, certificate = run(dataset, NARROW, max_passes=6, **options)
-    assert best.certificate.lower <= certificate.upper <= best.certificate.upper * 1.003
+    assert best.certificate.lower <= certificate.upper <= best.certificate.upper * 1.01
     assert certificate.lower <= best.certificate.upper
     assert state.coef.rows.dtype == np.float32
 

@@ -44,6 +44,11 @@ class Coefficients:
         rows[slots >= 0] = self.rows[slots[slots >= 0]]
         return rows
 
+    def among(self, features: NDArray[np.int64]) -> Coefficients:
+        """Return the weights of some features, in any order, alone."""
+        kept = np.isin(self.features, features)
+        return self if kept.all() else Coefficients(self.features[kept], self.rows[kept])
+
     def updated(self, changes: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Coefficients:
         """Return the weights after those of some features, each named once, were replaced."""
         touched = np.zeros(len(self.features), bool)

@@ -161,8 +161,8 @@ class ChunkRounds:
         if task.fit_intercept and not state.layers:
             scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
-        kept = [(layer, state.coef.take(layer)) for layer in state.layers]
-        state.coef, before = Coefficients.zeros(task.width).updated(kept), state.anchor
+        chosen = np.concatenate([np.empty(0, np.int64), *state.layers])
+        state.coef, before = state.coef.among(chosen), state.anchor
         self._evaluate()
         if before and state.anchor and not state.anchor.objective < before.objective:
             state.coef, state.intercept = before.coef, before.intercept.copy()

@@ -39,11 +39,14 @@ class ReadPlan:
         Of the samples of every shard.
     row_bytes : int
         Bytes of the entries in row order.
+    most_weights : int
+        Features that may end with weights.
     """
 
     table: NDArray[np.int64]
     share: float
     row_bytes: int
+    most_weights: int
 
 
 def plan_read(task: ChunkTask, plan: ChunkPlan, column_nnz: NDArray[np.int64]) -> ReadPlan | None:
@@ -72,7 +75,8 @@ def plan_read(task: ChunkTask, plan: ChunkPlan, column_nnz: NDArray[np.int64]) -
     needed = _MARGIN * coverage * largest * (2 + dataset.dtype.itemsize)
     row_bytes = max(ENTRY_BYTES, int(_ROW_ORDER * left))
     share = min(1.0, (left - 2 * row_bytes) / max(needed, 1.0))
-    return ReadPlan(table, share, row_bytes) if share >= _LEAST_SAMPLES else None
+    most_weights = max(plan.most_candidates, plan.most_by_rows)
+    return ReadPlan(table, share, row_bytes, most_weights) if share >= _LEAST_SAMPLES else None
 
 
 def _most_frequent(column_nnz: NDArray[np.int64], n: int) -> NDArray[np.int64]:
@@ -136,4 +140,4 @@ def read(
             np.ones(n_rows) if task.sample_weight is None else task.sample_weight[first : first + n_rows]
         )
         steps.follow(ShardSamples.of(spill, s, plan.table, rows, weights), generator)
-    return steps.result()
+    return steps.result(plan.most_weights)

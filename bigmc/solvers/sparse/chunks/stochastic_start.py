@@ -8,7 +8,7 @@ do their samples, which are put into row order some at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 #: length 1. Larger steps do as well, but for the squared hinge of many classes.
 RATE = 1.0
 #: Features whose weights are computed at once.
-_SLAB = 1 << 13
+_SLAB = 1 << 11
 
 
 class Started(NamedTuple):
@@ -35,6 +35,7 @@ class Started(NamedTuple):
     Attributes
     ----------
     coef : Coefficients
+        Of single precision.
     intercept : float64 array of shape (n_classes,)
     norms : float64 array of shape (n_table,)
         Dual norms of the mean gradients on the way, of every feature that took part.
@@ -140,27 +141,37 @@ class StochasticSteps:
                 (self._intercept.astype(np.float32), self._level),
             )
 
-    def result(self) -> Started:
-        """Return the weights after the samples so far, and the norms of the mean gradients."""
+    def result(self, most: int | None = None) -> Started:
+        """Return the weights after the samples so far, and the norms of the mean gradients.
+
+        Of more than `most` features with weights only those with the largest norms keep them.
+        """
         task, objective = self._task, self._task.objective
-        n, width = len(self._table), task.width
-        norms, coef, kept = np.zeros(n), [np.empty((0, width))], [np.empty(0, np.int64)]
+        n, penalty = len(self._table), objective.penalty.kernel
+        norms, used = np.zeros(n), np.zeros(n, bool)
         for first in range(0, n, _SLAB):
-            sums = Sums(*(array[first : first + _SLAB] for array in self._sums))
-            rows = np.zeros((len(sums.rates), width))
-            stochastic.fill_weights(objective.penalty.kernel, self._strength(), sums, rows)
-            used = np.flatnonzero(rows.any(axis=1))
-            kept.append(self._table[first + used])
-            coef.append(rows[used])
-            scale = np.full(len(rows), 1.0 / max(self._weight, 1e-300))
-            objective.add_dual_norms(sums.linear, scale, task.n_classes, norms[first : first + _SLAB])
+            some = slice(first, first + _SLAB)
+            sums = Sums(*(array[some] for array in self._sums))
+            used[some] = self._weights_of(sums).any(axis=1)
+            scale = np.full(len(sums.rates), 1.0 / max(self._weight, 1e-300))
+            objective.add_dual_norms(sums.linear, scale, task.n_classes, norms[some])
+        kept = np.flatnonzero(used)
+        if most is not None and len(kept) > most:
+            kept = np.sort(kept[np.argsort(-norms[kept], kind="stable")[:most]])
+        rows: NDArray[Any] = np.empty((len(kept), task.width), np.float32)
+        for first in range(0, len(kept), _SLAB):
+            some = slice(first, first + _SLAB)
+            rows[some] = self._weights_of(Sums(*(array[kept[some]] for array in self._sums)))
         step = np.zeros((1, task.n_classes))
         if task.fit_intercept:
-            strength = Strength(0.0, 0.0, self._weight)
-            stochastic.fill_weights(objective.penalty.kernel, strength, self._level, step)
-        return Started(
-            Coefficients(np.concatenate(kept), np.concatenate(coef)), self._intercept + step[0], norms
-        )
+            stochastic.fill_weights(penalty, Strength(0.0, 0.0, self._weight), self._level, step)
+        return Started(Coefficients(self._table[kept], rows), self._intercept + step[0], norms)
+
+    def _weights_of(self, sums: Sums) -> NDArray[np.float32]:
+        """Return the weights of some features."""
+        rows = np.zeros((len(sums.rates), self._task.width), np.float32)
+        stochastic.fill_weights(self._task.objective.penalty.kernel, self._strength(), sums, rows)
+        return rows
 
     def _strength(self) -> Strength:
         return Strength(self._task.alpha, self._task.objective.ridge, self._weight)
