@@ -9,7 +9,7 @@ from bigmc.kernels.decorators import kernel
 
 
 @kernel
-def add_columns(columns, shard, row_scale, column_scale, coef, scores):
+def add_columns(columns, shard, row_scale, column_scale, coef, lanes, scores):
     """Add ``x_ij * coef[p]`` for the given columns of one shard to its scores.
 
     Parameters
@@ -21,19 +21,22 @@ def add_columns(columns, shard, row_scale, column_scale, coef, scores):
     row_scale : array of shape (rows of the shard,)
     column_scale : float64 array of shape (n_columns,)
     coef : float64 array of shape (n_columns, width)
+    lanes : tuple of int
+        First of the classes that are added, and the one after the last.
     scores : array of shape (rows of the shard, width)
         Changed in place.
     """
     indptr, indices, data = shard
     number = scores.dtype.type
-    weights = np.empty(scores.shape[1], scores.dtype)
+    first, stop = lanes
+    weights = np.empty(stop - first, scores.dtype)
     for p in range(columns.shape[0]):
         for r in range(weights.shape[0]):
-            weights[r] = column_scale[p] * coef[p, r]
+            weights[r] = column_scale[p] * coef[p, first + r]
         for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
             i = np.uint64(indices[k])
             value = number(data[k]) * row_scale[i]
-            row = scores[i]
+            row = scores[i, first:stop]
             for r in range(weights.shape[0]):
                 row[r] += value * weights[r]
 

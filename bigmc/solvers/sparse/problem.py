@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +23,9 @@ from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 
 #: Rows a worker takes at once in passes over the scores.
-_PART_ROWS = 65_536
+_PART_ROWS = 8192
+#: Classes of a score matrix that is filled that a worker takes at once, at least: those of a cache line.
+_CUT_LANES = 16
 #: The same for products with the Hessian, for which a loss keeps as much as the scores.
 _PRODUCT_ROWS = 512
 
@@ -182,12 +185,15 @@ class Problem:
         def start(part: tuple[int, int]) -> None:
             fill_scores(intercept, pad, self.scores[part[0] : part[1]])
 
-        def add(s: int, columns: Columns, used: NDArray[np.int64], scale: Any, rows: Any) -> None:
+        def add(part: tuple[int, int, int], columns: Columns, used: NDArray[np.int64], *of: Any) -> None:
+            s, *lanes = part
             here = slice(columns.base[s], columns.base[s + 1])
             shard = (columns.indptr[s], columns.indices, columns.data)
-            add_columns(used, shard, self.row_scale[here], scale, rows, self.scores[here])
+            add_columns(used, shard, self.row_scale[here], *of, tuple(lanes), self.scores[here])
 
         self._each_part(start)
+        n_cuts = min(self.engine.n_threads, max(self.width // _CUT_LANES, 1))
+        cuts = [self.width * k // n_cuts for k in range(n_cuts + 1)]
         for columns in holding:
             slots = coef.slots(columns.features)
             used = slots >= 0
@@ -197,7 +203,8 @@ class Problem:
                 self.scale_of(columns.features[used]),
                 coef.rows[slots[used]],
             )
-            for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
+            parts = [(s, *lanes) for s in range(len(columns.base) - 1) for lanes in pairwise(cuts)]
+            for _ in self.engine.map(add, parts, *shared):
                 pass
 
     def fill_slopes(self, shares: NDArray[Any] | None = None) -> None:
@@ -315,9 +322,8 @@ class Problem:
 
     def value(self, rows: Iterable[NDArray[np.float64]], margins: Margins | None = None) -> float:
         """Return the objective at the present scores, of which `rows` are the weights."""
-        margins = margins or self.margins()
-        loss = margins.total_loss / self.weight_sum
-        return loss + sum(self.objective.regulariser(self.alpha, some) for some in rows)
+        total = margins.total_loss if margins else self.total_loss()
+        return total / self.weight_sum + sum(self.objective.regulariser(self.alpha, some) for some in rows)
 
     def entropy(self, factor: NDArray[np.float64], scale: float) -> float:
         """Return the sum of entropies of a scaled dual point; see `kernels.linear.losses.sums.entropy`."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
+from bigmc.kernels.linear.team import Crew
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
@@ -18,6 +20,7 @@ from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.newton import Support
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
+from bigmc.solvers.sparse.steps.team import lead_team
 
 #: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
 #: Near the optimum hardly any column is, and a sweep then costs one gradient: measured 2 to 3 times faster.
@@ -116,9 +119,33 @@ class Course(NamedTuple):
     damping: float = 0.0
 
 
+class Visits(NamedTuple):
+    """What goes through columns.
+
+    Attributes
+    ----------
+    work : callable
+        Returns what kernels take, from columns and the crew of a team.
+    lead : callable
+        Goes through it: called with the work, a step, extra terms, weights and violations.
+    """
+
+    work: Callable[[arguments.Columns, Crew], Any]
+    lead: Callable[..., None]
+
+    @classmethod
+    def on_loss(cls, problem: Problem, lead: Callable[..., None]) -> Visits:
+        """Return steps on the loss itself: scores move along."""
+
+        def work(columns: arguments.Columns, crew: Crew) -> Any:
+            return problem.objective.column_work(columns, problem.samples, crew, problem.n_classes)
+
+        return cls(work, lead)
+
+
 def visit(
     problem: Problem,
-    kernel: Callable[..., None],
+    visits: Visits,
     working: WorkingColumns,
     chosen: NDArray[np.int64],
     aim: Aim,
@@ -129,8 +156,7 @@ def visit(
     Parameters
     ----------
     problem : Problem
-    kernel : callable
-        Called once with columns, step, extra, coef and violations, as `bigmc.objectives.Objective.sweep`.
+    visits : Visits
     working : WorkingColumns
     chosen : int64 array
         Positions of columns.
@@ -149,19 +175,13 @@ def visit(
         If a gradient is not finite.
     """
     columns, rows, violations, terms = working
-    kernel(
-        columns=columns.shuffled(chosen, (descent.seed, aim.number), problem.scale_of(columns.features)),
-        step=Step(
-            problem.n_classes,
-            problem.two_over_n,
-            float(aim.alpha),
-            descent.line_search,
-            float(aim.negligible),
-        ),
-        extra=Extra(terms.ridges, terms.tilt),
-        coef=rows,
-        violations=violations,
+    order = columns.shuffled(chosen, (descent.seed, aim.number), problem.scale_of(columns.features))
+    step = Step(
+        problem.n_classes, problem.two_over_n, float(aim.alpha), descent.line_search, float(aim.negligible)
     )
+    work = visits.work(order, Crew.of(problem.dtype, problem.width, problem.n_classes))
+    go = partial(visits.lead, work, step, Extra(terms.ridges, terms.tilt), rows, violations)
+    lead_team(problem.engine, work, columns.nnz_of(chosen) * problem.width, go)
     largest = float(violations[chosen].max(initial=0.0))
     if not np.isfinite(largest):
         raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
@@ -238,8 +258,8 @@ class Sweeper:
             Largest violation of the chosen columns before their steps.
         """
         problem, aim = self._problem, Aim(sweep, alpha, negligible)
-        kernel = partial(problem.objective.sweep, samples=problem.samples)
-        return visit(problem, kernel, working, chosen, aim, self.descent)
+        visits = Visits.on_loss(problem, problem.objective.sweep)
+        return visit(problem, visits, working, chosen, aim, self.descent)
 
     def sweep_until(
         self,
