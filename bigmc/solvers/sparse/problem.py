@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import pairwise
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,8 +24,6 @@ from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 
 #: Rows a worker takes at once in passes over the scores.
 _PART_ROWS = 8192
-#: Classes of a score matrix that is filled that a worker takes at once, at least: those of a cache line.
-_CUT_LANES = 16
 #: The same for products with the Hessian, for which a loss keeps as much as the scores.
 _PRODUCT_ROWS = 512
 
@@ -181,20 +179,23 @@ class Problem:
             All features with weights, in increasing order; others are passed over.
         """
         pad = self.objective.loss.pad_score
+        n_cuts = 1  # of the rows of a shard
 
         def start(part: tuple[int, int]) -> None:
             fill_scores(intercept, pad, self.scores[part[0] : part[1]])
 
-        def add(part: tuple[int, int, int], columns: Columns, used: NDArray[np.int64], *of: Any) -> None:
-            s, *lanes = part
+        def add(part: tuple[int, int], columns: Columns, used: Any, scale: Any, rows: Any) -> None:
+            s, k = part
             here = slice(columns.base[s], columns.base[s + 1])
             shard = (columns.indptr[s], columns.indices, columns.data)
-            add_columns(used, shard, self.row_scale[here], *of, tuple(lanes), self.scores[here])
+            n_rows = here.stop - here.start
+            span = (n_rows * k // n_cuts, n_rows * (k + 1) // n_cuts)
+            add_columns(used, shard, self.row_scale[here], scale, rows, span, self.scores[here])
 
         self._each_part(start)
-        n_cuts = min(self.engine.n_threads, max(self.width // _CUT_LANES, 1))
-        cuts = [self.width * k // n_cuts for k in range(n_cuts + 1)]
         for columns in holding:
+            n_shards = len(columns.base) - 1
+            n_cuts = -(-self.engine.n_threads // n_shards)
             slots = coef.slots(columns.features)
             used = slots >= 0
             shared = (
@@ -203,7 +204,7 @@ class Problem:
                 self.scale_of(columns.features[used]),
                 coef.rows[slots[used]],
             )
-            parts = [(s, *lanes) for s in range(len(columns.base) - 1) for lanes in pairwise(cuts)]
+            parts = list(product(range(n_shards), range(n_cuts)))
             for _ in self.engine.map(add, parts, *shared):
                 pass
 
