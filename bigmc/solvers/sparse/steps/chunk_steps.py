@@ -15,7 +15,7 @@ from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.model_sweeps import sweep_model
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
-from bigmc.solvers.sparse.steps.sweeps import Aim, Visits, WorkingColumns, visit
+from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
 
 #: With more classes than this the Hessian of the level is bounded by twice its diagonal.
 _MOST_COUPLED = 16

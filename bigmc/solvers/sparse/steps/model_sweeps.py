@@ -22,7 +22,8 @@ from bigmc.kernels.linear.team import Crew
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
-from bigmc.solvers.sparse.steps.sweeps import Aim, Sweeper, Visits, WorkingColumns, shuffled, visit
+from bigmc.solvers.sparse.steps.sweeps import Sweeper, shuffled
+from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
 
 #: A sweep on the model looks at all samples, and at the entries of all weights, which is worth it with more
 #: entries to sweep over than there are samples, and than this share of those entries.
@@ -56,7 +57,7 @@ def sweep_model(
     shares : array of the shape of the slopes
         Probabilities that the model was made with.
     working, chosen, aim, descent
-        As for `bigmc.solvers.sparse.steps.sweeps.visit`.
+        As for `bigmc.solvers.sparse.steps.visits.visit`.
 
     Returns
     -------
