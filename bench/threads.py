@@ -3,9 +3,9 @@
     python bench/threads.py packages squared_hinge 1e-4 --folder bench/data
 
 The problems are those of ``sparse_problems.py``. One line of JSON: seconds on the wall with one thread and
-with two, in turn, to a certified gap of 1e-3, the ratio of their medians, and whether all models have the same
-bits. On a machine that other work keeps busy run it by ``chrt -r 1``, so that it has the processors when it
-asks for them.
+with two, in turn, to a certified gap of 1e-3, the ratio of their medians, and whether all models have the
+same bits. On a machine that other work keeps busy run it by ``chrt -r 1``, so that it has the processors when
+it asks for them.
 """
 
 from __future__ import annotations
