@@ -91,19 +91,33 @@ class Objective:
             return HingeWork(columns, _one_label(samples), crew)
         return LossWork(self.loss.kernels, columns, samples, crew, n_classes)
 
-    def sweep(self, team: ColumnWork, move: Step, extra: Extra, *out: NDArray[np.float64]) -> None:
+    def sweep(
+        self,
+        team: ColumnWork,
+        move: Step,
+        extra: Extra,
+        coef: NDArray[np.float64],
+        violations: NDArray[np.float64],
+    ) -> None:
         """Take a step for each column; see `bigmc.kernels.linear.composite.sweep`."""
         if self.specialised:
-            squared_hinge.sweep(team, move, extra, *out)
+            squared_hinge.sweep(team, move, extra, coef, violations)
         else:
-            composite.sweep(self.penalty.kernel, team, move, extra, *out)
+            composite.sweep(self.penalty.kernel, team, move, extra, coef, violations)
 
-    def project(self, team: ColumnWork, move: Step, extra: Extra, *out: NDArray[np.float64]) -> None:
+    def project(
+        self,
+        team: ColumnWork,
+        move: Step,
+        extra: Extra,
+        coef: NDArray[np.float64],
+        violations: NDArray[np.float64],
+    ) -> None:
         """Take each gradient back to its ball; see `bigmc.kernels.linear.composite.project`."""
         if self.specialised:
-            squared_hinge.project(team, move, extra, *out)
+            squared_hinge.project(team, move, extra, coef, violations)
         else:
-            composite.project(self.penalty.kernel, team, move, extra, *out)
+            composite.project(self.penalty.kernel, team, move, extra, coef, violations)
 
     @property
     def _pair(self) -> Pair:
