@@ -137,10 +137,12 @@ def test_ranking_figures_with_ties_and_tiles_of_classes(room):
         kind="sparse", classes=np.arange(7), n_features=6, features=np.arange(6), coef=coef,
         intercept=np.zeros(7), label_threshold=0.5,
     )  # fmt: skip
-    from bigmc.inference.evaluate_sets import Places, count_shard
+    from bigmc.inference.evaluate_sets import Places, count_sets
+    from bigmc.inference.labelled import LabelledDataset
 
     places = Places(np.arange(7), np.arange(7), 7)
-    counts = count_shard(0, made, Dataset.from_arrays(X, Y), places, room).figures(80)
+    part = LabelledDataset(Dataset.from_arrays(X, Y)).part(0, made, room)
+    counts = count_sets(part, made, places).figures(80)
     scores = X @ coef
     assert counts["ranking_loss"] == pytest.approx(label_ranking_loss(Y, scores))
     assert counts["ranking_precision"] == pytest.approx(label_ranking_average_precision_score(Y, scores))

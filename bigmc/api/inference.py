@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.explain import Explanation
+    from bigmc.inference.labelled import LabelledInput
     from bigmc.inference.predict import PredictionCounts
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Evaluation, Inspection
@@ -48,8 +51,9 @@ REPORTED_CONFUSION = 1000
 
 def evaluate(
     model: str | Path | Model | Classifier,
-    dataset: str | Path | Dataset,
+    dataset: Any,
     *,
+    label: Any = None,
     to: str | Path | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
@@ -57,20 +61,24 @@ def evaluate(
     progress: ProgressCallback = silent,
     **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
-    """Measure a model on a split; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
+    """Measure a model on labelled data; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
 
     With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. Killed at
-    any moment, the same call continues. If that file has the figures of the same evaluation, nothing is
-    measured; any other file is refused, unless ``overwrite`` is given.
+    any moment, the same call continues. If that file has the figures of the same
+    evaluation, nothing is measured; any other file is refused, unless ``overwrite`` is given.
 
     Parameters
     ----------
     model : path, Model or fitted classifier
         Model.
-    dataset : path or Dataset
-        Data with labels.
+    dataset : path or Dataset, or path, glob, table or array of raw data
+        Data with labels. Raw rows are hashed as the model's training data was; every row must be usable.
+    label : str or array-like, optional
+        Label column of raw files and tables; of an array the labels of its rows.
     split : str, default="test"
-        Split to measure on.
+        Split of a dataset to measure on.
+    label_separator : str, optional
+        What stands between the labels of a row of raw files, where it has several.
     per_class : bool, default=False
         Add precision, recall, F1 and support of every class.
     confusion : bool, default=False
@@ -82,38 +90,49 @@ def evaluate(
         File for the figures.
     overwrite : bool, default=False
         Replace another file at `to`; by default it is refused.
-    memory_limit, engine, progress
+    format, delimiter, columns, encoding, memory_limit, engine, progress
         As for :func:`ingest`.
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
+    from bigmc.inference.raw_input import RawInput
     from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.store.dataset import Dataset
     from bigmc.store.object_store import is_remote
     from bigmc.store.outputs import IfExists, Output
 
-    asked = EvaluateOptions(**options)
-    data = dataset_of(dataset)
-    output = None if to is None else Output.at(to, [model, data])
+    named = label is None or isinstance(label, str)
+    asked = EvaluateOptions(label=label if named else None, **options)
+    data = _data_to_measure(dataset, asked, None if named else label)
+    output = (
+        None
+        if to is None
+        else Output.at(to, [model, *(data.paths if isinstance(data, RawInput) else [data])])
+    )
     with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
-        known = _loaded(source, data, asked.split, resources)
+        known, samples = _loaded(source, data, asked, resources)
+        counted = data[asked.propensities] if asked.propensities and isinstance(data, Dataset) else None
+        measured = functools.partial(_measured, known, samples, asked, resources, counted)
         if output is None:
-            return _measured(known, data, asked, resources, NOT_SAVED)
+            return measured(NOT_SAVED)
         if source.sha256 is None or not isinstance(model, str | Path):
             raise DataError("the model is in memory only", "save it first, or leave out to")
         place = str(model if is_remote(model) else Path(model).resolve())
-        subject = Subject(place, source.sha256, data.identity, asked.split, len(known.used_features))
-        labels = [*known.classes.tolist(), *data.classes.tolist()]
+        subject = Subject(place, source.sha256, *_identity(data, asked), len(known.used_features))
+        labels = [*known.classes.tolist(), *samples.classes.tolist()]
         figures = stored_figures(output, subject, asked, labels)
         if figures is not None:
             clear_beside(output)
             return figures
-        made = {"command": "evaluate", **asdict(subject)}
+        # Parts of raw files depend on the memory limit.
+        parts = hashlib.sha256(samples.ends.tobytes()).hexdigest()
+        made = {"command": "evaluate", **asdict(subject), "parts": parts}
         if asked.propensities is not None:
             made["propensities"] = asked.propensities
         with saved_beside(output, made) as saved:
             figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
             if figures is None:
                 output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
-                figures = _measured(known, data, asked, resources, saved)
+                figures = measured(saved)
                 write_figures(output, subject, figures)
         return figures
 
@@ -142,25 +161,64 @@ class Limits(NamedTuple):
             yield Resources(workers, budget.resolve_limit(self.memory, workers.process_memory), self.progress)
 
 
-def _loaded(source: ModelSource, dataset: Dataset, split: str, resources: Resources) -> Model:
-    """Return a model to measure on a split; refused before it is read where there is no memory for it."""
-    from bigmc.inference import evaluate as evaluation
+def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset | RawInput:
+    """Return what the samples to measure on mean: a dataset, or raw files and arrays."""
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.ingestion.sources import expand_sources, is_dataset
 
-    evaluation.share_memory(source.outline, dataset[split], resources)
-    return source.load()
+    if is_dataset(data):
+        if labels is not None or asked.label is not None or asked.label_separator is not None:
+            raise DataError("a dataset has its labels", "leave the label out, or give raw data")
+        return dataset_of(data)
+    if asked.propensities is not None:
+        raise DataError("propensities are counted on a split of a dataset", "ingest the data first")
+    return RawInput(expand_sources(data, asked, labels))
+
+
+def _loaded(
+    source: ModelSource, data: Dataset | RawInput, asked: EvaluateOptions, resources: Resources
+) -> tuple[Model, LabelledInput]:
+    """Return a model and what to measure it on; refused before it is read where there is no memory for it."""
+    from bigmc.inference.labelled import LabelledDataset
+    from bigmc.inference.labelled_files import LabelColumn, LabelledFiles
+    from bigmc.inference.raw_input import RawInput
+
+    if isinstance(data, RawInput):
+        column = LabelColumn.of(asked, data.sources[0].format)
+        files = LabelledFiles.plan(data, column, source.outline, resources)
+        model = source.load()
+        return model, files.with_classes(model, resources)
+    samples = LabelledDataset(data[asked.split])
+    samples.workers(source.outline, resources)
+    return source.load(), samples
 
 
 def _measured(
-    model: Model, dataset: Dataset, options: EvaluateOptions, resources: Resources, saved: SavedSums
+    model: Model,
+    samples: LabelledInput,
+    options: EvaluateOptions,
+    resources: Resources,
+    counted: Dataset | None,
+    saved: SavedSums,
 ) -> Evaluation:
-    """Return the figures of a model on a split of a dataset."""
+    """Return the figures of a model; see `bigmc.inference.evaluate.evaluate`."""
     from bigmc.inference import evaluate as evaluation
 
-    counted = None if options.propensities is None else dataset[options.propensities]
-    figures = evaluation.evaluate(model, dataset[options.split], options, resources, saved, counted)
+    figures = evaluation.evaluate(model, samples, options, resources, saved, counted)
     if options.propensities is not None:
         figures["propensities"] = options.propensities
     return figures
+
+
+def _identity(data: Dataset | RawInput, asked: EvaluateOptions) -> tuple[str, str]:
+    """Return the digest of the data and the split of it."""
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.store.layout import canonical_json
+
+    if not isinstance(data, RawInput):
+        return data.identity, asked.split
+    of = [data.identity, asked.label, asked.label_separator]
+    return hashlib.sha256(canonical_json(of)).hexdigest(), ""
 
 
 def predict(
@@ -350,14 +408,14 @@ def report(
             data, split = dataset_of(asked.dataset), asked.split or "test"
             limits = Limits(memory_limit, engine, progress)
             resources = opened_files.enter_context(limits.resources())
-            loaded = _loaded(stored, data, split, resources)
-            few = loaded.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
+            few = stored.outline.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
             measured = EvaluateOptions(split=split, per_class=True, confusion=few)
+            loaded, samples = _loaded(stored, data, measured, resources)
             made: Mapping[str, Any] | None = None
             if stored.sha256 and data.path:
                 made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
             with saved_beside(output, made) as saved:
-                figures = _measured(loaded, data, measured, resources, saved)
+                figures = _measured(loaded, samples, measured, resources, None, saved)
             result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
             result["n_samples"] = figures["n_samples"]
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}

@@ -21,19 +21,19 @@ class Evaluate(Working, Replacing, EvaluateOptions):
     """Arguments of `bigmc evaluate`."""
 
     model: str = argument("Model.")
-    dataset: str = argument("Dataset.")
+    source: list[str] = argument("A dataset, or raw files with a label column.")
     to: str | None = option(None, "File for the figures too, as bigmc publish reads it.")
 
 
 @as_command
 def evaluate(asked: Evaluate) -> None:
-    """Measure a model on a split of a dataset."""
+    """Measure a model on a split of a dataset, or on raw files with their labels."""
     from bigmc import api
 
     with working(asked) as work:
         result = api.evaluate(
             asked.model,
-            asked.dataset,
+            asked.source[0] if len(asked.source) == 1 else asked.source,
             to=asked.to,
             overwrite=asked.overwrite,
             **work.means,

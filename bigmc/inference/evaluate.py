@@ -7,53 +7,48 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError
-from bigmc.engine import Engine, Resources
+from bigmc.engine import Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.inference.evaluate_labels import ConfusionSums, LabelCounts, shard_confusion
-from bigmc.inference.evaluate_probabilities import COPIES, ProbabilitySums, shard_probabilities
-from bigmc.inference.evaluate_sets import Places, SetCounts, count_shard
-from bigmc.inference.memory import divide_limit, own_copy
+from bigmc.inference.evaluate_labels import ConfusionSums, LabelCounts, Pairs, count_labels
+from bigmc.inference.evaluate_probabilities import ProbabilitySums
+from bigmc.inference.evaluate_sets import Places, SetCounts, count_sets
+from bigmc.inference.labelled import LabelledInput, LabelledPart, Workers
 from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import Evaluation
 from bigmc.inference.unfinished import NOT_SAVED, SavedSums, Sums
-from bigmc.model import Model, ModelOutline, divide
+from bigmc.model import Model
 from bigmc.options.inference import EvaluateOptions
-from bigmc.progress import Progress, ProgressCallback, silent
+from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.dataset import Dataset
-
-ROW_COST = 48
-"""Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
-
-SET_COST = 192
-"""Bytes of a row's sets of labels: some four each of truth and prediction, as pairs, sorted and merged."""
 
 
 def evaluate(
     model: Model,
-    dataset: Dataset,
+    samples: LabelledInput,
     options: EvaluateOptions,
     resources: Resources,
     saved: SavedSums = NOT_SAVED,
     counted: Dataset | None = None,
 ) -> Evaluation:
-    """Return how often the model is right on a dataset; one pass over the columns with weight.
+    """Return how often the model is right on labelled samples, in one pass over them.
 
-    Labels are matched by value, so the dataset may have fewer, more or other classes than the model;
+    Labels are matched by value, so the samples may have fewer, more or other classes than the model;
     a row whose label the model does not know is an error of the model.
 
     Parameters
     ----------
     model : Model
-    dataset : Dataset
-        With labels and the features of the model.
+    samples : LabelledInput
+        With the features of the model.
     options : EvaluateOptions
         What to add to the figures; its split is of the caller.
     resources : Resources
     saved : SavedSums, optional
-        Where the sums over the shards survive a kill; by default nowhere.
+        Where the sums over the parts survive a kill; by default nowhere.
     counted : Dataset, optional
         Where labels are sets: samples with the same classes whose labels are counted for propensities.
 
@@ -81,41 +76,40 @@ def evaluate(
     MemoryLimitError
         If the memory limit does not allow one worker.
     """
-    _check(model, dataset, options)
-    labels, of_truth, of_model = _merge_labels(dataset.classes, model.classes)
+    n_samples = int(samples.ends[-1]) if len(samples.ends) else 0
+    _check(model, samples, n_samples, options)
+    labels, of_truth, of_model = _merge_labels(samples.classes, model.classes)
     places = Places(of_truth, of_model, len(labels))
-    run = _Passes(model, dataset, saved)
-    engine, room = share_memory(model.outline, dataset, resources)
-    if dataset.has_sets:
-        total = SetCounts.zeros(len(labels))
+    run = _Pass(model, samples, saved, resources.progress)
+    if samples.has_sets:
+        sets = SetCounts.zeros(len(labels))
         inverse = None if counted is None else _inverse(counted, places)
-        run.add_up("sets", total, engine, resources.progress, count_shard, places, room, inverse)
-        by_label = LabelCounts(total.right, total.support, total.predicted).figures(labels, of_model, options)
-        figures = {**total.figures(dataset.n_samples), "n_samples": dataset.n_samples, **by_label}
+        run.add_up(sets, samples.workers(model.outline, resources), count_sets, places, inverse)
+        by_label = LabelCounts(sets.right, sets.support, sets.predicted).figures(labels, of_model, options)
+        figures = {**sets.figures(n_samples), "n_samples": n_samples, **by_label}
         return cast(Evaluation, figures)
-    confusion = ConfusionSums(places)
-    run.add_up("labels", confusion, engine, resources.progress, shard_confusion, room)
+    confusion, probabilities = _count(run, places, resources)
     counts = confusion.counts
-    accuracy = float(counts.right.sum() / dataset.n_samples)
     by_label = counts.figures(labels, of_model, options)
-    result: Evaluation = {"accuracy": accuracy, "n_samples": dataset.n_samples, **by_label}  # type: ignore[typeddict-item]
-    if model.has_probabilities:
-        known = np.full(len(labels), -1)
-        known[of_model] = np.arange(model.n_classes)
-        result |= cast(Evaluation, _probability_figures(run, known[of_truth], resources))
+    accuracy = float(counts.right.sum() / n_samples)
+    result: Evaluation = {"accuracy": accuracy, "n_samples": n_samples, **by_label}  # type: ignore[typeddict-item]
+    if probabilities is not None:
+        result |= cast(Evaluation, probabilities.figures(model.n_classes))
+    elif model.has_probabilities:
+        result["log_loss"] = None
     if options.confusion:
         result["confusion"] = confusion.figures(labels)
     return result
 
 
-def _check(model: Model, dataset: Dataset, options: EvaluateOptions) -> None:
+def _check(model: Model, samples: LabelledInput, n_samples: int, options: EvaluateOptions) -> None:
     """Refuse what cannot be measured."""
-    model.check_features(dataset)
-    if dataset.n_samples == 0 or dataset.n_classes == 0:
-        missing = "samples" if dataset.n_samples == 0 else "labels"
-        raise DataError(f"the dataset has no {missing}", "evaluate on a dataset ingested with its labels")
+    samples.check(model)
+    if n_samples == 0 or len(samples.classes) == 0:
+        missing = "samples" if n_samples == 0 else "labels"
+        raise DataError(f"there are no {missing} to evaluate on", "give data with its labels")
     sets = model.label_threshold is not None
-    if sets != dataset.has_sets:
+    if sets != samples.has_sets:
         ours, theirs = ("a set of labels", "one label")[:: 1 if sets else -1]
         raise DataError(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
@@ -128,42 +122,103 @@ def _check(model: Model, dataset: Dataset, options: EvaluateOptions) -> None:
 
 
 @dataclass(frozen=True)
-class _Passes:
-    """Passes over the shards of a dataset, whose sums survive a kill."""
+class _Pass:
+    """A pass over the parts of labelled samples, whose sums survive a kill.
+
+    Attributes
+    ----------
+    model : Model
+    samples : LabelledInput
+    saved : SavedSums
+    progress : callable
+    """
 
     model: Model
-    dataset: Dataset
+    samples: LabelledInput
     saved: SavedSums
+    progress: ProgressCallback
 
-    def add_up(
-        self,
-        name: str,
-        sums: Sums,
-        engine: Engine,
-        progress: ProgressCallback,
-        count: Callable[..., Any],
-        *shared: Any,
-    ) -> None:
-        """Add to the sums of a pass what `count` finds in each shard that is not in them yet."""
-        dataset, saved = self.dataset, self.saved
-        shards = range(saved.begin(name, sums), dataset.n_shards)
-        for shard, found in engine.map(count, shards, self.model, dataset, *shared):
-            saved.add(name, shard, sums, found)
-            progress(Progress("evaluate", int(dataset.base[shard + 1]), dataset.n_samples, "rows"))
-        saved.finish(name, dataset.n_shards, sums)
+    def add_up(self, sums: Sums, workers: Workers, count: Callable[..., Any], *shared: Any) -> None:
+        """Add to the sums what `count` finds in each part that is not in them yet."""
+        samples, saved, ends = self.samples, self.saved, self.samples.ends.tolist()
+        engine, scratch_bytes = workers
+        parts = range(saved.begin(sums), len(ends))
+        for part, found in engine.map(_count_part, parts, count, samples, self.model, scratch_bytes, *shared):
+            saved.add(part, sums, found)
+            self.progress(Progress("evaluate", ends[part], ends[-1], "rows"))
 
 
-def share_memory(model: ModelOutline, dataset: Dataset, resources: Resources) -> tuple[Engine, int]:
-    """Return the engine with as many workers as the memory limit allows, and the bytes for each.
+def _count_part(
+    number: int,
+    count: Callable[..., Any],
+    samples: LabelledInput,
+    model: Model,
+    scratch_bytes: int,
+    *shared: Any,
+) -> Any:
+    """Return what `count` finds in a part, on whichever worker has it."""
+    return count(samples.part(number, model, scratch_bytes), model, *shared)
 
-    Raises
-    ------
-    MemoryLimitError
-        If it does not allow one worker.
-    """
-    rows = max((shard.n_rows for shard in dataset.shards), default=0)
-    cost = ROW_COST + (SET_COST if model.has_sets else 0)
-    return divide_limit(model, resources, cost * rows, "evaluation")
+
+class _WithProbabilities:
+    """Sums of one pass: of predicted labels, and of probabilities."""
+
+    def __init__(self, places: Places) -> None:
+        self.confusion, self.probabilities = ConfusionSums(places), ProbabilitySums()
+
+    def add(self, other: tuple[Pairs, ProbabilitySums]) -> None:
+        """Add what `_count_probabilities` returned."""
+        self.confusion.add(other[0])
+        self.probabilities.add(other[1])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that was added up so far."""
+        return self.confusion.arrays() | self.probabilities.arrays()
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` returned."""
+        self.confusion.restore(arrays)
+        self.probabilities.restore(arrays)
+
+
+def _count(run: _Pass, places: Places, resources: Resources) -> tuple[ConfusionSums, ProbabilitySums | None]:
+    """Return the sums of all parts; of labels alone where probabilities are missing or do not fit."""
+    outline, samples = run.model.outline, run.samples
+    workers = samples.workers(outline, resources)
+    if run.model.has_probabilities:
+        try:
+            scoring = samples.scoring_workers(outline, resources)
+        except MemoryLimitError:
+            pass
+        else:
+            of_truth = np.full(places.n_labels, -1)
+            of_truth[places.of_model] = np.arange(run.model.n_classes)
+            both = _WithProbabilities(places)
+            run.add_up(both, scoring, _count_probabilities, of_truth[places.of_truth])
+            return both.confusion, both.probabilities
+    confusion = ConfusionSums(places)
+    run.add_up(confusion, workers, _count_labels)
+    return confusion, None
+
+
+def _count_labels(part: LabelledPart, model: Model) -> Pairs:
+    return count_labels(_single(part.labels), part.codes(), model.n_classes)
+
+
+def _count_probabilities(
+    part: LabelledPart, model: Model, of_truth: NDArray[np.int64]
+) -> tuple[Pairs, ProbabilitySums]:
+    """Return the sums of a part; `of_truth` has the model's code of each class of the samples, or -1."""
+    labels, scores = _single(part.labels), part.scores()
+    predicted = np.argmax(scores, axis=1).astype(np.int32)
+    chances = model.probabilities(scores)
+    return count_labels(labels, predicted, model.n_classes), ProbabilitySums.of(chances, of_truth[labels])
+
+
+def _single(column: pa.ChunkedArray) -> NDArray[np.int32]:
+    """Return a column with one code in every row as an array."""
+    codes: NDArray[np.int32] = column.to_numpy()
+    return codes
 
 
 def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
@@ -173,23 +228,6 @@ def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
     return inverse_propensities(counts[places.of_model], counted.n_samples)
 
 
-def _probability_figures(
-    run: _Passes, of_truth: NDArray[np.int64], resources: Resources
-) -> Mapping[str, object]:
-    """Return the figures of the probabilities; a log loss of None where memory does not allow them."""
-    engine, model = resources.engine, run.model
-    limit = resources.memory_limit - own_copy(model.outline, engine)
-    rows = max(shard.n_rows for shard in run.dataset.shards)
-    try:
-        scores = COPIES * 8 * model.n_classes * rows
-        n_threads, room = divide(model.outline, limit, engine.n_threads, scores // 3, "probabilities")
-    except MemoryLimitError:
-        return {"log_loss": None}
-    total = ProbabilitySums()
-    run.add_up("probabilities", total, engine.at_most(n_threads), silent, shard_probabilities, of_truth, room)
-    return total.figures(model.n_classes)
-
-
 def _merge_labels(
     truth: NDArray[Any], known: NDArray[Any]
 ) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
@@ -197,7 +235,7 @@ def _merge_labels(
     theirs, ours = truth.tolist(), known.tolist()
     if not set(theirs) & set(ours):
         raise ModelError(
-            f"the model knows no label of the dataset (such as {theirs[0]!r}; its own are like {ours[0]!r})",
+            f"the model knows no label of the data (such as {theirs[0]!r}; its own are like {ours[0]!r})",
             "evaluate on data with the labels the model was trained on",
         )
     labels = sorted(set(theirs) | set(ours))

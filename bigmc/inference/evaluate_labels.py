@@ -10,12 +10,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError
 from bigmc.inference.evaluate_sets import Places
 from bigmc.inference.results import ByLabel, Confusion
-from bigmc.model import Model
 from bigmc.options.inference import EvaluateOptions
-from bigmc.store.dataset import Dataset
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+"""True code, predicted code, and how often they come together."""
 
 
 class ConfusionSums:
@@ -31,7 +31,7 @@ class ConfusionSums:
         self._places, self._shape = places, (places.n_labels, places.n_labels)
         self.matrix = scipy.sparse.csr_array(self._shape, dtype=np.int64)
 
-    def add(self, other: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]) -> None:
+    def add(self, other: Pairs) -> None:
         """Add pairs of true and predicted code, and how often they occur."""
         truth, predicted, counts = other
         at = self._places.of_truth[truth], self._places.of_model[predicted]
@@ -103,17 +103,20 @@ class LabelCounts:
         return result
 
 
-def shard_confusion(
-    shard: int, model: Model, dataset: Dataset, room: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    """Return the pairs of true and predicted code that occur in a shard, and how often."""
-    truth = dataset.shards[shard].table(["label"]).column("label").to_numpy()
-    if len(truth) and truth.min() < 0:
-        raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
-    pairs = truth.astype(np.int64) * model.n_classes + model.shard_codes(dataset, shard, room)
+def count_labels(labels: NDArray[np.int32], predicted: NDArray[np.int32], n_classes: int) -> Pairs:
+    """Return the pairs of true and predicted code that occur in a part, and how often.
+
+    Parameters
+    ----------
+    labels, predicted : int32 arrays of shape (n_rows,)
+        Codes among the classes of the samples, and of the model.
+    n_classes : int
+        Of the model.
+    """
+    pairs = labels.astype(np.int64) * n_classes + predicted
     found, counts = np.unique(pairs, return_counts=True)
-    true_codes, predicted = np.divmod(found, model.n_classes)
-    return true_codes.astype(np.int32), predicted.astype(np.int32), counts.astype(np.int64)
+    true_codes, predicted_codes = np.divmod(found, n_classes)
+    return true_codes.astype(np.int32), predicted_codes.astype(np.int32), counts.astype(np.int64)
 
 
 def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -10,15 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.inference.unfinished import FieldSums
-from bigmc.model import Model
-from bigmc.store.dataset import Dataset
 
 N_BINS = 15
 """Bins of the confidence, of equal width; as Guo et al. (2017)."""
 TOP_K = 5
 """Classes among which the label counts as right in ``top_5_accuracy``."""
-COPIES = 3
-"""Arrays of the size of a shard's scores that exist at once."""
 _LEAST = float(np.finfo(np.float64).tiny)
 
 
@@ -122,26 +118,6 @@ class ProbabilitySums(FieldSums):
                 for b in full.tolist()
             ]
         }
-
-
-def shard_probabilities(
-    shard: int, model: Model, dataset: Dataset, of_truth: NDArray[np.int64], room: int
-) -> ProbabilitySums:
-    """Return the sums of a shard.
-
-    Parameters
-    ----------
-    shard : int
-    model : Model
-        With probabilities, of one label per sample.
-    dataset : Dataset
-    of_truth : int64 array of shape (dataset.n_classes,)
-        The model's code of each class of the dataset, -1 for those it does not know.
-    room : int
-        Bytes beside `COPIES` times the scores.
-    """
-    codes = of_truth[dataset.shards[shard].table(["label"]).column("label").to_numpy()]
-    return ProbabilitySums.of(model.probabilities(model.shard_scores(dataset, shard, room)), codes)
 
 
 def _area(chances: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.inference.labelled import LabelledPart
 from bigmc.inference.propensities import weighted_sums
 from bigmc.inference.top_labels import RANKS, top_classes, top_sums
 from bigmc.inference.unfinished import FieldSums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
-from bigmc.store.dataset import Dataset
 from bigmc.store.label_sets import pairs_of
 
 
@@ -90,34 +90,26 @@ class Places:
     n_labels: int
 
 
-def count_shard(
-    shard: int,
-    model: Model,
-    dataset: Dataset,
-    places: Places,
-    room: int,
-    inverse: NDArray[np.float64] | None = None,
+def count_sets(
+    part: LabelledPart, model: Model, places: Places, inverse: NDArray[np.float64] | None = None
 ) -> SetCounts:
-    """Count what a shard of a dataset adds, in `room` bytes beside its labels.
+    """Count what a part adds.
 
     Parameters
     ----------
-    shard : int
+    part : LabelledPart
+        Whose labels are sets.
     model : Model
         Of sets.
-    dataset : Dataset
-        Whose labels are sets.
     places : Places
-    room : int
-        Bytes.
     inverse : float64 array of shape (model.n_classes,), optional
         Inverse propensities.
     """
-    column = dataset.shards[shard].table(["label"]).column("label")
+    column, n_classes = part.labels, model.n_classes
     n_rows, n_labels = len(column), places.n_labels
     rows, codes = pairs_of(column)
     truth = rows * n_labels + places.of_truth[codes]
-    found, found_codes = pairs_of(model.shard_sets(dataset, shard, room))
+    found, found_codes = pairs_of(part.sets())
     predicted = found * n_labels + places.of_model[found_codes]
     both = np.intersect1d(truth, predicted, assume_unique=True)
     exact = np.ones(n_rows, bool)
@@ -126,14 +118,12 @@ def count_shard(
         np.bincount(pairs % n_labels, minlength=n_labels) for pairs in (both, truth, predicted)
     )
     of_model = np.full(n_labels, -1)
-    of_model[places.of_model] = np.arange(model.n_classes)
+    of_model[places.of_model] = np.arange(n_classes)
     ours = of_model[places.of_truth[codes]]
     known = ours >= 0
-    loss, precision = _ranking(
-        rows[known], ours[known], n_rows, model.n_classes, lambda: model.shard_tiles(dataset, shard, room)
-    )
-    top = top_classes(model.shard_tiles(dataset, shard, room), n_rows, max(RANKS))
-    sums = top_sums(top, rows[known], ours[known], model.n_classes)
+    loss, precision = _ranking(rows[known], ours[known], n_rows, n_classes, part.tiles)
+    top = top_classes(part.tiles(), n_rows, max(RANKS))
+    sums = top_sums(top, rows[known], ours[known], n_classes)
     counts = SetCounts(right, support, marked, int(exact.sum()), loss, precision, sums)
     if inverse is not None:
         counts.weighted = weighted_sums(top, rows[known], ours[known], inverse)

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.inference.samples import feature_spec_of, rows_of
-from bigmc.ingestion.bad_rows import set_aside
+from bigmc.inference.samples import feature_spec_of, usable_rows
 from bigmc.ingestion.rejects import Reject
 from bigmc.ingestion.sources import EVERYTHING, Batch, Part, ReadRequest
 from bigmc.model import Model
@@ -65,14 +64,12 @@ class PartPredictor:
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
         for batch in batches:
-            bad = {} if batch.table is None else spec.find_bad(batch.table)
-            good, found = set_aside(batch, bad, part, on_bad_row)
+            good, found, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
             rejects += [*batch.rejects, *found]
             if good.n_rows:
                 if self.kept.names:
                     kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
-                samples = spec.transform(good.table) if good.matrix is None else spec.mapped(good.matrix)
-                done += self._predict_rows(good.row, rows_of(samples, self.model.n_features))
+                done += self._predict_rows(good.row, rows)
         ids, predicted, scores = zip(*done, strict=True)
         values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
         return self._table(*values, pa.concat_tables(kept)), rejects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,10 +48,13 @@ class RawInput:
     sources : list of Source
     base : str
         Folder that relative paths start from; workers may be in another one.
+    types : mapping of str to pyarrow.DataType
+        Types of columns that are copied, of formats that do not tell them.
     """
 
     sources: list[Source]
     base: str = field(default_factory=os.getcwd)
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
@@ -70,7 +73,7 @@ class RawInput:
         sources = self.sources
         if sources[0].in_memory:
             resources = replace(resources, engine=resources.engine.local())
-        hints = _hints(model, sources, options, resources)
+        hints = _hints(model, self, options, resources)
         kept = _check_sources(model, sources, options, hints)
         try:
             engine, scratch = divide_limit(model, resources, 0, TASK)
@@ -103,16 +106,14 @@ class RawInput:
         return predictor.raw(part, batches)
 
 
-def _hints(
-    model: ModelOutline, sources: Sequence[Source], options: PredictOptions, resources: Resources
-) -> ReadHints:
+def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resources: Resources) -> ReadHints:
     """Return what the model tells about the sources it can predict."""
     spec = feature_spec_of(model)
     least = smallest_limit(model) + own_copy(model, resources.engine)
     return ReadHints(
-        types={name: pa.string() for name in spec.text},
+        types={name: pa.string() for name in spec.text} | dict(rows.types),
         zero_based=None if spec.first_index is None else spec.first_index == 0,
-        n_features=model.n_features if sources[0].format == "svmlight" else None,
+        n_features=model.n_features if rows.sources[0].format == "svmlight" else None,
         missing=spec.takes_missing,
         columns=_columns(model, options) or None,
         record_limit=RecordLimit(resources.memory_limit, least, RECORD_COST),

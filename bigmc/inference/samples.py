@@ -14,8 +14,10 @@ import scipy
 from bigmc.errors import DataError
 from bigmc.ingestion.bad_rows import set_aside
 from bigmc.ingestion.features import FeatureSpec, Samples
-from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.rejects import Reject
+from bigmc.ingestion.sources import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.model import Model, ModelOutline
+from bigmc.options.raw import OnBadRow
 from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
 
@@ -163,6 +165,22 @@ def feature_spec_of(model: Model | ModelOutline) -> FeatureSpec:
         map = FeatureMap.from_dict(model.feature_spec["map"])
         return FeatureSpec(n_own=len(map.mean), map=map)
     return FeatureSpec(n_own=model.n_features, missing=model.takes_missing)
+
+
+def usable_rows(
+    batch: Batch, part: Part, spec: FeatureSpec, n_features: int, on_bad_row: OnBadRow
+) -> tuple[Batch, list[Reject], Rows]:
+    """Return a batch without the rows that cannot be used, these, and the others in the features of a model.
+
+    Raises
+    ------
+    DataError
+        At the first bad row, when it shall stop the run.
+    """
+    bad = {} if batch.table is None else spec.find_bad(batch.table)
+    good, rejects = set_aside(batch, bad, part, on_bad_row)
+    samples = spec.transform(good.table) if good.matrix is None else spec.mapped(good.matrix)
+    return good, rejects, rows_of(samples, n_features)
 
 
 def rows_of(samples: Samples, n_features: int) -> Rows:

@@ -124,7 +124,7 @@ class FieldSums:
 
 
 class SavedSums:
-    """Sums over the shards of a dataset, in one or several passes, that survive a kill.
+    """Sums over the parts of labelled samples that survive a kill.
 
     Parameters
     ----------
@@ -137,42 +137,24 @@ class SavedSums:
     def __init__(self, folder: Path | None = None, made: Mapping[str, Any] | None = None) -> None:
         self._checkpoint = None if folder is None else FileCheckpoint(folder)
         self._made = json.loads(json.dumps(made))
-        self._done: dict[str, int] = {}
-        self._arrays: dict[str, NDArray[Any]] = {}
         self._next_save = time.monotonic() + SECONDS_BETWEEN_SAVES
+
+    def begin(self, sums: Sums) -> int:
+        """Fill sums with what was saved of them, and return the part that is next."""
         saved = None if self._checkpoint is None else self._checkpoint.load()
-        if saved is not None and saved[0]["made"] == self._made:
-            self._done, self._arrays = dict(saved[0]["done"]), saved[1]
+        if saved is None or saved[0]["made"] != self._made or saved[1].keys() != sums.arrays().keys():
+            return 0  # of other data, or with the memory for probabilities that there is not now
+        sums.restore(saved[1])
+        return int(saved[0]["n_done"])
 
-    def begin(self, name: str, sums: Sums) -> int:
-        """Fill the sums of a pass with what was saved, and return the shard that is next."""
-        if name not in self._done:
-            return 0
-        prefix = f"{name}."
-        own = {key.removeprefix(prefix): a for key, a in self._arrays.items() if key.startswith(prefix)}
-        sums.restore(own)
-        return self._done[name]
-
-    def add(self, name: str, shard: int, sums: Sums, found: Any) -> None:
-        """Add what a shard gave to the sums of a pass; from time to time all is saved."""
+    def add(self, part: int, sums: Sums, found: Any) -> None:
+        """Add what a part gave; from time to time all is saved."""
         sums.add(found)
         now = time.monotonic()
         if self._checkpoint is not None and now >= self._next_save:
-            self._keep(name, shard + 1, sums)
-            self._checkpoint.save({"made": self._made, "done": self._done}, self._arrays)
+            self._checkpoint.save({"made": self._made, "n_done": part + 1}, sums.arrays())
             took = time.monotonic() - now
             self._next_save = time.monotonic() + max(SECONDS_BETWEEN_SAVES, took / SAVING_SHARE)
-
-    def finish(self, name: str, n_shards: int, sums: Sums) -> None:
-        """Keep the sums of a pass that has ended; the next one saves them with its own."""
-        if self._checkpoint is not None:
-            self._keep(name, n_shards, sums)
-
-    def _keep(self, name: str, n_done: int, sums: Sums) -> None:
-        prefix = f"{name}."
-        others = {key: a for key, a in self._arrays.items() if not key.startswith(prefix)}
-        self._done[name] = n_done
-        self._arrays = others | {prefix + key: array for key, array in sums.arrays().items()}
 
 
 NOT_SAVED = SavedSums()

@@ -243,6 +243,32 @@ def _as_label(value: object, kind: type, written: LabelTypes) -> object:
     return None
 
 
+def label_like(value: object, known: object) -> object:
+    """Return a label as a known one is written: text of delimited files may be a number or a truth value.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written so.
+    """
+    kind = type(known)
+    found = _as_label(value, kind, LabelTypes.GUESSED)
+    if found is None and isinstance(value, str):
+        try:
+            found = _TRUTH[value.lower()] if kind is bool else kind(float(value)) if kind is float else None
+        except (KeyError, ValueError):
+            found = None
+    if found is None:
+        raise DataError(
+            f"the label {value!r} is not of the type of the model's classes, which are like {known!r}",
+            "write the labels as in the data it was trained on",
+        )
+    return found
+
+
+_TRUTH = {"true": True, "false": False}
+
+
 def recode(locals: Iterable[list[object]], classes: list[object]) -> Iterator[NDArray[np.int32]]:
     """Yield for each part the codes that its labels have among the classes of the dataset."""
     as_class = type(classes[0])

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from bigmc.errors import DataError
 from bigmc.options.declare import option
 from bigmc.options.ingest import Columns, columns_of
-from bigmc.options.raw import OnBadRow, RawOptions
+from bigmc.options.raw import FileOptions, OnBadRow, RawOptions
 
 OWN_COLUMNS = ("row_id", "predicted_label", "predicted_labels")
 """Columns of every file of predictions; those of scores begin with ``score_``."""
@@ -84,18 +84,28 @@ class EvaluateKeywords(TypedDict, total=False):
     """Options of an evaluation that were given."""
 
     split: str
+    label_separator: str | None
     per_class: bool
     confusion: bool
     propensities: str | None
+    format: str | None
+    delimiter: str | None
+    columns: Columns
+    encoding: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
-    """What `bigmc evaluate` measures.
+class EvaluateOptions(FileOptions):
+    """What `bigmc evaluate` measures, and of which rows.
 
     Attributes
     ----------
     split : str
+        Split of a dataset.
+    label : str, optional
+        Label column of raw files.
+    label_separator : str, optional
+        What stands between the labels of a row of raw files, where it has several.
     per_class : bool
         Add precision, recall, F1 and support of every class.
     confusion : bool
@@ -104,7 +114,9 @@ class EvaluateOptions:
         Where labels are sets: split whose labels are counted; adds propensity-scored precision@k.
     """
 
-    split: str = option("test", "Split to evaluate on.")
+    split: str = option("test", "Split of a dataset to evaluate on.")
+    label: str | None = option(None, "Label column of raw files.", metavar="COLUMN")
+    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
     per_class: bool = option(False, "Precision, recall and F1 per class.")
     confusion: bool = option(False, "Confusion matrix.")
     propensities: str | None = option(

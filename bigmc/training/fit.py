@@ -18,6 +18,7 @@ import numpy as np
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.labelled import LabelledDataset
 from bigmc.ingestion.memory import trim
 from bigmc.learners import learner_of
 from bigmc.model import Model, load_model
@@ -178,7 +179,7 @@ class Fit:
         assert self._test is not None
         test = winner.samples(self._test)
         resources = Resources(self._engine, self._limits.memory, self._progress)
-        figures = evaluate(winner.completed(model), test, EvaluateOptions(), resources)
+        figures = evaluate(winner.completed(model), LabelledDataset(test), EvaluateOptions(), resources)
         return cast(Mapping[str, Any], figures)
 
     def _recalibrated(self, winner: Winner) -> Winner:

@@ -20,6 +20,7 @@ import numpy as np
 from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.labelled import LabelledDataset
 from bigmc.learners.sparse import SparseLearner
 from bigmc.model import load_model
 from bigmc.options.inference import EvaluateOptions
@@ -166,7 +167,7 @@ def _point(
     measured = EvaluateOptions(split=options.validation)
     # Rows held out of the training are in the memory of this process, where no worker sees them.
     local = resources if validation.samples.path else replace(resources, engine=resources.engine.local())
-    figures = evaluate(load_model(target), validation.samples, measured, local)
+    figures = evaluate(load_model(target), LabelledDataset(validation.samples), measured, local)
     row: dict[str, object] = {
         "alpha": alpha,
         "n_nonzero_features": trained["n_nonzero_features"],

@@ -10,6 +10,7 @@ from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.inference import evaluate as evaluation
 from bigmc.inference.inspection import inspect
+from bigmc.inference.labelled import LabelledDataset
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset
@@ -19,7 +20,8 @@ ENGINE = ThreadEngine(2)
 
 
 def evaluate(model, dataset, engine, **options):
-    return evaluation.evaluate(model, dataset, EvaluateOptions(**options), Resources(engine, 1 << 30))
+    resources = Resources(engine, 1 << 30)
+    return evaluation.evaluate(model, LabelledDataset(dataset), EvaluateOptions(**options), resources)
 
 
 CLASSES = np.array(["ham", "news", "rare", "spam", "ähm"])
@@ -87,7 +89,7 @@ def test_labels_of_other_types(classes):
 
 def test_labels_of_which_the_model_knows_none_are_refused():
     y = np.arange(300) % 2
-    with pytest.raises(ModelError, match=r"knows no label of the dataset \(such as 0; .*'ham'"):
+    with pytest.raises(ModelError, match=r"knows no label of the data \(such as 0; .*'ham'"):
         evaluate(linear(), Dataset.from_arrays(samples(), y), ENGINE)
 
 

@@ -9,6 +9,7 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.inference.dataset_input import DatasetInput
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.labelled import LabelledDataset
 from bigmc.inference.predict import PredictionJob
 from bigmc.inference.raw_input import RawInput
 from bigmc.ingestion.sources import expand_sources
@@ -86,7 +87,7 @@ def test_the_limit_that_a_refusal_names_works_and_is_the_least(step, engine, dat
     def run(limit: int) -> None:
         resources = Resources(engine, limit)
         if step == "evaluate":
-            evaluate(wide, dataset, EvaluateOptions(), resources)
+            evaluate(wide, LabelledDataset(dataset), EvaluateOptions(), resources)
             return
         job = PredictionJob(ModelSource.of(wide), Output.at(tmp_path / "p"), PredictOptions(), resources)
         job.run(DatasetInput(dataset), IfExists.REPLACE)

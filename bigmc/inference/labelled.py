@@ -1,0 +1,168 @@
+"""What an evaluation asks of labelled samples, wherever they are, and the shards of a dataset as such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError
+from bigmc.inference.memory import divide_limit, own_copy
+from bigmc.model import Model, ModelOutline, divide
+from bigmc.store.dataset import Dataset
+
+TASK = "evaluation"
+"""What evaluating is called in messages about memory."""
+
+ROW_COST = 48
+"""Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
+
+SET_COST = 192
+"""Bytes of a row's sets of labels: some four each of truth and prediction, as pairs, sorted and merged."""
+
+Workers = tuple[Engine, int]
+"""The engine with as many workers as the memory limit allows, and the bytes that each may take."""
+
+
+class LabelledPart(Protocol):
+    """Some samples: their labels, and what a model says of them, each computed when it is asked for."""
+
+    @property
+    def labels(self) -> pa.ChunkedArray:
+        """Codes among the classes of the samples: int32, or lists of them."""
+        ...
+
+    def codes(self) -> NDArray[np.int32]:
+        """Return the predicted class of every row."""
+        ...
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return the scores, shape (n_rows, n_classes)."""
+        ...
+
+    def sets(self) -> pa.ListArray:
+        """Return the codes of the predicted set of labels of every row."""
+        ...
+
+    def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the scores for some classes at a time, after the first of these."""
+        ...
+
+
+class LabelledInput(Protocol):
+    """Samples with labels that a model is measured on, part by part, on any worker."""
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels that occur, by code."""
+        ...
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether labels are sets."""
+        ...
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Number of rows up to the end of each part."""
+        ...
+
+    def check(self, model: Model) -> None:
+        """Refuse a model of other features."""
+        ...
+
+    def workers(self, model: ModelOutline, resources: Resources) -> Workers:
+        """Return the workers for predicted labels; `MemoryLimitError` if not one fits."""
+        ...
+
+    def scoring_workers(self, model: ModelOutline, resources: Resources) -> Workers:
+        """Return the workers for probabilities, too; `MemoryLimitError` if not one fits."""
+        ...
+
+    def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
+        """Return a part, for which `scratch_bytes` may be taken beside the model."""
+        ...
+
+
+@dataclass(frozen=True)
+class LabelledDataset:
+    """The samples of a dataset; a part is a shard.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    """
+
+    dataset: Dataset
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The classes of the dataset."""
+        return self.dataset.classes
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether labels are sets."""
+        return self.dataset.has_sets
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Number of samples up to the end of each shard."""
+        return self.dataset.base[1:]
+
+    def check(self, model: Model) -> None:
+        """Refuse a model of other features."""
+        model.check_features(self.dataset)
+
+    def workers(self, model: ModelOutline, resources: Resources) -> Workers:
+        """Return the workers that a shard of the most rows allows."""
+        cost = ROW_COST + (SET_COST if model.has_sets else 0)
+        return divide_limit(model, resources, cost * self._most_rows, TASK)
+
+    def scoring_workers(self, model: ModelOutline, resources: Resources) -> Workers:
+        """Return the workers that the scores of such a shard allow."""
+        engine = resources.engine
+        limit = resources.memory_limit - own_copy(model, engine)
+        scores = 8 * model.n_classes * self._most_rows
+        n_threads, scratch = divide(model, limit, engine.n_threads, scores, "probabilities")
+        return engine.at_most(n_threads), scratch
+
+    def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
+        """Return a shard."""
+        return _LabelledShard(self.dataset, number, model, scratch_bytes)
+
+    @property
+    def _most_rows(self) -> int:
+        return max((shard.n_rows for shard in self.dataset.shards), default=0)
+
+
+@dataclass(frozen=True)
+class _LabelledShard:
+    dataset: Dataset
+    number: int
+    model: Model
+    scratch_bytes: int
+
+    @property
+    def labels(self) -> pa.ChunkedArray:
+        column = self.dataset.shards[self.number].table(["label"]).column("label")
+        if not self.dataset.has_sets and len(column) and np.asarray(column).min() < 0:
+            raise DataError("some samples have no label", "evaluate on a dataset ingested with its labels")
+        return column
+
+    def codes(self) -> NDArray[np.int32]:
+        return self.model.shard_codes(self.dataset, self.number, self.scratch_bytes)
+
+    def scores(self) -> NDArray[np.float64]:
+        return self.model.shard_scores(self.dataset, self.number, self.scratch_bytes)
+
+    def sets(self) -> pa.ListArray:
+        return self.model.shard_sets(self.dataset, self.number, self.scratch_bytes)
+
+    def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        return self.model.shard_tiles(self.dataset, self.number, self.scratch_bytes)

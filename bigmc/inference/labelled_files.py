@@ -1,0 +1,223 @@
+"""Raw labelled files and arrays that a model is measured on: hashed as they are read, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine, Resources
+from bigmc.errors import DataError
+from bigmc.inference.labelled import LabelledPart, Workers
+from bigmc.inference.raw_input import RawInput
+from bigmc.inference.samples import feature_spec_of, usable_rows
+from bigmc.ingestion.labels import LabelCoder, agree_on_sets, find_missing, label_like, split_labels
+from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.sources import Batch, Part, ReadRequest, read
+from bigmc.model import Model, ModelOutline
+from bigmc.options.inference import EvaluateOptions, PredictOptions
+from bigmc.store.label_sets import is_sets, pairs_of, set_column
+
+DELIMITED = ("csv", "tsv")
+"""Formats whose labels are texts until the classes of the model tell what they are."""
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """Where the labels of raw data are.
+
+    Attributes
+    ----------
+    name : str or None
+        Name of the column; None where the labels are beside a matrix.
+    separator : str or None
+        What stands between the labels of a row where they are texts of several.
+    """
+
+    name: str | None
+    separator: str | None = None
+
+    @classmethod
+    def of(cls, options: EvaluateOptions, format: str) -> LabelColumn:
+        """Return the column that options name, for sources of a format.
+
+        Raises
+        ------
+        DataError
+            If it is not named, or the sources have no columns.
+        """
+        if format in MATRICES:
+            if options.label is not None or options.label_separator is not None:
+                raise DataError(f"{format} data has no named columns", "leave --label out")
+            return cls(None)
+        if options.label is None:
+            raise DataError("the label column of raw data is not known", "name it with --label")
+        return cls(options.label, options.label_separator)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column to read, if there is one."""
+        return () if self.name is None else (self.name,)
+
+    def values(self, batch: Batch) -> pa.Array:
+        """Return the labels of the rows of a batch: one, or a list, for each.
+
+        Raises
+        ------
+        DataError
+            If one is missing.
+        """
+        labels = batch.labels if self.name is None or batch.table is None else batch.table.column(self.name)
+        if labels is None:
+            raise DataError(f"{batch.path}: no labels", "give data with its labels")
+        if self.separator is not None:
+            labels = split_labels(labels, self.separator)
+        missing = np.flatnonzero(find_missing(labels))
+        if len(missing):
+            line = int(batch.line[missing[0]])
+            raise DataError(f"{batch.path}: {line}: the label is missing", "leave the row out, or label it")
+        return labels
+
+
+@dataclass(frozen=True)
+class LabelledFiles:
+    """The rows of raw files or arrays with their labels; a part is so small that it fits the memory limit.
+
+    Attributes
+    ----------
+    rows : RawInput
+    column : LabelColumn
+    parts : sequence of Part
+    reading : ReadRequest
+    n_workers, scratch_bytes : int
+        As many as the memory limit allows, and the bytes that each may take.
+    classes : array of shape (n_classes,)
+        The labels that occur, sorted; this and the next are known once there was `with_classes`.
+    has_sets : bool
+    """
+
+    rows: RawInput
+    column: LabelColumn
+    parts: Sequence[Part]
+    reading: ReadRequest
+    n_workers: int
+    scratch_bytes: int
+    classes: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    has_sets: bool = False
+
+    @classmethod
+    def plan(
+        cls, rows: RawInput, column: LabelColumn, model: ModelOutline, resources: Resources
+    ) -> LabelledFiles:
+        """Return the parts of the rows, before the model is read.
+
+        Raises
+        ------
+        DataError
+            If the rows lack a column that the model needs, or the labels.
+        MemoryLimitError
+            If the memory limit does not allow one worker.
+        """
+        if column.name is not None and rows.sources[0].format in DELIMITED:
+            rows = replace(rows, types={column.name: pa.string()})
+        plan = rows.plan(model, PredictOptions(keep=column.names, scores=True), resources, None)
+        workers = plan.engine.n_threads, plan.scratch_bytes
+        return cls(rows, column, plan.parts, plan.reading, *workers)
+
+    def with_classes(self, model: Model, resources: Resources) -> LabelledFiles:
+        """Return the same rows once a pass over the labels has found which there are.
+
+        Raises
+        ------
+        DataError
+            If a label is missing, or of another type than the classes of the model.
+        """
+        known = model.classes.tolist()[0]
+        labels: set[object] = set()
+        sets: list[bool | None] = []
+        for _, (values, are_sets) in self._engine(resources).map(_labels_of, self.parts, self, known):
+            labels.update(values)
+            sets.append(are_sets)
+        return replace(self, classes=np.array(sorted(labels)), has_sets=agree_on_sets(sets))  # type: ignore[type-var]
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Number of rows up to the end of each part."""
+        return np.cumsum([part.n_rows for part in self.parts], dtype=np.int64)
+
+    def check(self, model: Model) -> None:
+        """Nothing is left to refuse: the plan has looked at the columns."""
+
+    def workers(self, model: ModelOutline, resources: Resources) -> Workers:
+        """Return the workers of the plan."""
+        return self._engine(resources), self.scratch_bytes
+
+    def scoring_workers(self, model: ModelOutline, resources: Resources) -> Workers:
+        """Return the same, as the plan has counted the scores."""
+        return self.workers(model, resources)
+
+    def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
+        """Return a part, its rows scored."""
+        known, coder, spec = model.classes.tolist()[0], LabelCoder(), feature_spec_of(model)
+        part = self.parts[number]
+        labels: list[pa.Array] = []
+        scores = [np.empty((0, model.n_classes))]
+        for batch in self._batches(part, self.reading):
+            good, _, rows = usable_rows(batch, part, spec, model.n_features, "fail")
+            labels.append(coder.encode(self.column.values(good)))
+            scores.append(model.scores(rows))
+        place = {label: code for code, label in enumerate(self.classes.tolist())}
+        of_coder = np.array([place[label_like(value, known)] for value in coder.values], np.int32)
+        return _ScoredRows(
+            pa.chunked_array([_recoded(a, of_coder) for a in labels]), np.concatenate(scores), model
+        )
+
+    def labels_of(self, part: Part, known: object) -> tuple[list[object], bool | None]:
+        """Return the labels of a part, written as the known one, and whether rows have sets."""
+        coder = LabelCoder()
+        for batch in self._batches(part, replace(self.reading, columns=self.column.names or None)):
+            coder.encode(self.column.values(batch))
+        return [label_like(value, known) for value in coder.values], coder.sets
+
+    def _batches(self, part: Part, reading: ReadRequest) -> Iterator[Batch]:
+        return read(part, reading, sources=self.rows.sources, base=self.rows.base)
+
+    def _engine(self, resources: Resources) -> Engine:
+        engine = resources.engine.local() if self.rows.sources[0].in_memory else resources.engine
+        return engine.at_most(self.n_workers)
+
+
+def _labels_of(part: Part, files: LabelledFiles, known: object) -> tuple[list[object], bool | None]:
+    return files.labels_of(part, known)
+
+
+def _recoded(codes: pa.Array, of_coder: NDArray[np.int32]) -> pa.Array:
+    """Return labels as numbered by a coder with the codes that `of_coder` has for them."""
+    if not is_sets(codes.type):
+        return pa.array(of_coder[np.asarray(codes)])
+    rows, own = pairs_of(codes)
+    return set_column(rows, of_coder[own], len(codes))
+
+
+@dataclass(frozen=True)
+class _ScoredRows:
+    labels: pa.ChunkedArray
+    all_scores: NDArray[np.float64]
+    model: Model
+
+    def codes(self) -> NDArray[np.int32]:
+        codes: NDArray[np.int32] = np.argmax(self.all_scores, axis=1).astype(np.int32)
+        return codes
+
+    def scores(self) -> NDArray[np.float64]:
+        return self.all_scores
+
+    def sets(self) -> pa.ListArray:
+        return self.model.sets(self.all_scores)
+
+    def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        yield 0, self.all_scores
