@@ -24,9 +24,15 @@ from bigmc.kernels.linear.arguments import (
     Step,
     Support,
 )
+from bigmc.kernels.linear.hinge_columns import HingeWork
+from bigmc.kernels.linear.loss_columns import LossWork
+from bigmc.kernels.linear.team import Crew
 from bigmc.objectives.losses import LOSSES, Loss
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
+
+ColumnWork = HingeWork | LossWork
+"""Columns that a team goes through, see `bigmc.kernels.linear.team`."""
 
 
 class Curvature(Enum):
@@ -76,35 +82,39 @@ class Objective:
         squares = 0.5 * self.ridge * float((coef * coef).sum()) if self.ridge > 0 else 0.0
         return alpha * self.penalty.value(coef) + squares
 
+    def column_work(self, columns: Columns, samples: Samples, crew: Crew, n_classes: int) -> ColumnWork:
+        """Return columns as `sweep` and `project` go through them, with who assists."""
+        if self.specialised:
+            return HingeWork(columns, _one_label(samples), crew)
+        return LossWork(self.loss.kernels, columns, samples, crew, n_classes)
+
     def sweep(
         self,
-        columns: Columns,
-        samples: Samples,
-        step: Step,
+        team: ColumnWork,
+        move: Step,
         extra: Extra,
         coef: NDArray[np.float64],
         violations: NDArray[np.float64],
     ) -> None:
         """Take a step for each column; see `bigmc.kernels.linear.composite.sweep`."""
         if self.specialised:
-            squared_hinge.sweep(columns, _one_label(samples), step, extra, coef, violations)
+            squared_hinge.sweep(team, move, extra, coef, violations)
         else:
-            composite.sweep(self._pair, columns, samples, step, extra, coef, violations)
+            composite.sweep(self.penalty.kernel, team, move, extra, coef, violations)
 
     def project(
         self,
-        columns: Columns,
-        samples: Samples,
-        step: Step,
+        team: ColumnWork,
+        move: Step,
         extra: Extra,
         coef: NDArray[np.float64],
         violations: NDArray[np.float64],
     ) -> None:
         """Take each gradient back to its ball; see `bigmc.kernels.linear.composite.project`."""
         if self.specialised:
-            squared_hinge.project(columns, _one_label(samples), step, extra, coef, violations)
+            squared_hinge.project(team, move, extra, coef, violations)
         else:
-            composite.project(self._pair, columns, samples, step, extra, coef, violations)
+            composite.project(self.penalty.kernel, team, move, extra, coef, violations)
 
     @property
     def _pair(self) -> Pair:

@@ -13,6 +13,7 @@ from sparse_runs import solve
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear import loss_columns
 from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
+from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers.sparse.chunks.certifying_pass import PassSums
@@ -384,7 +385,7 @@ def test_the_largest_curvature_is_that_of_the_diagonal(loss):
     none = np.empty((0, 0))
     entries, samples = Entries(indptr, indices, data, base), Samples(scores, labels, np.empty(0), ones, ones)
     work = loss_columns.column_work(scores, m)
-    loss_columns.column_curvature(code, 0, entries, samples, none, work, none)
+    loss_columns.column_curvature(code, 0, WHOLE, entries, samples, none, work, none)
     sums = GradientSums(np.zeros((1, 8)), np.zeros(1))
     loss_columns.add_gradients(code, np.zeros(1, np.int64), entries, samples, m, sums, True)
     assert sums.curvatures[0] == pytest.approx(work.diagonal.max())

@@ -6,6 +6,7 @@ from dense import loss_and_gradient, objective_value, penalty_value
 
 from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.kernels.linear.arguments import Entries, Norm, Samples
+from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
@@ -42,9 +43,9 @@ def test_gradient_and_hessian_are_finite_differences(loss):
     samples = Samples(scores, y[:, None], weights, row_scale, row_scale * weights)
     none, hessian = np.empty((0, 0)), np.empty((m, m))
     work, again = loss_columns.column_work(scores, m), loss_columns.column_work(scores, m)
-    loss_columns.column_curvature(code, 0, entries, samples, none, work, hessian)
+    loss_columns.column_curvature(code, 0, WHOLE, entries, samples, none, work, hessian)
     sums, diagonal = work.sums, work.diagonal
-    loss_columns.column_gradient(code, 0, entries, samples, none, again)
+    loss_columns.column_gradient(code, 0, WHOLE, entries, samples, none, again)
     np.testing.assert_allclose(again.sums, sums, rtol=1e-12, atol=1e-14)
     n = weights.sum()
 
@@ -73,7 +74,7 @@ def test_gradient_and_hessian_are_finite_differences(loss):
         np.testing.assert_allclose(expected, (up[1] - down[1]) / (2 * small), rtol=1e-5, atol=1e-7)
         assert 2 / n * diagonal[r] == pytest.approx(((up[1] - down[1]) / (2 * small))[r], rel=1e-5)
     move = np.array([0.3, -0.7, 0.0, 1.1, 0, 0, 0, 0])
-    change = loss_columns.column_loss_change(code, 0, entries, samples, np.empty(8), move) / n
+    change = loss_columns.column_loss_change(code, 0, WHOLE, entries, samples, np.empty(8), move) / n
     assert change == pytest.approx(by_definition(move[:m])[0] - by_definition(np.zeros(m))[0], rel=1e-12)
 
 

@@ -17,6 +17,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError
 from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.kernels.linear.arguments import GradientSums, Norm, Samples
+from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
@@ -91,9 +92,9 @@ def test_kernels_are_finite_differences_of_the_definition(loss, dtype):
     samples = Samples(scores, labels, weights, row_scale, gain)
     hessian, none = np.empty((m, m)), np.empty((0, 0), dtype)
     work, other = loss_columns.column_work(scores, m), loss_columns.column_work(scores, m)
-    loss_columns.column_curvature(code, 0, entries, samples, none, work, hessian)
+    loss_columns.column_curvature(code, 0, WHOLE, entries, samples, none, work, hessian)
     sums, diagonal, squares = work.sums, work.diagonal, work.squares
-    loss_columns.column_gradient(code, 0, entries, samples, none, other)
+    loss_columns.column_gradient(code, 0, WHOLE, entries, samples, none, other)
     again = other.sums
     close = {"rtol": 1e-12, "atol": 1e-13} if dtype == np.float64 else {"rtol": 1e-5, "atol": 1e-5}
     np.testing.assert_allclose(again, sums, **close)
@@ -117,7 +118,7 @@ def test_kernels_are_finite_differences_of_the_definition(loss, dtype):
         if loss == "multilabel_ranking":
             assert hessian[r] @ np.ones(m) == pytest.approx(0, abs=1e-4)
     move = np.array([0.3, -0.7, 0.0, 1.1, 0.2])
-    change = loss_columns.column_loss_change(code, 0, entries, samples, np.empty(m, dtype), move)
+    change = loss_columns.column_loss_change(code, 0, WHOLE, entries, samples, np.empty(m, dtype), move)
     assert change == pytest.approx(value_at(move) - base, rel=1e-9 if dtype == np.float64 else 1e-5)
     if loss == "multilabel_ranking":  # the bound of the constant step
         across = np.eye(m) - 1 / m

@@ -17,17 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.loss_columns import (
-    add_column_step,
-    column_curvature,
-    column_gradient,
-    column_loss_change,
-    column_work,
-)
+from bigmc.kernels.linear.loss_columns import column_gradient, column_work
 from bigmc.kernels.linear.losses.interface import couples_classes, curvature_bound, most_model_classes
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import penalty_change, prox, violation
 from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
+from bigmc.kernels.linear.team import (
+    CHANGE,
+    CURVATURE,
+    GRADIENT,
+    HESSIAN,
+    MOVE,
+    WHOLE,
+    count_entries,
+    sums_of,
+    together,
+)
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -141,7 +146,7 @@ def gradient_norms(pair, columns, samples, level, factor, support, out):
     work = np.ones((2, n_classes), np.float64)
     zeros = np.zeros(n_classes, np.float64)
     for p in columns.order:
-        column_gradient(loss, columns.positions[p], columns.entries, samples, factor, column)
+        column_gradient(loss, columns.positions[p], WHOLE, columns.entries, samples, factor, column)
         for r in range(n_classes):
             sums[r] *= two_over_n * columns.scale[p]
         row = zeros if slots[p] < 0 else coef[slots[p]]
@@ -174,22 +179,21 @@ def _scale_model(loss, move, scale, column_scale, column, hessian):
 
 
 @inner_kernel
-def _search_line(pair, j, columns, samples, move, search):
+def _search_line(penalty, j, team, move, search):
     """Return the part of the step that is taken: halved until equation (7) holds.
 
-    `search` is the line, the scratch, the room for a sample's scores, the scale of the column, and the
-    part of the step up to which the bound on the Hessian alone gives equation (7).
+    `search` is the line, the sums of the team's first piece, the scale of the column, and the part of the
+    step up to which the bound on the Hessian alone gives equation (7).
     """
-    loss, penalty = pair
-    line, scratch, others, column_scale, ridge, certain = search
+    line, whole, column_scale, ridge, certain = search
     row, new, decrease, along, distance = line
-    trial = scratch.trial
+    trial = team.crew.trial
     part = 1.0
     while part > certain and part > _SMALLEST_PART:
         for r in range(move.n_classes):
             trial[r] = column_scale * part * (new[r] - row[r])
-        change = column_loss_change(loss, j, columns.entries, samples, others, trial)
-        change *= 0.5 * move.two_over_n
+        together(team, CHANGE, j, whole)
+        change = 0.5 * move.two_over_n * whole.change[0]
         change += part * (along + 0.5 * ridge * part * distance)
         for r in range(move.n_classes):
             trial[r] = row[r] + part * (new[r] - row[r])
@@ -214,7 +218,7 @@ def _line_to(penalty, move, model, pull, row, new):
 
 
 @kernel
-def sweep(pair, columns, samples, move, extra, coef, violations):
+def sweep(penalty, team, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
     With `line_search` the step goes to the minimiser of a local quadratic model and is halved until
@@ -225,24 +229,23 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
 
     Parameters
     ----------
-    pair : Pair
-    columns, samples, move, extra, coef, violations
-        As in `bigmc.kernels.linear.squared_hinge.sweep`; labels are rows of codes.
+    penalty : Norm
+    team : LossWork
+        Columns, and samples with rows of codes as labels; the scores move along.
+    move, extra, coef, violations
+        As in `bigmc.kernels.linear.squared_hinge.sweep`.
     """
-    loss, penalty = pair
+    loss, columns, samples, crew, _ = team
     n_classes, two_over_n, alpha, line_search, negligible = move
-    width, dtype = samples.scores.shape[1], samples.scores.dtype
-    none = np.empty((0, 0), dtype)
-    no_hessian = np.empty((0, 0), np.float64)
-    column = column_work(samples.scores, n_classes)
-    sums = column.sums
-    step = np.empty(n_classes, dtype)
+    whole = sums_of(team, 0)
+    column, sums, no_hessian = whole.work, whole.work.sums, whole.hessian[:0]
+    step = crew.step[:n_classes]
     room = np.empty((4, n_classes), np.float64)
-    scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
+    scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), crew.trial)
     new = room[3]
-    level = np.zeros(width, np.float64)
-    size = n_classes if couples_classes(loss) and n_classes <= most_model_classes(loss) else 0
-    whole_hessian = np.empty((size, size), np.float64)
+    level = np.zeros(samples.scores.shape[1], np.float64)
+    has_model = line_search and couples_classes(loss) and n_classes <= most_model_classes(loss)
+    has_model &= n_classes <= whole.hessian.shape[0]
     for p in columns.order:
         j = columns.positions[p]
         row = coef[p]
@@ -253,15 +256,15 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
         for r in range(n_classes):
             zero &= row[r] == 0.0
         if zero or negligible > 0.0:
-            column_gradient(loss, j, columns.entries, samples, none, column)
+            together(team, GRADIENT, j, whole)
             for r in range(n_classes):
                 sums[r] = scale * sums[r] + pull[r]
             violations[p] = violation(penalty, alpha, ridge, row, sums, scratch.ones, scratch.work)
             if violations[p] <= negligible:
                 continue
-        full = line_search and size > 0 and n_classes * n_classes <= _MODEL_RATIO * _count(j, columns.entries)
-        hessian = whole_hessian if full else no_hessian
-        column_curvature(loss, j, columns.entries, samples, none, column, hessian)
+        full = has_model and n_classes * n_classes <= _MODEL_RATIO * count_entries(j, columns.entries)
+        hessian = whole.hessian if full else no_hessian
+        together(team, HESSIAN if full else CURVATURE, j, whole)
         for r in range(n_classes):
             sums[r] = scale * sums[r] + pull[r]
         bound = _scale_model(loss, move, scale, columns.scale[p], column, hessian)
@@ -279,14 +282,14 @@ def sweep(pair, columns, samples, move, extra, coef, violations):
             certain = np.inf
             if (bound + ridge) * line.distance > 0.0:
                 certain = 2.0 * (1.0 - _SIGMA) * -line.decrease / ((bound + ridge) * line.distance)
-            search = (line, scratch, column.others, columns.scale[p], ridge, certain)
-            part = _search_line(pair, j, columns, samples, move, search)
+            search = (line, whole, columns.scale[p], ridge, certain)
+            part = _search_line(penalty, j, team, move, search)
         if move_row(part, new, columns.scale[p], row, step):
-            add_column_step(j, columns.entries, samples, step)
+            together(team, MOVE, j, whole)
 
 
 @kernel
-def project(pair, columns, samples, move, extra, coef, violations):
+def project(penalty, team, move, extra, coef, violations):
     """Take the gradient of each column back to the ball it left, by the shortest way of the dual variables.
 
     What a gradient has beyond the ball of the penalty is its excess E. A step ``-t E`` of the column's
@@ -298,52 +301,41 @@ def project(pair, columns, samples, move, extra, coef, violations):
 
     Parameters
     ----------
-    pair, columns, samples, move, extra
+    penalty, team, move, extra
         As in `sweep`; the ridges are not used.
     coef : float64 array of shape (n_columns, width)
         The steps are added to it.
     violations : float64 array of shape (n_columns,)
         Length of each excess before the step; filled.
     """
-    loss, penalty = pair
+    _, columns, samples, crew, _ = team
     n_classes, two_over_n, alpha, _, negligible = move
-    dtype, width = samples.scores.dtype, samples.scores.shape[1]
-    none, no_hessian = np.empty((0, 0), dtype), np.empty((0, 0), np.float64)
-    column, step = column_work(samples.scores, n_classes), np.empty(n_classes, dtype)
-    sums, ones = column.sums, np.ones(n_classes, np.float64)
-    (excess, new), level = np.empty((2, n_classes), np.float64), np.zeros(width, np.float64)
+    whole, step = sums_of(team, 0), crew.step[:n_classes]
+    column, sums, ones = whole.work, whole.work.sums, np.ones(n_classes, np.float64)
+    (excess, new), level = np.empty((2, n_classes), np.float64), np.zeros(samples.scores.shape[1], np.float64)
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else level
         scale = two_over_n * columns.scale[p]
-        column_gradient(loss, j, columns.entries, samples, none, column)
+        together(team, GRADIENT, j, whole)
         violations[p] = fill_excess(penalty, alpha, scale, (sums, pull, ones), excess)
         if violations[p] <= negligible:
             continue
         # it takes the sums anew, without scale and pull
-        column_curvature(loss, j, columns.entries, samples, none, column, no_hessian)
+        together(team, CURVATURE, j, whole)
         part = projection_part(scale * columns.scale[p], column.diagonal, excess)
         before = along(excess, sums)
         for r in range(n_classes):
             new[r] = row[r] - part * excess[r]
         if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
             continue
-        add_column_step(j, columns.entries, samples, step)
-        column_gradient(loss, j, columns.entries, samples, none, column)
+        together(team, MOVE, j, whole)
+        together(team, GRADIENT, j, whole)
         part *= further_part(violations[p], scale * (before - along(excess, sums)))
         for r in range(n_classes):
             new[r] = row[r] - part * excess[r]
         if move_row(1.0, new, columns.scale[p], row, step):
-            add_column_step(j, columns.entries, samples, step)
-
-
-@inner_kernel
-def _count(j, entries):
-    """Return how many entries a column has."""
-    count = 0
-    for s in range(entries.indptr.shape[0]):
-        count += entries.indptr[s, j + 1] - entries.indptr[s, j]
-    return count
+            together(team, MOVE, j, whole)
 
 
 @inner_kernel

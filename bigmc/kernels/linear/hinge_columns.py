@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
+from bigmc.kernels.linear.arguments import Columns, Samples
 from bigmc.kernels.linear.simd import (
     lanes_add,
     lanes_balanced,
@@ -29,6 +30,7 @@ from bigmc.kernels.linear.simd import (
     lanes_gradient,
     prefetch,
 )
+from bigmc.kernels.linear.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, Crew, piece_of
 
 PAD_SCORE = -1e30
 
@@ -36,25 +38,6 @@ PAD_SCORE = -1e30
 _AHEAD = np.uint64(16)
 _EIGHT = np.uint64(8)
 _SIXTEEN = np.uint64(16)
-
-
-class HingeSums(NamedTuple):
-    """What the derivatives by a column add up, float64 arrays of shape (width,).
-
-    Attributes
-    ----------
-    sums, own
-        Half the gradient is ``sums - own``.
-    bends
-        Half the diagonal of the Hessian.
-    squares
-        Weighted squares of the column's values, by the label of their samples.
-    """
-
-    sums: NDArray[np.float64]
-    own: NDArray[np.float64]
-    bends: NDArray[np.float64]
-    squares: NDArray[np.float64]
 
 
 @inlined_kernel
@@ -68,7 +51,7 @@ def _fetch_ahead(scores, first, indices, k, stop):
 
 
 @kernel
-def gradient(column, entries, samples, sums, own):
+def gradient(column, piece, entries, samples, sums, own):
     """Fill `sums` and `own` so that equation (5) is ``2 / n * (sums - own)``."""
     indptr, indices, data, base = entries
     scores, labels, _, _, gain = samples
@@ -80,8 +63,7 @@ def gradient(column, entries, samples, sums, own):
     own[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        start = np.uint64(indptr[s, column])
-        stop = np.uint64(indptr[s, column + 1])
+        start, stop = piece_of(indptr, s, column, piece)
         for k in range(start, stop):
             _fetch_ahead(scores, first, indices, k, stop)
             i = first + np.uint64(indices[k])
@@ -124,11 +106,11 @@ def balanced_gradient(column, entries, samples, factor, sums, own):
 
 
 @kernel
-def curvature(column, entries, samples, work):
+def curvature(column, piece, entries, samples, work):
     """`gradient`, equation (6) as ``2 / n * bends``, and the weighted squares of each class."""
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
-    sums, own, bends, squares = work
+    sums, own, bends, squares, _, _ = work
     width = np.uint64(scores.shape[1])
     groups = width // _EIGHT
     number = scores.dtype.type
@@ -140,8 +122,7 @@ def curvature(column, entries, samples, work):
     own_curvature = np.zeros(scores.shape[1], np.float64)
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        start = np.uint64(indptr[s, column])
-        stop = np.uint64(indptr[s, column + 1])
+        start, stop = piece_of(indptr, s, column, piece)
         for k in range(start, stop):
             _fetch_ahead(scores, first, indices, k, stop)
             i = first + np.uint64(indices[k])
@@ -168,11 +149,11 @@ def curvature(column, entries, samples, work):
 
 
 @inner_kernel
-def pair_curvature(column, entries, samples, work, edges):
+def pair_curvature(column, piece, entries, samples, work):
     """`gradient`, and the local Hessian as weights of edges between own class (row) and other class."""
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
-    sums, own, _, squares = work
+    sums, own, _, squares, edges, _ = work
     width = np.uint64(scores.shape[1])
     number = scores.dtype.type
     sums[:] = 0.0
@@ -181,8 +162,8 @@ def pair_curvature(column, entries, samples, work, edges):
     squares[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        stop = np.uint64(indptr[s, column + 1])
-        for k in range(np.uint64(indptr[s, column]), stop):
+        start, stop = piece_of(indptr, s, column, piece)
+        for k in range(start, stop):
             _fetch_ahead(scores, first, indices, k, stop)
             i = first + np.uint64(indices[k])
             c = np.uint64(labels[i])
@@ -201,7 +182,7 @@ def pair_curvature(column, entries, samples, work, edges):
 
 
 @kernel
-def loss_change(column, entries, samples, step):
+def loss_change(column, piece, entries, samples, step):
     """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores."""
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
@@ -212,7 +193,8 @@ def loss_change(column, entries, samples, step):
     change = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, column]), np.uint64(indptr[s, column + 1])):
+        start, stop = piece_of(indptr, s, column, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             if row_scale[i] == 0:
                 continue
@@ -229,7 +211,7 @@ def loss_change(column, entries, samples, step):
 
 
 @inner_kernel
-def add_step(column, entries, samples, step):
+def add_step(column, piece, entries, samples, step):
     """Add ``row_scale * data * step`` to the scores of the column's samples."""
     indptr, indices, data, base = entries
     scores, row_scale = samples.scores, samples.row_scale
@@ -237,8 +219,78 @@ def add_step(column, entries, samples, step):
     number = scores.dtype.type
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, column]), np.uint64(indptr[s, column + 1])):
+        start, stop = piece_of(indptr, s, column, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * row_scale[i]
             for q in range(width // _EIGHT):
                 lanes_add(scores, i * width + q * _EIGHT, value, step, q * _EIGHT)
+
+
+class HingeSums(NamedTuple):
+    """What the entries of a column add up to; float64 arrays of shape (width,) but for the last two.
+
+    Attributes
+    ----------
+    sums, own
+        Half the gradient is ``sums - own``.
+    bends
+        Half the diagonal of the Hessian.
+    squares
+        Weighted squares of the column's values, by the label of their samples.
+    edges : float64 array of shape (n_classes, width), or of no rows
+        Half the local Hessian, as weights of edges between own class (row) and other class.
+    change : float64 array of shape (1,)
+        Change of the sum of weighted losses.
+    """
+
+    sums: NDArray[np.float64]
+    own: NDArray[np.float64]
+    bends: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    edges: NDArray[np.float64]
+    change: NDArray[np.float64]
+
+
+class HingeWork(NamedTuple):
+    """Columns that a team goes through, see `bigmc.kernels.linear.team`."""
+
+    columns: Columns
+    samples: Samples
+    crew: Crew
+
+    def sums_of(self, number):
+        """Return what a piece fills."""
+        crew = self.crew
+        sums = crew.sums[number]
+        edges = crew.matrices[min(number, crew.matrices.shape[0] - 1)]
+        return HingeSums(sums[0], sums[1], sums[2], sums[3], edges, crew.changes[number])
+
+    def do_piece(self, task, column, piece, sums):
+        """Do a task for a piece of a column."""
+        entries, samples = self.columns.entries, self.samples
+        if task == GRADIENT:
+            gradient(column, piece, entries, samples, sums.sums, sums.own)
+        elif task == CURVATURE:
+            curvature(column, piece, entries, samples, sums)
+        elif task == HESSIAN:
+            pair_curvature(column, piece, entries, samples, sums)
+        elif task == CHANGE:
+            sums.change[0] = loss_change(column, piece, entries, samples, self.crew.trial)
+        else:
+            add_step(column, piece, entries, samples, self.crew.step)
+
+    def add_sums(self, task, sums, others):
+        """Add the sums of another piece."""
+        if task == CHANGE:
+            sums.change[0] += others.change[0]
+            return
+        for r in range(sums.sums.shape[0]):
+            sums.sums[r] += others.sums[r]
+            sums.own[r] += others.own[r]
+            sums.bends[r] += others.bends[r]
+            sums.squares[r] += others.squares[r]
+        if task == HESSIAN:
+            for c in range(sums.edges.shape[0]):
+                for r in range(sums.edges.shape[1]):
+                    sums.edges[c, r] += others.edges[c, r]

@@ -22,11 +22,12 @@ import numpy as np
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
-from bigmc.kernels.linear.log_sums import add_column_step, class_products, curvature, gradient, variances
+from bigmc.kernels.linear.log_sums import curvature, gradient
 from bigmc.kernels.linear.optimality import measure
 from bigmc.kernels.linear.penalties import violation
 from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
 from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.team import CURVATURE, GRADIENT, HESSIAN, MOVE, WHOLE, sums_of, together
 
 
 @kernel
@@ -38,7 +39,7 @@ def gradient_norms(penalty, columns, samples, level, support, out):
     sums, zeros = np.zeros((2, n_classes), np.float64)
     work = np.ones((2, n_classes), np.float64)
     for p in columns.order:
-        gradient(columns.positions[p], columns.entries, samples, total)
+        gradient(columns.positions[p], WHOLE, columns.entries, samples, total)
         for r in range(n_classes):
             sums[r] = two_over_n * columns.scale[p] * total[r]
         row = zeros if slots[p] < 0 else coef[slots[p]]
@@ -53,7 +54,7 @@ def add_gradients(places, entries, samples, n_classes, sums, largest):
         place = places[j]
         if place < 0:
             continue
-        curvature(j, entries, samples, wide)
+        curvature(j, WHOLE, entries, samples, wide)
         bend = 0.0
         for r in range(n_classes):
             sums.gradients[place, r] += wide[0, r]
@@ -62,7 +63,7 @@ def add_gradients(places, entries, samples, n_classes, sums, largest):
 
 
 @kernel
-def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
+def sweep(penalty, team, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) on the quadratic model for each column in the given order.
 
     With few classes the step goes to the minimum of the model. With more of them it is one with twice the
@@ -73,30 +74,28 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
     Parameters
     ----------
     penalty : Norm
-    columns : Columns
-    samples : Samples
-        Slopes instead of scores; changed in place.
-    shares : array of the shape of the slopes
-        Probabilities at the scores that the slopes were computed from.
+    team : SlopeWork
+        Columns, and samples with slopes instead of scores, which are changed in place.
     move, extra, coef, violations
         As in `bigmc.kernels.linear.composite.sweep`.
     """
     n_classes, two_over_n, alpha, _, negligible = move
+    columns, samples, _, crew = team
     width = max(n_classes, samples.scores.shape[1])
     coupled = n_classes if 2 < n_classes <= LANES else 0
-    hessian, products = np.empty((coupled, coupled), np.float64), np.empty((coupled, width), np.float64)
+    hessian = np.empty((coupled, coupled), np.float64)
+    whole = sums_of(team, 0)
     room = np.empty((4, n_classes), np.float64)
     scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
     new = room[3]
-    total, sums, diagonal = np.empty(width), np.empty(n_classes), np.empty(n_classes)
-    wide_step = np.zeros(width, samples.scores.dtype)
-    step = wide_step[:n_classes]
+    total, sums, diagonal = whole.total, np.empty(n_classes), np.empty(n_classes)
+    step = crew.step[:n_classes]
     none = np.zeros(width, np.float64)
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else none
         scale = two_over_n * columns.scale[p]
-        gradient(j, columns.entries, samples, total)
+        together(team, GRADIENT, j, whole)
         for r in range(n_classes):
             sums[r] = scale * total[r] + pull[r]
         violations[p] = violation(penalty, alpha, extra.ridges[p], row, sums, scratch.ones, scratch.work)
@@ -104,39 +103,38 @@ def sweep(penalty, columns, samples, shares, move, extra, coef, violations):
             continue
         factor = scale * columns.scale[p]  # twice that of half the Hessian
         if coupled:
-            class_products(j, columns.entries, samples, shares, products)
-            _fill_laplacian(0.5 * factor, products, hessian, diagonal)
+            together(team, HESSIAN, j, whole)
+            _fill_laplacian(0.5 * factor, whole.products, hessian, diagonal)
         else:
-            variances(j, columns.entries, samples, shares, total)
+            together(team, CURVATURE, j, whole)
             for r in range(n_classes):
                 diagonal[r] = factor * total[r]
         model = Model(sums, diagonal, hessian, np.inf, extra.ridges[p])
         minimise_model(penalty, alpha, model, row, scratch, new)
         if move_row(1.0, new, columns.scale[p], row, step):
-            add_column_step(j, columns.entries, samples, shares, wide_step)
+            together(team, MOVE, j, whole)
 
 
 @kernel
-def project(penalty, columns, samples, shares, move, extra, coef, violations):
+def project(penalty, team, move, extra, coef, violations):
     """`bigmc.kernels.linear.composite.project` on the quadratic model, by slopes that move along."""
     n_classes, two_over_n, alpha, _, negligible = move
-    width = max(n_classes, samples.scores.shape[1])
-    total, none = np.empty(width, np.float64), np.zeros(width, np.float64)
+    columns, samples, _, crew = team
+    whole, step = sums_of(team, 0), crew.step[:n_classes]
+    total, none = whole.total, np.zeros(max(n_classes, samples.scores.shape[1]), np.float64)
     ones = np.ones(n_classes, np.float64)
     sums, excess, diagonal, new = np.empty((4, n_classes), np.float64)
-    wide_step = np.zeros(width, samples.scores.dtype)
-    step = wide_step[:n_classes]
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else none
         scale = two_over_n * columns.scale[p]
-        gradient(j, columns.entries, samples, total)
+        together(team, GRADIENT, j, whole)
         copy_to(total[:n_classes], sums)
         violations[p] = fill_excess(penalty, alpha, scale, (sums, pull, ones), excess)
         if violations[p] <= negligible:
             continue
         before = along(excess, total)
-        variances(j, columns.entries, samples, shares, total)
+        together(team, CURVATURE, j, whole)
         copy_to(total[:n_classes], diagonal)
         # slopes are half derivatives, variances the whole Hessian
         part = projection_part(0.5 * scale * columns.scale[p], diagonal, excess)
@@ -144,13 +142,13 @@ def project(penalty, columns, samples, shares, move, extra, coef, violations):
             new[r] = row[r] - part * excess[r]
         if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
             continue
-        add_column_step(j, columns.entries, samples, shares, wide_step)
-        gradient(j, columns.entries, samples, total)
+        together(team, MOVE, j, whole)
+        together(team, GRADIENT, j, whole)
         part *= further_part(violations[p], scale * (before - along(excess, total)))
         for r in range(n_classes):
             new[r] = row[r] - part * excess[r]
         if move_row(1.0, new, columns.scale[p], row, step):
-            add_column_step(j, columns.entries, samples, shares, wide_step)
+            together(team, MOVE, j, whole)
 
 
 @inner_kernel

@@ -8,23 +8,28 @@ those that are.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
+from bigmc.kernels.linear.arguments import Columns, Samples
 from bigmc.kernels.linear.exponentials import lanes_curve, lanes_variance
 from bigmc.kernels.linear.log_rows import turn
 from bigmc.kernels.linear.simd import LANES, lanes_add
+from bigmc.kernels.linear.team import CURVATURE, GRADIENT, HESSIAN, Crew, piece_of
 
 _EIGHT = np.uint64(LANES)
 
 
 @kernel
-def gradient(j, entries, samples, total):
+def gradient(j, piece, entries, samples, total):
     """Fill `total` with half the gradient by column j."""
     indptr, indices, data, base = entries
     slopes, gain = samples.scores, samples.gain
     if slopes.shape[1] == 1:
-        total[1] = _margin_gradient(j, entries, samples)
+        total[1] = _margin_gradient(j, piece, entries, samples)
         total[0] = -total[1]
         return
     number = slopes.dtype.type
@@ -32,7 +37,8 @@ def gradient(j, entries, samples, total):
     total[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             for q in range(np.uint64(0), width, _EIGHT):
@@ -40,7 +46,7 @@ def gradient(j, entries, samples, total):
 
 
 @inner_kernel
-def _margin_gradient(j, entries, samples):
+def _margin_gradient(j, piece, entries, samples):
     """Return half the gradient of the second of two classes by column j."""
     indptr, indices, data, base = entries
     slopes, gain = samples.scores, samples.gain
@@ -48,19 +54,20 @@ def _margin_gradient(j, entries, samples):
     slope = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             slope += (number(data[k]) * gain[i]) * slopes[i, 0]
     return slope
 
 
 @kernel
-def curvature(j, entries, samples, wide):
+def curvature(j, piece, entries, samples, wide):
     """Fill rows of `wide`, of shape (2, width), with half the gradient by column j and half the curvature."""
     indptr, indices, data, base = entries
     slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
     if slopes.shape[1] == 1:
-        wide[0, 1], wide[1, 1] = _margin_curvature(j, entries, samples)
+        wide[0, 1], wide[1, 1] = _margin_curvature(j, piece, entries, samples)
         wide[0, 0], wide[1, 0] = -wide[0, 1], wide[1, 1]
         return
     number = slopes.dtype.type
@@ -68,7 +75,8 @@ def curvature(j, entries, samples, wide):
     wide[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             factors = (value, value * (number(data[k]) * row_scale[i]))
@@ -77,7 +85,7 @@ def curvature(j, entries, samples, wide):
 
 
 @inner_kernel
-def _margin_curvature(j, entries, samples):
+def _margin_curvature(j, piece, entries, samples):
     """Return half the gradient of the second of two classes by column j, and half the curvature."""
     indptr, indices, data, base = entries
     slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
@@ -85,7 +93,8 @@ def _margin_curvature(j, entries, samples):
     slope = bend = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             size = abs(slopes[i, 0])
@@ -95,10 +104,10 @@ def _margin_curvature(j, entries, samples):
 
 
 @inner_kernel
-def variances(j, entries, samples, shares, total):
+def variances(j, piece, entries, samples, shares, total):
     """Fill `total` with the diagonal of the Hessian by column j."""
     if shares.shape[1] == 1:
-        total[:] = _margin_variance(j, entries, samples, shares)
+        total[:] = _margin_variance(j, piece, entries, samples, shares)
         return
     indptr, indices, data, base = entries
     row_scale, gain = samples.row_scale, samples.gain
@@ -107,7 +116,8 @@ def variances(j, entries, samples, shares, total):
     total[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
             for q in range(np.uint64(0), width, _EIGHT):
@@ -115,7 +125,7 @@ def variances(j, entries, samples, shares, total):
 
 
 @inner_kernel
-def _margin_variance(j, entries, samples, shares):
+def _margin_variance(j, piece, entries, samples, shares):
     """Return the curvature of either of two classes by column j."""
     indptr, indices, data, base = entries
     row_scale, gain = samples.row_scale, samples.gain
@@ -123,14 +133,15 @@ def _margin_variance(j, entries, samples, shares):
     variance = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             variance += (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i]) * shares[i, 0]
     return variance
 
 
 @inner_kernel
-def class_products(j, entries, samples, shares, total):
+def class_products(j, piece, entries, samples, shares, total):
     """Fill `total`, of shape (n_classes, width), with the sums of ``p p'`` times the squares of column j."""
     indptr, indices, data, base = entries
     row_scale, gain = samples.row_scale, samples.gain
@@ -139,7 +150,8 @@ def class_products(j, entries, samples, shares, total):
     total[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             square = (number(data[k]) * gain[i]) * (number(data[k]) * row_scale[i])
             for r in range(np.uint64(total.shape[0])):
@@ -147,13 +159,75 @@ def class_products(j, entries, samples, shares, total):
 
 
 @inner_kernel
-def add_column_step(j, entries, samples, shares, step):
+def add_column_step(j, piece, entries, samples, shares, step):
     """Move the slopes by a step of the weights of column j."""
     indptr, indices, data, base = entries
     slopes, row_scale = samples.scores, samples.row_scale
     number = slopes.dtype.type
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             turn(slopes, shares, i, number(data[k]) * row_scale[i], step)
+
+
+class SlopeSums(NamedTuple):
+    """What the entries of a column add up to.
+
+    Attributes
+    ----------
+    total : float64 array of shape (width,)
+        Half the gradient, or the diagonal of the Hessian.
+    products : float64 array of shape (n_classes, width), or of no rows
+        Sums of ``p p'``.
+    """
+
+    total: NDArray[np.float64]
+    products: NDArray[np.float64]
+
+
+class SlopeWork(NamedTuple):
+    """Columns that a team goes through, see `bigmc.kernels.linear.team`.
+
+    Attributes
+    ----------
+    columns : Columns
+    samples : Samples
+        Slopes instead of scores.
+    shares : array of the shape of the slopes
+        Probabilities at the scores that the slopes were computed from.
+    crew : Crew
+    """
+
+    columns: Columns
+    samples: Samples
+    shares: NDArray[Any]
+    crew: Crew
+
+    def sums_of(self, number):
+        """Return what a piece fills."""
+        crew = self.crew
+        return SlopeSums(crew.sums[number, 0], crew.matrices[min(number, crew.matrices.shape[0] - 1)])
+
+    def do_piece(self, task, column, piece, sums):
+        """Do a task for a piece of a column."""
+        entries, samples, shares = self.columns.entries, self.samples, self.shares
+        if task == GRADIENT:
+            gradient(column, piece, entries, samples, sums.total)
+        elif task == CURVATURE:
+            variances(column, piece, entries, samples, shares, sums.total)
+        elif task == HESSIAN:
+            class_products(column, piece, entries, samples, shares, sums.products)
+        else:
+            add_column_step(column, piece, entries, samples, shares, self.crew.step)
+
+    def add_sums(self, task, sums, others):
+        """Add the sums of another piece."""
+        if task == HESSIAN:
+            for r in range(sums.products.shape[0]):
+                for q in range(sums.products.shape[1]):
+                    sums.products[r, q] += others.products[r, q]
+            return
+        for r in range(sums.total.shape[0]):
+            sums.total[r] += others.total[r]

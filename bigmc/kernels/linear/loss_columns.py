@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
+from bigmc.kernels.linear.arguments import Columns, Samples
 from bigmc.kernels.linear.losses.interface import (
     add_coupling,
     add_curvature,
@@ -23,6 +24,7 @@ from bigmc.kernels.linear.losses.interface import (
     curvature_bound,
     slopes,
 )
+from bigmc.kernels.linear.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, WHOLE, Crew, piece_of
 
 
 class ColumnWork(NamedTuple):
@@ -67,7 +69,7 @@ def column_work(scores, n_classes):
 
 
 @kernel
-def column_gradient(loss, j, entries, samples, factor, work):
+def column_gradient(loss, j, piece, entries, samples, factor, work):
     """Fill the work's sums so that the gradient of the losses by column j is ``2 / n * sums``."""
     indptr, indices, data, base = entries
     scores, labels, _, _, gain = samples
@@ -79,7 +81,8 @@ def column_gradient(loss, j, entries, samples, factor, work):
     wide[1] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             if by_lanes:
@@ -114,7 +117,7 @@ def _curvature_by_lanes(loss, j, entries, samples, work):
 
 
 @kernel
-def column_curvature(loss, j, entries, samples, factor, work, hessian):
+def column_curvature(loss, j, piece, entries, samples, factor, work, hessian):
     """`column_gradient`, squares of each class, the Hessian's diagonal, and all of it where it has a size.
 
     They go to the work; the squares are those of the loss's `add_squares`.
@@ -129,7 +132,8 @@ def column_curvature(loss, j, entries, samples, factor, work, hessian):
     hessian[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             slopes(loss, scores, i, labels, factor, others, slope)
             bends(loss, scores, i, labels, others, slope, bend)
@@ -148,7 +152,7 @@ def column_curvature(loss, j, entries, samples, factor, work, hessian):
 
 
 @kernel
-def column_loss_change(loss, j, entries, samples, others, step):
+def column_loss_change(loss, j, piece, entries, samples, others, step):
     """Return the change of the sum of weighted losses when ``row_scale * data * step`` joins the scores.
 
     The step, and `others`, which is overwritten, have the width of the scores.
@@ -159,7 +163,8 @@ def column_loss_change(loss, j, entries, samples, others, step):
     total = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             if row_scale[i] == 0:
                 continue
@@ -169,14 +174,15 @@ def column_loss_change(loss, j, entries, samples, others, step):
 
 
 @inner_kernel
-def add_column_step(j, entries, samples, step):
+def add_column_step(j, piece, entries, samples, step):
     """Add ``row_scale * data * step`` to the scores of the column's samples."""
     indptr, indices, data, base = entries
     scores, row_scale = samples.scores, samples.row_scale
     number = scores.dtype.type
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
-        for k in range(np.uint64(indptr[s, j]), np.uint64(indptr[s, j + 1])):
+        start, stop = piece_of(indptr, s, j, piece)
+        for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * row_scale[i]
             for r in range(step.shape[0]):
@@ -211,7 +217,7 @@ def add_gradients(loss, places, entries, samples, n_classes, sums, largest):
         if adds_by_lanes(loss):
             _curvature_by_lanes(loss, j, entries, samples, work)
         else:
-            column_curvature(loss, j, entries, samples, none, work, no_hessian)
+            column_curvature(loss, j, WHOLE, entries, samples, none, work, no_hessian)
         for r in range(n_classes):
             sums.gradients[place, r] += work.sums[r]
         sums.curvatures[place] += work.diagonal.max() if largest else work.diagonal.sum() / n_classes
@@ -246,3 +252,76 @@ def largest_curvatures(loss, columns, samples, n_classes, two_over_n, bounds):
                 square = np.float64(data[k]) ** 2 * (np.float64(row_scale[i]) * np.float64(gain[i]))
                 add_squares(loss, labels, i, square, squares)
         bounds[p] = two_over_n * columns.scale[p] ** 2 * curvature_bound(loss, squares)
+
+
+class LossSums(NamedTuple):
+    """What the entries of a column add up to.
+
+    Attributes
+    ----------
+    work : ColumnWork
+    hessian : float64 array of shape (n_classes, at least n_classes), or of no rows
+    change : float64 array of shape (1,)
+    """
+
+    work: ColumnWork
+    hessian: NDArray[np.float64]
+    change: NDArray[np.float64]
+
+
+class LossWork(NamedTuple):
+    """Columns that a team goes through, see `bigmc.kernels.linear.team`.
+
+    Attributes
+    ----------
+    loss : LossKernels
+    columns : Columns
+    samples : Samples
+    crew : Crew
+    n_classes : int
+    """
+
+    loss: Any
+    columns: Columns
+    samples: Samples
+    crew: Crew
+    n_classes: int
+
+    def sums_of(self, number):
+        """Return what a piece fills."""
+        crew, m = self.crew, self.n_classes
+        sums, numbers = crew.sums[number], crew.numbers[number]
+        work = ColumnWork(
+            numbers[0], numbers[1, :m], numbers[2, :m], sums[:3], sums[3, :m], sums[4, :m], sums[5, :m]
+        )
+        return LossSums(work, crew.matrices[min(number, crew.matrices.shape[0] - 1)], crew.changes[number])
+
+    def do_piece(self, task, column, piece, sums):
+        """Do a task for a piece of a column."""
+        loss, entries, samples = self.loss, self.columns.entries, self.samples
+        none, m = np.empty((0, 0), samples.scores.dtype), self.n_classes
+        if task == GRADIENT:
+            column_gradient(loss, column, piece, entries, samples, none, sums.work)
+        elif task == CURVATURE:
+            column_curvature(loss, column, piece, entries, samples, none, sums.work, sums.hessian[:0])
+        elif task == HESSIAN:
+            column_curvature(loss, column, piece, entries, samples, none, sums.work, sums.hessian)
+        elif task == CHANGE:
+            others, trial = sums.work.others, self.crew.trial
+            sums.change[0] = column_loss_change(loss, column, piece, entries, samples, others, trial)
+        else:
+            add_column_step(column, piece, entries, samples, self.crew.step[:m])
+
+    def add_sums(self, task, sums, others):
+        """Add the sums of another piece."""
+        if task == CHANGE:
+            sums.change[0] += others.change[0]
+            return
+        for r in range(self.n_classes):
+            sums.work.sums[r] += others.work.sums[r]
+            sums.work.diagonal[r] += others.work.diagonal[r]
+            sums.work.squares[r] += others.work.squares[r]
+        if task == HESSIAN:
+            for r in range(sums.hessian.shape[0]):
+                for q in range(sums.hessian.shape[0]):
+                    sums.hessian[r, q] += others.hessian[r, q]

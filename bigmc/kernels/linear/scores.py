@@ -9,7 +9,7 @@ from bigmc.kernels.decorators import kernel
 
 
 @kernel
-def add_columns(columns, shard, row_scale, column_scale, coef, scores):
+def add_columns(columns, shard, row_scale, column_scale, coef, rows, scores):
     """Add ``x_ij * coef[p]`` for the given columns of one shard to its scores.
 
     Parameters
@@ -21,17 +21,22 @@ def add_columns(columns, shard, row_scale, column_scale, coef, scores):
     row_scale : array of shape (rows of the shard,)
     column_scale : float64 array of shape (n_columns,)
     coef : float64 array of shape (n_columns, width)
+    rows : tuple of int
+        First of the rows that are added to, and the one after the last.
     scores : array of shape (rows of the shard, width)
         Changed in place.
     """
     indptr, indices, data = shard
     number = scores.dtype.type
+    first, stop = np.uint64(rows[0]), np.uint64(rows[1])
     weights = np.empty(scores.shape[1], scores.dtype)
     for p in range(columns.shape[0]):
         for r in range(weights.shape[0]):
             weights[r] = column_scale[p] * coef[p, r]
         for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
             i = np.uint64(indices[k])
+            if i < first or i >= stop:
+                continue
             value = number(data[k]) * row_scale[i]
             row = scores[i]
             for r in range(weights.shape[0]):

@@ -17,16 +17,20 @@ from numpy.typing import NDArray
 from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.composite import move_row
 from bigmc.kernels.linear.group_model import minimise_group_model
-from bigmc.kernels.linear.hinge_columns import (
-    HingeSums,
-    add_step,
-    balanced_gradient,
-    curvature,
-    gradient,
-    loss_change,
-    pair_curvature,
-)
+from bigmc.kernels.linear.hinge_columns import balanced_gradient, gradient
 from bigmc.kernels.linear.projections import further_part, projection_part
+from bigmc.kernels.linear.team import (
+    CHANGE,
+    CURVATURE,
+    GRADIENT,
+    HESSIAN,
+    MATRIX_CLASSES,
+    MOVE,
+    WHOLE,
+    count_entries,
+    sums_of,
+    together,
+)
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -34,7 +38,6 @@ _SMALLEST_CURVATURE = 1e-12
 _SMALLEST_PART = 1e-12
 #: The local Hessian is worth its factorisation from this many classes squared per entry of the column on.
 _MODEL_RATIO = 3
-_MODEL_CLASSES = 128
 
 
 class _Terms(NamedTuple):
@@ -103,7 +106,7 @@ def gradient_norms(columns, samples, level, factor, support, out):
         if factor.shape[0]:
             balanced_gradient(j, columns.entries, samples, factor, sums, own)
         else:
-            gradient(j, columns.entries, samples, sums, own)
+            gradient(j, WHOLE, columns.entries, samples, sums, own)
         scale = two_over_n * columns.scale[p]
         total = 0.0
         for r in range(width):
@@ -142,17 +145,16 @@ def _violation_before(row, terms, work):
 @inner_kernel
 def _is_model_worth(j, entries, move):
     """Return whether a column has enough entries for its local Hessian."""
-    count = 0
-    for s in range(entries.indptr.shape[0]):
-        count += entries.indptr[s, j + 1] - entries.indptr[s, j]
+    count = count_entries(j, entries)
     n_classes = move.n_classes
-    return move.line_search and n_classes <= _MODEL_CLASSES and n_classes * n_classes <= _MODEL_RATIO * count
+    return move.line_search and n_classes <= MATRIX_CLASSES and n_classes * n_classes <= _MODEL_RATIO * count
 
 
 @inner_kernel
-def _fill_hessian(edges, terms, bends, hessian):
+def _fill_hessian(terms, work, hessian):
     """Fill the local Hessian, a weighted Laplacian and the ridge, and half its diagonal without the ridge."""
     curve = terms.scale * terms.column_scale
+    bends, edges = work.bends, work.edges
     n_classes = hessian.shape[0]
     for r in range(n_classes):
         hessian[r, r] = 0.0
@@ -172,7 +174,7 @@ def _fill_hessian(edges, terms, bends, hessian):
 def _complete_gradient(row, terms, move, work):
     """Turn the sums into the gradient of all smooth terms; returns the curvature and the violation."""
     alpha, ridge, pull, scale, column_scale, length = terms
-    sums, own, bends, squares = work
+    sums, own, bends, squares, _, _ = work
     first = second = total = largest = violation = 0.0
     for r in range(row.shape[0]):
         sums[r] = scale * (sums[r] - own[r]) + pull[r] + ridge * row[r]
@@ -208,13 +210,14 @@ def _proximal_step(gradient, row, alpha, largest, new):
 
 
 @inner_kernel
-def _search_line(j, columns, samples, move, terms, bound, line):
+def _search_line(j, team, move, terms, bound, line):
     """Return the part of the step that is taken: halved until equation (7) holds.
 
-    `line` is the row, the new one, the bound of equation (7) and room for a step, as wide as the scores.
+    `line` is the row, the new one, the bound of equation (7) and the sums of the team's first piece.
     """
     alpha, ridge, pull, _, column_scale, length = terms
-    row, new, slope, trial = line
+    row, new, slope, work = line
+    trial = team.crew.trial
     distance = along = 0.0
     for r in range(row.shape[0]):
         distance += (new[r] - row[r]) ** 2
@@ -231,7 +234,8 @@ def _search_line(j, columns, samples, move, terms, bound, line):
             to = row[r] + part * (new[r] - row[r])
             moved += to * to
             trial[r] = column_scale * part * (new[r] - row[r])
-        change = 0.5 * move.two_over_n * loss_change(j, columns.entries, samples, trial)
+        together(team, CHANGE, j, work)
+        change = 0.5 * move.two_over_n * work.change[0]
         change += part * (along + 0.5 * ridge * part * distance)
         if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
             break
@@ -240,7 +244,7 @@ def _search_line(j, columns, samples, move, terms, bound, line):
 
 
 @kernel
-def sweep(columns, samples, move, extra, coef, violations):
+def sweep(team, move, extra, coef, violations):
     """One block coordinate step (algorithm 2) for each column in the given order.
 
     With `line_search` the step goes to the minimiser of the local quadratic model with the full Hessian of
@@ -251,9 +255,8 @@ def sweep(columns, samples, move, extra, coef, violations):
 
     Parameters
     ----------
-    columns : Columns
-    samples : Samples
-        Their labels of shape (n_samples,); the scores move along.
+    team : HingeWork
+        Columns, and samples with labels of shape (n_samples,); the scores move along.
     move : Step
     extra : Extra
     coef : float64 array of shape (n_columns, width)
@@ -262,14 +265,12 @@ def sweep(columns, samples, move, extra, coef, violations):
         Violation of each visited position before its step; filled.
     """
     alpha, negligible = move.alpha, move.negligible
+    columns, samples, crew = team
     width = samples.scores.shape[1]
-    room = np.empty((6, width), np.float64)
-    work = HingeSums(room[0], room[1], room[2], room[3])
-    new, trial = room[4], room[5]
-    step = np.empty(width, samples.scores.dtype)
+    work, step = sums_of(team, 0), crew.step
+    new = np.empty(width, np.float64)
     level = np.zeros(width, np.float64)
-    size = move.n_classes if move.n_classes <= _MODEL_CLASSES else 0
-    edges = np.zeros((size, width), np.float64)
+    size = work.edges.shape[0]
     hessian = np.zeros((size, size), np.float64)
     factor = np.zeros((size, size), np.float64)
     for p in columns.order:
@@ -283,16 +284,16 @@ def sweep(columns, samples, move, extra, coef, violations):
         scale = move.two_over_n * columns.scale[p]
         terms = _Terms(alpha, extra.ridges[p], pull, scale, columns.scale[p], length)
         if length == 0.0 or negligible > 0.0:
-            gradient(j, columns.entries, samples, work.sums, work.own)
+            together(team, GRADIENT, j, work)
             violations[p] = _violation_before(row, terms, work)
             if violations[p] <= negligible:
                 continue
         model = _is_model_worth(j, columns.entries, move)
         if model:
-            pair_curvature(j, columns.entries, samples, work, edges)
-            _fill_hessian(edges, terms, work.bends, hessian)
+            together(team, HESSIAN, j, work)
+            _fill_hessian(terms, work, hessian)
         else:
-            curvature(j, columns.entries, samples, work)
+            together(team, CURVATURE, j, work)
         curve, violation = _complete_gradient(row, terms, move, work)
         if length > 0.0:
             violations[p] = violation
@@ -302,25 +303,24 @@ def sweep(columns, samples, move, extra, coef, violations):
             slope = _slope(work.sums, row, new, alpha)
         if not slope < 0.0:
             slope = _proximal_step(work.sums, row, alpha, curve.largest, new)
-        line = (row, new, slope, trial)
-        part = _search_line(j, columns, samples, move, terms, curve.bound, line)
+        line = (row, new, slope, work)
+        part = _search_line(j, team, move, terms, curve.bound, line)
         if move_row(part, new, columns.scale[p], row, step):
-            add_step(j, columns.entries, samples, step)
+            together(team, MOVE, j, work)
 
 
 @kernel
-def project(columns, samples, move, extra, coef, violations):
+def project(team, move, extra, coef, violations):
     """Take the gradient of each column back to the ball it left; see `composite.project`."""
+    columns, samples, crew = team
     alpha, width = move.alpha, samples.scores.shape[1]
-    room = np.empty((6, width), np.float64)
-    work = HingeSums(room[0], room[1], room[2], room[3])
-    excess, new, level = room[4], room[5], np.zeros(width, np.float64)
-    step = np.empty(width, samples.scores.dtype)
+    work, step = sums_of(team, 0), crew.step
+    excess, new, level = np.zeros((3, width), np.float64)
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else level
         scale = move.two_over_n * columns.scale[p]
-        gradient(j, columns.entries, samples, work.sums, work.own)
+        together(team, GRADIENT, j, work)
         total = 0.0
         for r in range(width):
             excess[r] = scale * (work.sums[r] - work.own[r]) + pull[r]
@@ -331,20 +331,20 @@ def project(columns, samples, move, extra, coef, violations):
             continue
         for r in range(width):
             excess[r] *= 1.0 - alpha / norm
-        curvature(j, columns.entries, samples, work)
+        together(team, CURVATURE, j, work)
         part = projection_part(scale * columns.scale[p], work.bends, excess)
         before = _along(excess, work)
         for r in range(width):
             new[r] = row[r] - part * excess[r]
         if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
             continue
-        add_step(j, columns.entries, samples, step)
-        gradient(j, columns.entries, samples, work.sums, work.own)
+        together(team, MOVE, j, work)
+        together(team, GRADIENT, j, work)
         part *= further_part(violations[p], scale * (before - _along(excess, work)))
         for r in range(width):
             new[r] = row[r] - part * excess[r]
         if move_row(1.0, new, columns.scale[p], row, step):
-            add_step(j, columns.entries, samples, step)
+            together(team, MOVE, j, work)
 
 
 @inner_kernel

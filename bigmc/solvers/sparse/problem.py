@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +23,7 @@ from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
 
 #: Rows a worker takes at once in passes over the scores.
-_PART_ROWS = 65_536
+_PART_ROWS = 8192
 #: The same for products with the Hessian, for which a loss keeps as much as the scores.
 _PRODUCT_ROWS = 512
 
@@ -178,17 +179,23 @@ class Problem:
             All features with weights, in increasing order; others are passed over.
         """
         pad = self.objective.loss.pad_score
+        n_cuts = 1  # of the rows of a shard
 
         def start(part: tuple[int, int]) -> None:
             fill_scores(intercept, pad, self.scores[part[0] : part[1]])
 
-        def add(s: int, columns: Columns, used: NDArray[np.int64], scale: Any, rows: Any) -> None:
+        def add(part: tuple[int, int], columns: Columns, used: Any, scale: Any, rows: Any) -> None:
+            s, k = part
             here = slice(columns.base[s], columns.base[s + 1])
             shard = (columns.indptr[s], columns.indices, columns.data)
-            add_columns(used, shard, self.row_scale[here], scale, rows, self.scores[here])
+            n_rows = here.stop - here.start
+            span = (n_rows * k // n_cuts, n_rows * (k + 1) // n_cuts)
+            add_columns(used, shard, self.row_scale[here], scale, rows, span, self.scores[here])
 
         self._each_part(start)
         for columns in holding:
+            n_shards = len(columns.base) - 1
+            n_cuts = -(-self.engine.n_threads // n_shards)
             slots = coef.slots(columns.features)
             used = slots >= 0
             shared = (
@@ -197,7 +204,8 @@ class Problem:
                 self.scale_of(columns.features[used]),
                 coef.rows[slots[used]].astype(np.float64, copy=False),
             )
-            for _ in self.engine.map(add, range(len(columns.base) - 1), *shared):
+            parts = list(product(range(n_shards), range(n_cuts)))
+            for _ in self.engine.map(add, parts, *shared):
                 pass
 
     def fill_slopes(self, shares: NDArray[Any] | None = None) -> None:
@@ -315,9 +323,8 @@ class Problem:
 
     def value(self, rows: Iterable[NDArray[np.float64]], margins: Margins | None = None) -> float:
         """Return the objective at the present scores, of which `rows` are the weights."""
-        margins = margins or self.margins()
-        loss = margins.total_loss / self.weight_sum
-        return loss + sum(self.objective.regulariser(self.alpha, some) for some in rows)
+        total = margins.total_loss if margins else self.total_loss()
+        return total / self.weight_sum + sum(self.objective.regulariser(self.alpha, some) for some in rows)
 
     def entropy(self, factor: NDArray[np.float64], scale: float) -> float:
         """Return the sum of entropies of a scaled dual point; see `kernels.linear.losses.sums.entropy`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.model_sweeps import sweep_model
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
-from bigmc.solvers.sparse.steps.sweeps import Aim, WorkingColumns, visit
+from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
 
 #: With more classes than this the Hessian of the level is bounded by twice its diagonal.
 _MOST_COUPLED = 16
@@ -108,8 +107,8 @@ class LossSteps(ChunkSteps):
 
     def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
         working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
-        moves = partial(kernel, samples=part.problem.samples)
-        visit(part.problem, moves, working, part.active, aim, self._descent)
+        visits = Visits.on_loss(part.problem, kernel)
+        visit(part.problem, visits, working, part.active, aim, self._descent)
         return working.violations
 
 

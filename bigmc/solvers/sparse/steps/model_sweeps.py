@@ -9,17 +9,21 @@ slope.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import log_columns
-from bigmc.kernels.linear.arguments import Columns, Extra, Step
+from bigmc.kernels.linear.arguments import Columns
+from bigmc.kernels.linear.log_sums import SlopeWork
+from bigmc.kernels.linear.team import Crew
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
-from bigmc.solvers.sparse.steps.sweeps import Aim, Sweeper, WorkingColumns, shuffled, visit
+from bigmc.solvers.sparse.steps.sweeps import Sweeper, shuffled
+from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
 
 #: A sweep on the model looks at all samples, and at the entries of all weights, which is worth it with more
 #: entries to sweep over than there are samples, and than this share of those entries.
@@ -53,7 +57,7 @@ def sweep_model(
     shares : array of the shape of the slopes
         Probabilities that the model was made with.
     working, chosen, aim, descent
-        As for `bigmc.solvers.sparse.steps.sweeps.visit`.
+        As for `bigmc.solvers.sparse.steps.visits.visit`.
 
     Returns
     -------
@@ -62,11 +66,11 @@ def sweep_model(
     """
     penalty = problem.objective.penalty.kernel
 
-    def go_through(*, columns: Columns, step: Step, extra: Extra, **out: NDArray[np.float64]) -> None:
-        coef, violations = out["coef"], out["violations"]
-        kernel(penalty, columns, problem.slope_samples, shares, step, extra, coef, violations)
+    def work(columns: Columns, crew: Crew) -> SlopeWork:
+        return SlopeWork(columns, problem.slope_samples, shares, crew)
 
-    return visit(problem, go_through, working, chosen, aim, descent)
+    visits = Visits(work, partial(kernel, penalty))
+    return visit(problem, visits, working, chosen, aim, descent)
 
 
 class ModelSweeper(Sweeper):

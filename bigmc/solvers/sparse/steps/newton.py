@@ -9,7 +9,8 @@ sparsity-inducing regularizer", SIAM J. Optim. 32 (2022).
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -36,6 +37,9 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 #: so it should have many more entries than there are features.
 _MOST_PARTS = 16
 _ENTRIES_PER_SUM = 100
+
+#: Vectors of the conjugate gradients are worked on in parts of so many numbers.
+_PART_NUMBERS = 1 << 16
 
 #: The residual of the conjugate gradients, relative to the gradient, at which they stop.
 _FORCING = 0.1
@@ -137,6 +141,8 @@ class Support:
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
         cuts = np.searchsorted(indptr, np.linspace(0, len(slots), n_parts + 1)[1:-1])
         self._parts = list(pairwise(np.unique([0, *cuts.tolist(), n]).tolist()))
+        most = max(_PART_NUMBERS // problem.width, 1)
+        self._slices = [slice(k, k + most) for k in range(0, self.size, most)]
 
     @staticmethod
     def memory(problem: Problem, nnz: int, itemsize: int, n_features: int) -> int:
@@ -256,16 +262,17 @@ class Support:
         scaled = self.scaled(direction)
         for _ in range(most):
             product = self.product(scaled)
-            curve = add_penalty_curvature(direction, unit, bend, ridges, factor, product)
+            curve = sum(self._in_parts(add_penalty_curvature, direction, unit, bend, ridges, factor, product))
             if not curve > 0:
                 break
-            before = norm
-            norm = descend(before / curve, direction, product, inverse.diagonal, solution, residual)
+            before, vectors = norm, (direction, product, inverse.diagonal, solution, residual)
+            norm = sum(self._in_parts(partial(descend, before / curve), *vectors))
             turned = inverse.over_block(residual)
             norm += float(np.einsum("jr,jr->", turned, residual[block, :n_classes]))
             if norm <= enough:
                 break
-            turn(norm / before, residual, inverse.diagonal, self._scale, direction, scaled)
+            vectors = (residual, inverse.diagonal, self._scale, direction, scaled)
+            self._in_parts(partial(turn, norm / before), *vectors)
             direction[block, :n_classes] += turned
             scaled[block] = self._scale[block, None] * direction[block]
         return solution
@@ -333,6 +340,14 @@ class Support:
     def scaled(self, step: NDArray[np.float64]) -> NDArray[Any]:
         """Return a direction times the scale of the columns, in the type of the scores."""
         return (self._scale[:, None] * step).astype(self._problem.scores.dtype)
+
+    def _in_parts(self, kernel: Callable[..., Any], *arrays: NDArray[Any]) -> list[Any]:
+        """Call a kernel with rows of some arrays, part by part; return what it returns."""
+
+        def work(rows: slice) -> Any:
+            return kernel(*(array[rows] for array in arrays))
+
+        return [found for _, found in self._problem.engine.map(work, self._slices)]
 
     def _each(self, work: Any, parts: Any) -> None:
         for _ in self._problem.engine.map(work, parts):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError
-from bigmc.kernels.linear.arguments import Extra, Step
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
@@ -18,6 +15,7 @@ from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.newton import Support
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
+from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
 
 #: A column is not worth a step if its violation is below this share of the one aimed at, and of alpha.
 #: Near the optimum hardly any column is, and a sweep then costs one gradient: measured 2 to 3 times faster.
@@ -46,26 +44,6 @@ _SWEEPS_FIRST = 100
 _LAST_SWEEPS, _LAST_VISITS = 10, 2
 
 
-class WorkingColumns(NamedTuple):
-    """Columns in memory, and what sweeps over them change.
-
-    Attributes
-    ----------
-    columns : Columns
-    rows : float64 array of shape (n_columns, width)
-        Weights of the columns; changed in place.
-    violations : float64 array of shape (n_columns,)
-        Violation of each column before its last step; changed in place.
-    terms : Terms
-        Of the columns.
-    """
-
-    columns: Columns
-    rows: NDArray[np.float64]
-    violations: NDArray[np.float64]
-    terms: Terms
-
-
 class Corrections(NamedTuple):
     """Terms of the objective beside its loss and penalty, instead of the ridge.
 
@@ -79,14 +57,6 @@ class Corrections(NamedTuple):
 
     columns: Sequence[Terms]
     intercept: Terms | None = None
-
-
-class Aim(NamedTuple):
-    """One sweep: its number, for the shuffle, the weight of the penalty, and what is left alone."""
-
-    number: int
-    alpha: float
-    negligible: float
 
 
 class Course(NamedTuple):
@@ -114,58 +84,6 @@ class Course(NamedTuple):
     first_sweep: int
     most_steps: int | None = None
     damping: float = 0.0
-
-
-def visit(
-    problem: Problem,
-    kernel: Callable[..., None],
-    working: WorkingColumns,
-    chosen: NDArray[np.int64],
-    aim: Aim,
-    descent: Descent,
-) -> float:
-    """Go through some of the columns, in a random order.
-
-    Parameters
-    ----------
-    problem : Problem
-    kernel : callable
-        Called once with columns, step, extra, coef and violations, as `bigmc.objectives.Objective.sweep`.
-    working : WorkingColumns
-    chosen : int64 array
-        Positions of columns.
-    aim : Aim
-    descent : Descent
-        With the seed of the shuffle.
-
-    Returns
-    -------
-    float
-        Largest violation of the chosen columns before their steps.
-
-    Raises
-    ------
-    DataError
-        If a gradient is not finite.
-    """
-    columns, rows, violations, terms = working
-    kernel(
-        columns=columns.shuffled(chosen, (descent.seed, aim.number), problem.scale_of(columns.features)),
-        step=Step(
-            problem.n_classes,
-            problem.two_over_n,
-            float(aim.alpha),
-            descent.line_search,
-            float(aim.negligible),
-        ),
-        extra=Extra(terms.ridges, terms.tilt),
-        coef=rows,
-        violations=violations,
-    )
-    largest = float(violations[chosen].max(initial=0.0))
-    if not np.isfinite(largest):
-        raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
-    return largest
 
 
 def shuffled(numbers: Sequence[int], seed: tuple[int, int]) -> list[int]:
@@ -238,8 +156,8 @@ class Sweeper:
             Largest violation of the chosen columns before their steps.
         """
         problem, aim = self._problem, Aim(sweep, alpha, negligible)
-        kernel = partial(problem.objective.sweep, samples=problem.samples)
-        return visit(problem, kernel, working, chosen, aim, self.descent)
+        visits = Visits.on_loss(problem, problem.objective.sweep)
+        return visit(problem, visits, working, chosen, aim, self.descent)
 
     def sweep_until(
         self,

@@ -96,10 +96,11 @@ def gradient_pass(
 
 @dataclass(frozen=True)
 class DualGradients:
-    """What of the gradients at a dual point decides its bound; see `GradientPass`."""
+    """What of the gradients at a dual point decides its bound, and entries worked on; see `GradientPass`."""
 
     largest_norm: float
     distance: float
+    nnz: int
 
 
 def dual_gradients(
@@ -110,11 +111,13 @@ def dual_gradients(
     screening: Screening,
 ) -> DualGradients:
     """Compute the gradient of every feature that is left at a dual point; see `gradient_pass`."""
-    largest_norm, distance = 0.0, 0.0
+    largest_norm, distance, nnz = 0.0, 0.0, 0
+    column_nnz = source.dataset.column_nnz()
     for part in _measured(problem, source, coef, factor, screening):
         largest_norm = max(largest_norm, float(part.out.norms.max(initial=0.0)))
         distance += float(part.out.distances.sum())
-    return DualGradients(largest_norm, distance)
+        nnz += int(column_nnz[part.features].sum())
+    return DualGradients(largest_norm, distance, nnz)
 
 
 class _Part(NamedTuple):

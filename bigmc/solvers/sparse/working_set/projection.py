@@ -11,6 +11,7 @@ variables are: with any loss the point stays one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,13 @@ _NEAR = 0.9
 #: share of the largest allowed.
 _SWEEPS, _MOST_SWEEPS, _CHEAP_ENTRIES = 5, 30, 1 << 22
 _NEGLIGIBLE = 0.3
+
+
+class Proof(NamedTuple):
+    """A lower bound of the optimum, and the entries that the pass behind it worked on."""
+
+    lower: float
+    nnz: int
 
 
 class _Moved:
@@ -76,7 +84,7 @@ def projected_bound(
     descent: Descent,
     allowed: float,
     most_columns: int,
-) -> float:
+) -> Proof:
     """Return the lower bound that a dual point near that of the scores gives; the scores are lost.
 
     Parameters
@@ -146,7 +154,7 @@ def dual_bound(
     coef: Coefficients,
     screening: Screening,
     fit_intercept: bool,
-) -> float:
+) -> Proof:
     """Return the lower bound that the present scores give, in a pass over the features that are left.
 
     Parameters
@@ -166,7 +174,7 @@ def dual_bound(
         pairs = problem.pair_margins()
         balanced = objective.loss.balance(pairs.slopes)
         if balanced is None:
-            return 0.0
+            return Proof(0.0, 0)
         margins, factor = pairs, balanced
     found = dual_gradients(problem, source, coef, factor, screening)
     point = lower_bound(
@@ -179,7 +187,7 @@ def dual_bound(
         found,
         problem.entropy,
     )
-    return point.value
+    return Proof(point.value, found.nnz)
 
 
 def _nearly_out(screening: Screening, state: State, alpha: float, most: int) -> NDArray[np.int64]:

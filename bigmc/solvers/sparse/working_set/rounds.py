@@ -35,7 +35,7 @@ from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.sweeps import Course, Sweeper
 from bigmc.solvers.sparse.working_set.gradient import GradientPass, gradient_pass
-from bigmc.solvers.sparse.working_set.projection import projected_bound
+from bigmc.solvers.sparse.working_set.projection import Proof, projected_bound
 
 #: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, which mostly makes
 #: the next pass the last, but between these fractions of what the last pass found: the working set may miss
@@ -239,7 +239,9 @@ class Rounds:
             )
             state.lower = max(state.lower, bound.value)
         if self._lags(found, Certificate.of(state.lower, upper)):
-            state.lower = max(state.lower, self._projected_bound())
+            proof = self._projected_bound()
+            state.lower = max(state.lower, proof.lower)
+            state.nnz_read += proof.nnz
         scale, lower = 1.0, state.lower
         if bound and len(used):  # the gradients are those of the dual point, not of the weights
             scale, lower = bound
@@ -259,16 +261,16 @@ class Rounds:
         alpha = self._problem.alpha
         return certificate.gap > self._limits.tol and alpha < found.largest_norm <= _NEARLY_FEASIBLE * alpha
 
-    def _projected_bound(self) -> float:
+    def _projected_bound(self) -> Proof:
         """Return the bound of a dual point that is nearly feasible."""
         problem, allowed = self._problem, _ALLOWED * self._limits.tol * self._problem.alpha / self._share
         most = self._plan.working_columns
         sweeper = self._sweeper
-        lower = projected_bound(
+        proof = projected_bound(
             problem, self._source, self.state, self._screening, sweeper.descent, allowed, most
         )
         self._rebuild()
-        return lower
+        return proof
 
     def _figures(self, found: GradientPass, certificate: Certificate) -> Figures:
         state = self.state

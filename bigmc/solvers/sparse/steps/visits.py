@@ -1,0 +1,152 @@
+"""Visits to some columns in memory: one step for each, by the threads of an engine together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.engine import Engine
+from bigmc.errors import DataError
+from bigmc.kernels.linear import arguments
+from bigmc.kernels.linear.arguments import Extra, Step
+from bigmc.kernels.linear.team import MOST_PIECES, Crew, assist, close
+from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.proximal_terms import Terms
+
+#: Numbers of the scores to look at from which on a team is worth calling.
+_WORTH_IT = 1 << 16
+
+
+class WorkingColumns(NamedTuple):
+    """Columns in memory, and what sweeps over them change.
+
+    Attributes
+    ----------
+    columns : Columns
+    rows : float64 array of shape (n_columns, width)
+        Weights of the columns; changed in place.
+    violations : float64 array of shape (n_columns,)
+        Violation of each column before its last step; changed in place.
+    terms : Terms
+        Of the columns.
+    """
+
+    columns: Columns
+    rows: NDArray[np.float64]
+    violations: NDArray[np.float64]
+    terms: Terms
+
+
+class Aim(NamedTuple):
+    """One sweep: its number, for the shuffle, the weight of the penalty, and what is left alone."""
+
+    number: int
+    alpha: float
+    negligible: float
+
+
+class Visits(NamedTuple):
+    """What goes through columns.
+
+    Attributes
+    ----------
+    work : callable
+        Returns what kernels take, from columns and the crew of a team.
+    lead : callable
+        Goes through it: called with the work, a step, extra terms, weights and violations.
+    """
+
+    work: Callable[[arguments.Columns, Crew], Any]
+    lead: Callable[..., None]
+
+    @classmethod
+    def on_loss(cls, problem: Problem, lead: Callable[..., None]) -> Visits:
+        """Return steps on the loss itself: scores move along."""
+
+        def work(columns: arguments.Columns, crew: Crew) -> Any:
+            return problem.objective.column_work(columns, problem.samples, crew, problem.n_classes)
+
+        return cls(work, lead)
+
+
+def visit(
+    problem: Problem,
+    visits: Visits,
+    working: WorkingColumns,
+    chosen: NDArray[np.int64],
+    aim: Aim,
+    descent: Descent,
+) -> float:
+    """Go through some of the columns, in a random order.
+
+    Parameters
+    ----------
+    problem : Problem
+    visits : Visits
+    working : WorkingColumns
+    chosen : int64 array
+        Positions of columns.
+    aim : Aim
+    descent : Descent
+        With the seed of the shuffle.
+
+    Returns
+    -------
+    float
+        Largest violation of the chosen columns before their steps.
+
+    Raises
+    ------
+    DataError
+        If a gradient is not finite.
+    """
+    columns, rows, violations, terms = working
+    order = columns.shuffled(chosen, (descent.seed, aim.number), problem.scale_of(columns.features))
+    step = Step(
+        problem.n_classes, problem.two_over_n, float(aim.alpha), descent.line_search, float(aim.negligible)
+    )
+    work = visits.work(order, Crew.of(problem.dtype, problem.width, problem.n_classes))
+    go = partial(visits.lead, work, step, Extra(terms.ridges, terms.tilt), rows, violations)
+    lead_team(problem.engine, work, columns.nnz_of(chosen) * problem.width, go)
+    largest = float(violations[chosen].max(initial=0.0))
+    if not np.isfinite(largest):
+        raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
+    return largest
+
+
+def lead_team(engine: Engine, work: Any, size: int, lead: Callable[[], None]) -> None:
+    """Call a function that goes through columns, with the threads of the engine as assistants.
+
+    Parameters
+    ----------
+    engine : Engine
+        Of this process.
+    work : NamedTuple
+        See `bigmc.kernels.linear.team.together`.
+    size : int
+        Numbers of the scores that it looks at.
+    lead : callable
+        Calls a kernel with the work.
+    """
+    n_members = min(engine.n_threads, MOST_PIECES)
+    if n_members == 1 or size < _WORTH_IT:
+        lead()
+        return
+
+    def take_part(member: int) -> None:
+        if member:
+            assist(work)
+            return
+        try:
+            lead()
+        finally:
+            close(work.crew.board)
+
+    for _ in engine.map(take_part, range(n_members)):
+        pass
