@@ -292,8 +292,7 @@ def hash_ngrams(
     reach, counts = work.reach, work.counts
     hashes, times, longest = out
     room = hashes.shape[0] - 2 * TILE
-    begun = place[0]
-    resumed = place[1] != 0
+    begun, resumed = place[0], place[1] != 0
     n_listed = 0
     offsets[0] = 0
     grouped = n_max - n_min < GROUP_SIZES
