@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 from importlib import import_module
 from pkgutil import walk_packages
@@ -8,6 +9,20 @@ import pytest
 
 import bigmc.kernels
 from bigmc.kernels.compile_server import compile_elsewhere
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport():
+    """Collect no garbage while a failure is described.
+
+    Its source is parsed for that, and before Python 3.11.8 a finaliser that runs meanwhile can end the whole
+    run with a SystemError (https://github.com/python/cpython/issues/106905).
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
