@@ -431,7 +431,7 @@ def test_a_page_on_the_training_samples_warns(dataset, tmp_path, monkeypatch):
         page = page_of(path, tmp_path, dataset=dataset, split=split, memory_limit="100MB")
         assert len(page.all("p", class_="warning")) == warned
     assert len(page.all("th", page.all("table", class_="figures")[0])) == 6
-    monkeypatch.setattr(bigmc.api.inference, "REPORTED_CONFUSION", 5)
+    monkeypatch.setattr(bigmc.api.evaluation, "REPORTED_CONFUSION", 5)
     few = page_of(path, tmp_path, dataset=dataset, memory_limit="100MB")
     assert len(few.all("th", few.all("table", class_="figures")[0])) == 5
     assert any("too many classes" in node["text"] for node in few.all("p"))

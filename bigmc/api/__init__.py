@@ -1,9 +1,10 @@
 """The commands as plain functions: what the command line and a notebook both call."""
 
 from bigmc.api.data import doubts_about_labels, info, ingest, ingest_part, open_dataset, verify
+from bigmc.api.evaluation import evaluate, report
 from bigmc.api.exporting import export, to_sklearn
 from bigmc.api.fitting import fit
-from bigmc.api.inference import evaluate, explain, inspect, predict, report
+from bigmc.api.inference import explain, inspect, predict
 from bigmc.api.training import load_model, publish, sparse_path, train
 from bigmc.api.warm import warm
 

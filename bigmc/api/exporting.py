@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigmc.api.inference import evaluate
+from bigmc.api.evaluation import evaluate
 from bigmc.api.resolve import Size, model_of
 from bigmc.errors import DataError
 from bigmc.options.inference import EvaluateKeywords

@@ -1,13 +1,16 @@
-"""What the functions are given: datasets and models, or the paths of such."""
+"""What the functions are given: models, or the paths of such, and what they may use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from bigmc import budget
+from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
+from bigmc.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
@@ -81,3 +84,27 @@ def writes_to_stdout(to: str) -> bool:
     from bigmc.store.outputs import descriptor_of
 
     return descriptor_of(to) == 1
+
+
+class Limits(NamedTuple):
+    """What using a model may take, and whom it tells how far it is.
+
+    Attributes
+    ----------
+    memory : int, str or None
+    engine : EngineLike
+    progress : ProgressCallback
+    """
+
+    memory: Size
+    engine: EngineLike
+    progress: ProgressCallback
+
+    @contextmanager
+    def resources(self) -> Iterator[Resources]:
+        """Yield the workers and the bytes of each."""
+        from bigmc.ingestion.memory import prompt_release
+        from bigmc.ingestion.processes import prepare_process
+
+        with opened(self.engine, prepare_process) as workers, prompt_release():
+            yield Resources(workers, budget.resolve_limit(self.memory, workers.process_memory), self.progress)

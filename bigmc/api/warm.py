@@ -44,7 +44,8 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
         ``seconds`` it took and the ``learners`` that were used.
     """
     from bigmc.api.data import ingest
-    from bigmc.api.inference import evaluate, predict
+    from bigmc.api.evaluation import evaluate
+    from bigmc.api.inference import predict
     from bigmc.api.training import train
 
     started = time.monotonic()

@@ -1,0 +1,260 @@
+"""Measuring models on labelled data, and the page that shows what was found."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from bigmc.api.resolve import Limits, Size, model_source
+from bigmc.engine import EngineLike, Resources
+from bigmc.errors import DataError
+from bigmc.options.inference import EvaluateKeywords, EvaluateOptions, ReportKeywords, ReportOptions
+from bigmc.progress import ProgressCallback, silent
+
+if TYPE_CHECKING:
+    from bigmc.estimators import Classifier
+    from bigmc.inference.labelled import LabelledInput
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.inference.results import Evaluation, ReportResult
+    from bigmc.inference.unfinished import SavedSums
+    from bigmc.model import Model, ModelSource
+    from bigmc.store.dataset import Dataset
+
+REPORTED_CLASSES = 50
+"""Classes whose features a report lists, at most."""
+REPORTED_CONFUSION = 1000
+"""Classes of model and dataset together up to which a report has their confusion, a dense matrix."""
+
+
+def evaluate(
+    model: str | Path | Model | Classifier,
+    dataset: Any,
+    *,
+    label: Any = None,
+    to: str | Path | None = None,
+    overwrite: bool = False,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    progress: ProgressCallback = silent,
+    **options: Unpack[EvaluateKeywords],
+) -> Evaluation:
+    """Measure a model on labelled data; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
+
+    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. Killed at
+    any moment, the same call continues. If that file has the figures of the same
+    evaluation, nothing is measured; any other file is refused, unless ``overwrite`` is given.
+
+    Parameters
+    ----------
+    model : path, Model or fitted classifier
+        Model.
+    dataset : path or Dataset, or path, glob, table or array of raw data
+        Data with labels. Raw rows are hashed as the model's training data was; every row must be usable.
+    label : str or array-like, optional
+        Label column of raw files and tables; of an array the labels of its rows.
+    split : str, default="test"
+        Split of a dataset to measure on.
+    label_separator : str, optional
+        What stands between the labels of a row of raw files, where it has several.
+    per_class : bool, default=False
+        Add precision, recall, F1 and support of every class.
+    confusion : bool, default=False
+        Add the confusion matrix.
+    propensities : str, optional
+        Where labels are sets: split, such as ``"train"``, whose labels are counted. Adds ``psp_at_1``,
+        ``psp_at_3`` and ``psp_at_5``, precision@k in which rare labels count more.
+    to : path, optional
+        File for the figures.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused.
+    format, delimiter, columns, encoding, memory_limit, engine, progress
+        As for :func:`ingest`.
+    """
+    from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.store.dataset import Dataset
+    from bigmc.store.object_store import is_remote
+    from bigmc.store.outputs import IfExists, Output
+
+    named = label is None or isinstance(label, str)
+    asked = EvaluateOptions(label=label if named else None, **options)
+    data = _data_to_measure(dataset, asked, None if named else label)
+    read = data.sources if isinstance(data, RawInput) else data
+    output = None if to is None else Output.at(to, [model, read])
+    with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
+        known, samples = _loaded(source, data, asked, resources)
+        counted = data[asked.propensities] if asked.propensities and isinstance(data, Dataset) else None
+        measured = functools.partial(_measured, known, samples, asked, resources, counted)
+        if output is None:
+            return measured(NOT_SAVED)
+        if source.sha256 is None or not isinstance(model, str | Path):
+            raise DataError("the model is in memory only", "save it first, or leave out to")
+        place = str(model if is_remote(model) else Path(model).resolve())
+        subject = Subject(place, source.sha256, *_identity(data, asked), len(known.used_features))
+        labels = [*known.classes.tolist(), *samples.classes.tolist()]
+        figures = stored_figures(output, subject, asked, labels)
+        if figures is not None:
+            clear_beside(output)
+            return figures
+        # Parts of raw files depend on the memory limit.
+        parts = hashlib.sha256(samples.ends.tobytes()).hexdigest()
+        made = {"command": "evaluate", **asdict(subject), "parts": parts}
+        if asked.propensities is not None:
+            made["propensities"] = asked.propensities
+        with saved_beside(output, made) as saved:
+            figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
+            if figures is None:
+                output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
+                figures = measured(saved)
+                write_figures(output, subject, figures)
+        return figures
+
+
+def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset | RawInput:
+    """Return what the samples to measure on mean: a dataset, or raw files and arrays."""
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.ingestion.sources import is_dataset
+    from bigmc.store.dataset import Dataset
+
+    if is_dataset(data):
+        if labels is not None or asked.label is not None or asked.label_separator is not None:
+            raise DataError("a dataset has its labels", "leave the label out, or give raw data")
+        return Dataset.open(data)
+    if asked.propensities is not None:
+        raise DataError("propensities are counted on a split of a dataset", "ingest the data first")
+    return RawInput(data, asked, labels)
+
+
+def _loaded(
+    source: ModelSource, data: Dataset | RawInput, asked: EvaluateOptions, resources: Resources
+) -> tuple[Model, LabelledInput]:
+    """Return a model and what to measure it on; refused before it is read where there is no memory for it."""
+    from bigmc.inference.labelled import LabelledDataset
+    from bigmc.inference.labelled_files import LabelColumn, LabelledFiles
+    from bigmc.inference.raw_input import RawInput
+
+    if isinstance(data, RawInput):
+        column = LabelColumn.of(asked, data.sources[0].format)
+        files = LabelledFiles.plan(data, column, source.outline, resources)
+        model = source.load()
+        return model, files.with_classes(model, resources)
+    samples = LabelledDataset(data[asked.split])
+    samples.workers(source.outline, resources)
+    return source.load(), samples
+
+
+def _measured(
+    model: Model,
+    samples: LabelledInput,
+    options: EvaluateOptions,
+    resources: Resources,
+    counted: Dataset | None,
+    saved: SavedSums,
+) -> Evaluation:
+    """Return the figures of a model; see `bigmc.inference.evaluate.evaluate`."""
+    from bigmc.inference import evaluate as evaluation
+
+    figures = evaluation.evaluate(model, samples, options, resources, saved, counted)
+    if options.propensities is not None:
+        figures["propensities"] = options.propensities
+    return figures
+
+
+def _identity(data: Dataset | RawInput, asked: EvaluateOptions) -> tuple[str, str]:
+    """Return the digest of the data and the split of it."""
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.store.layout import canonical_json
+
+    if not isinstance(data, RawInput):
+        return data.identity, asked.split
+    of = [data.identity, asked.label, asked.label_separator]
+    return hashlib.sha256(canonical_json(of)).hexdigest(), ""
+
+
+def report(
+    model: str | Path | Model | Classifier,
+    to: str | Path,
+    *,
+    overwrite: bool = False,
+    memory_limit: Size = None,
+    engine: EngineLike = None,
+    progress: ProgressCallback = silent,
+    **options: Unpack[ReportKeywords],
+) -> ReportResult:
+    """Write a page that tells a person what a model is and how good.
+
+    One HTML file with everything in it: certificate, course of the training, strongest features of the
+    first 50 classes, parameters, sizes. Equal models give equal bytes.
+
+    Parameters
+    ----------
+    model : path, Model or fitted classifier
+        Model.
+    to : path
+        HTML file to make.
+    top : int, default=20
+        Features of each class, at most.
+    dataset : path or Dataset, optional
+        Data to evaluate on, for figures of the quality.
+    split : str, default="test"
+        Split of `dataset`.
+    overwrite : bool, default=False
+        Replace another file at `to`; by default it is refused, unless it is the same page.
+    memory_limit, engine, progress
+        As for :func:`ingest`; of the evaluation.
+
+    Returns
+    -------
+    dict
+        ``report`` and its ``bytes``; with `dataset` also ``accuracy``, ``macro_f1`` and ``n_samples``.
+
+    Raises
+    ------
+    DataError
+        If `to` cannot be made, or is something else, or a split is given without a dataset.
+    """
+    from bigmc.inference import inspection
+    from bigmc.inference.unfinished import saved_beside
+    from bigmc.reporting import page
+    from bigmc.store.dataset import Dataset
+    from bigmc.store.outputs import IfExists, Output
+
+    asked = ReportOptions(**options)
+    output = Output.at(to, [model, asked.dataset])
+    result: ReportResult = {"report": str(to), "bytes": 0}
+    evaluated: Mapping[str, Any] | None = None
+    with ExitStack() as opened_files:
+        stored = opened_files.enter_context(model_source(model))
+        if asked.dataset is None:
+            loaded = stored.load()
+        else:
+            data, split = Dataset.open(asked.dataset), asked.split or "test"
+            limits = Limits(memory_limit, engine, progress)
+            resources = opened_files.enter_context(limits.resources())
+            few = stored.outline.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
+            measured = EvaluateOptions(split=split, per_class=True, confusion=few)
+            loaded, samples = _loaded(stored, data, measured, resources)
+            made: Mapping[str, Any] | None = None
+            if stored.sha256 and data.path:
+                made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
+            with saved_beside(output, made) as saved:
+                figures = _measured(loaded, samples, measured, resources, None, saved)
+            result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
+            result["n_samples"] = figures["n_samples"]
+            evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
+    strongest = inspection.inspect(loaded, asked.top, REPORTED_CLASSES)
+    content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
+    output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
+    result["bytes"] = len(content)
+    return result
+
+
+def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
+    trained_on = model.params.get("dataset"), model.params.get("split")
+    return dataset.path is not None and trained_on == (dataset.identity, split)
