@@ -232,7 +232,8 @@ class DaskEngine:
             try:
                 return future.result(timeout=LOOK_SECONDS)
             except TimeoutError:
-                if future.status == "error":  # the part's own
+                # An error that arrives just as the wait ends is raised by the next; this is a part's own.
+                if future.status == "error" and isinstance(future.exception(LOOK_SECONDS), TimeoutError):
                     raise
             except KilledWorker as error:
                 raise BigmcError(

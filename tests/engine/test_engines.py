@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from distributed import Future
 from sklearn.base import clone
 
 import bigmc
@@ -216,6 +217,21 @@ class TestDaskEngine(EngineContract):
         monkeypatch.setattr(client, "scheduler_info", lambda **_: answer)
         with pytest.raises(BigmcError, match=r"the connection to the Dask scheduler at .* is lost"):
             DaskEngine(client)
+
+    def test_an_error_that_arrives_just_as_a_wait_for_it_ends(self, engine, monkeypatch):
+        result, waits = Future.result, []
+
+        def too_late(future, timeout):
+            waits.append(timeout)
+            if len(waits) > 1:
+                return result(future, timeout)
+            while future.status == "pending":
+                time.sleep(0.01)
+            raise TimeoutError(f"timed out after {timeout} s.")
+
+        monkeypatch.setattr(Future, "result", too_late)
+        with pytest.raises(ValueError, match="part 0"):
+            list(engine.map(fail_at, range(1), 0, ValueError))
 
     def test_a_lost_worker_costs_a_computation_only(self, client, tmp_path):
         found = []
