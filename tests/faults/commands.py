@@ -15,8 +15,17 @@ import numpy as np
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import job as job_module
+from bigmc.model import load_model
+from bigmc.model.summed import SumModel
 
 SMALL = {"memory_limit": "64MB", "engine": ThreadEngine(1)}
+#: Of each model in the inputs, rows that it can predict and the dataset it was trained on.
+MODELS = {
+    "s.model": ("rows.csv", "d.bigmc"),
+    "b.model": ("numbers.csv", "n.bigmc"),
+    "m.model": ("numbers.csv", "n.bigmc"),
+    "sum.model": ("numbers.csv", "n.bigmc"),
+}
 TEXT = {"text": "text", "label": "label", "hash_bits": 6, "on_bad_row": "quarantine", **SMALL}
 
 
@@ -59,6 +68,7 @@ def make_inputs(folder: Path) -> None:
     _ingest_numbers(folder, folder)
     for command in (_sparse, _boost, _mrc, _evaluate):
         command(folder, folder)
+    _sum(folder)
 
 
 def _ingest_text(inputs: Path, folder: Path) -> None:
@@ -100,6 +110,15 @@ def _mrc(inputs: Path, folder: Path) -> None:
     api.train("mrc", inputs / "n.bigmc", folder / "m.model", tol=0.05, **SMALL)
 
 
+def _sum(folder: Path) -> None:
+    """Write a sum of models, as a fit of numbers makes it where it errs less than either."""
+    api.train(
+        "sparse", folder / "n.bigmc", folder / "part.model", alpha=3e-2, tol=1e-2, max_passes=4, **SMALL
+    )
+    parts = [load_model(folder / name) for name in ("part.model", "b.model")]
+    SumModel.of(parts, np.array([0.5, 2.0])).save(folder / "sum.model")
+
+
 def _path(inputs: Path, folder: Path) -> None:
     api.sparse_path(
         inputs / "d.bigmc", folder / "path", alphas=[5e-2, 3e-2], max_passes=2, tol=1e-1, **SMALL
@@ -131,6 +150,12 @@ def _predict(inputs: Path, folder: Path) -> None:
 
 def _evaluate(inputs: Path, folder: Path) -> None:
     api.evaluate(inputs / "s.model", inputs / "d.bigmc", to=folder / "e.json", **SMALL)
+
+
+def _evaluate_rows(inputs: Path, folder: Path) -> None:
+    api.evaluate(
+        inputs / "sum.model", inputs / "numbers.csv", label="label", to=folder / "rows.json", **SMALL
+    )  # fmt: skip
 
 
 def _publish(inputs: Path, folder: Path) -> None:
@@ -165,6 +190,7 @@ COMMANDS = (
     Command("fit rows", _fit_rows),
     Command("predict", _predict),
     Command("evaluate", _evaluate),
+    Command("evaluate rows", _evaluate_rows),
     Command("publish", _publish),
     Command("report", _report),
     Command("export", _export),

@@ -20,7 +20,7 @@ from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.verify import verify
 from faults import crash
-from faults.commands import COMMANDS, Command, result
+from faults.commands import COMMANDS, MODELS, Command, result
 from faults.trials import EXPECTED, Outcome, record
 
 UNFINISHED = (
@@ -41,7 +41,7 @@ def all_trials() -> Iterator[tuple[str, Callable[..., Outcome]]]:
     for name in ("d.bigmc", "n.bigmc"):
         yield name, partial(_dataset, name)
     yield "appended d.bigmc", _appended
-    for name in ("s.model", "b.model", "m.model"):
+    for name in MODELS:
         yield name, partial(_model, name)
     for command in COMMANDS:
         if command.name in UNFINISHED:
@@ -61,8 +61,8 @@ def _appended(inputs: Path, work: Path, seed: int) -> Outcome:
 
 
 def _model(name: str, inputs: Path, work: Path, seed: int) -> Outcome:
-    data = inputs / ("d.bigmc" if name == "s.model" else "n.bigmc")
-    return model_outcome(inputs / name, data, seed, 150, work)
+    _, data = MODELS[name]
+    return model_outcome(inputs / name, inputs / data, seed, 150, work)
 
 
 def dataset_outcome(path: Path, work: Path, seed: int, each: int) -> Outcome:
@@ -141,7 +141,7 @@ def _finish(command: Command, inputs: Path, folder: Path, made: dict[str, bytes]
         if path.suffix == ".model":
             right = folder / "right.model"
             right.write_bytes({str(Path(name)): content for name, content in made.items()}[name])
-            data = inputs / ("n.bigmc" if name in ("b.model", "m.model") else "d.bigmc")
+            data = inputs / (MODELS[name][1] if name in MODELS else "d.bigmc")
             if model_digest(path, data) == model_digest(right, data):
                 wrong.remove(name)
     for path in folder.glob("*.bigmc"):

@@ -19,6 +19,7 @@ from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.model.registry import verify_model
 from bigmc.store.verify import verify
+from faults.commands import MODELS
 from faults.damage import dataset_digest, model_digest
 from faults.recorder import contents
 from faults.trials import EXPECTED, Outcome
@@ -30,20 +31,12 @@ NESTED: tuple[Any, ...] = ([], {}, [[]], [None], {"": ""})
 VALUES: tuple[Any, ...] = (None, True, False, *NUMBERS, *PATHS, *TEXTS, *NESTED)
 
 
-MODELS = {"s.model": "rows.csv", "b.model": "numbers.csv", "m.model": "numbers.csv"}
-
-
 def all_trials(each: int = 200) -> Iterator[tuple[str, Callable[..., Outcome]]]:
     """Yield a name and a function of inputs, folder and seed for each manifest and header of a model."""
     for name in ("d.bigmc", "n.bigmc"):
         yield name, lambda inputs, work, seed, name=name: _manifests(inputs / name, work, seed, each)
-    for name, data in MODELS.items():
-        yield (
-            name,
-            lambda inputs, work, seed, name=name, data=data: _headers(
-                inputs / name, inputs / data, work, seed, each
-            ),
-        )
+    for name in MODELS:
+        yield name, lambda inputs, work, seed, name=name: _headers(inputs / name, work, seed, each)
 
 
 def _manifests(path: Path, work: Path, seed: int, each: int) -> Outcome:
@@ -70,9 +63,9 @@ def _manifests(path: Path, work: Path, seed: int, each: int) -> Outcome:
     return outcome
 
 
-def _headers(path: Path, source: Path, work: Path, seed: int, each: int) -> Outcome:
+def _headers(path: Path, work: Path, seed: int, each: int) -> Outcome:
     rng, outcome = random.Random(seed), Outcome(f"header of {path.name}", "hostile")
-    data = source.parent / ("d.bigmc" if path.name == "s.model" else "n.bigmc")
+    source, data = (path.parent / name for name in MODELS[path.name])
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     original = json.loads(members.pop("model.json"))
