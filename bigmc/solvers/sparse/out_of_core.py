@@ -1,9 +1,10 @@
 """Training of the sparse learner on data larger than memory.
 
-Training starts from the weights of a sample that fits. Where the sample has many rows for each feature with
-weights, its loss, corrected by passes over everything, stands for that of all samples
-(`bigmc.solvers.sparse.sampled.subsampled_newton`); everything else goes through chunks of the samples in turn
-(`bigmc.solvers.sparse.chunks.rounds`). Both end with the same certificate.
+With a ridge alone dual coordinates go through blocks of the samples
+(`bigmc.solvers.sparse.ridge.row_blocks`). Else training starts from the weights of a sample that fits. Where
+the sample has many rows for each feature with weights, its loss, corrected by passes over everything, stands
+for that of all samples (`bigmc.solvers.sparse.sampled.subsampled_newton`); everything else goes through
+chunks of the samples in turn (`bigmc.solvers.sparse.chunks.rounds`). All end with the same certificate.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.in_memory import start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_sample
+from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished, plan_blocks
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.sampled.subsampled_newton import CorrectedRounds
 from bigmc.solvers.sparse.state import Start, State
@@ -69,7 +71,10 @@ def train_out_of_core(
     """
     task = run.task
     give_back_large_arrays()
-    state = State.unpack(saved, task.width) if saved else None
+    descended = _by_row_blocks(run, start, saved)
+    if descended is not None and not _goes_on(run, descended):
+        return descended
+    state = descended.state if descended else State.unpack(saved, task.width) if saved else None
     if state is None or state.corrected:
         sampled = _plan_sample(run)
         sample = run.draw(sampled.share) if sampled else None
@@ -85,6 +90,21 @@ def train_out_of_core(
 def largest_norm(run: SparseRun, chunks: ChunkPlan) -> float:
     """Return the largest dual norm of a gradient where all weights are zero and the intercept is the best."""
     return ChunkRounds(_chunk_task(run), chunks).largest_norm()
+
+
+def _by_row_blocks(run: SparseRun, start: Start | None, saved: Packed | None) -> Trained | None:
+    """Return what dual coordinates come to, block after block; None where they do not apply or are done."""
+    begun = saved is not None and is_unfinished(saved)
+    if start is not None or (saved is not None and not begun):
+        return None
+    plan = plan_blocks(run)
+    return None if plan is None else descend_blocks(run, plan, saved)
+
+
+def _goes_on(run: SparseRun, trained: Trained) -> bool:
+    """Whether a run has not reached its tolerance, and may read more."""
+    passes = trained.state.nnz_read / max(run.task.dataset.nnz, 1)
+    return trained.certificate.gap > run.limits.tol and passes + 1 <= run.limits.max_passes
 
 
 def _plan_sample(run: SparseRun) -> SamplePlan | None:

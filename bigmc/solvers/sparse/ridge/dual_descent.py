@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from bigmc.solvers.sparse.ridge.lone_features import Change, LoneFeatures
 from bigmc.solvers.sparse.state import Start
 from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
+from bigmc.store.row_norms import inverse
 
 _MOST_GROUPS = 4
 """Groups of classes that go through the entries of a sample together."""
@@ -210,30 +211,19 @@ class DualDescent:
         total = 0.0
         for lo in range(0, len(self._visited), _SCORED_ROWS):
             chosen = self._visited[lo : lo + _SCORED_ROWS]
-            signs = np.full((len(chosen), self.n_classes), -1.0)
-            rows, places = np.nonzero(self._targets[chosen] >= 0)
-            signs[rows, self._targets[chosen][rows, places]] = 1.0
-            losses = np.maximum(1.0 - signs * self.scores(chosen), 0.0) ** 2
-            total += float(self._weights[chosen] @ losses.sum(axis=1))
+            total += float(self._weights[chosen] @ hinge_losses(self.scores(chosen), self._targets[chosen]))
         squares = sum(float(np.einsum("jr,jr->", w, w, dtype=np.float64)) for w in self.weights())
         return total / self._weight_sum + 0.5 * ridge * squares
 
     def lower_bound(self, ridge: float) -> float:
         """Return a lower bound of the optimum, in the units of the problem; the weights are lost.
 
-        Dual variables are feasible where an intercept is not penalised if they add up to 0 for every class:
-        the larger of the two sides, labels and rest, is scaled down to the other's sum.
+        Where an intercept is not penalised dual variables are first made feasible, see `excess_of`.
         """
         if self._rows.constant:
-            up = np.maximum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
-            down = -np.minimum(self._duals, 0.0).sum(axis=0, dtype=np.float64)
-            for side, sums, others in ((np.maximum, up, down), (np.minimum, down, up)):
-                scale = np.divide(others, sums, out=np.ones_like(sums), where=sums > others)
-                excess = (1.0 - scale).astype(np.float32)
-                for lo in range(0, len(self._duals), _SCORED_ROWS):  # no second copy of all duals
-                    self._duals[lo : lo + _SCORED_ROWS] -= (
-                        side(self._duals[lo : lo + _SCORED_ROWS], 0.0) * excess
-                    )
+            excess = excess_of(self._duals)
+            for lo in range(0, len(self._duals), _SCORED_ROWS):  # no second copy of all duals
+                excess.take_off(self._duals[lo : lo + _SCORED_ROWS])
         self._coef[:], self._change = 0.0, None
         add_rows(self._visited, self._rows, self._duals, self._coef)
         self._coef[-1] = 0.0
@@ -288,11 +278,7 @@ class DualDescent:
         return diagonal
 
     def _spans(self) -> list[tuple[int, int]]:
-        """Return the groups of classes of every part; any cut gives the same bits."""
-        n_groups = self._coef.shape[1] // LANES
-        n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, self._engine.n_threads))
-        cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
-        return list(pairwise(cuts))
+        return class_spans(self._coef.shape[1], self._engine.n_threads)
 
     def _scale_duals(self, diagonal: NDArray[np.float32]) -> None:
         """Multiply the dual variables of every class by the factor with the largest dual objective."""
@@ -318,11 +304,115 @@ class DualDescent:
         value = 0.0
         for lo in range(0, len(self._visited), _SCORED_ROWS):
             chosen = self._visited[lo : lo + _SCORED_ROWS]
-            duals = self._duals[chosen, : self.n_classes].astype(np.float64)
-            bends = diagonal[chosen].astype(np.float64)
-            value += float(np.abs(duals).sum())
-            value -= 0.5 * float(bends @ np.einsum("ir,ir->i", duals, duals))
+            value += dual_value(self._duals[chosen, : self.n_classes], diagonal[chosen])
         return value - self._half_norm()
+
+
+class Excess(NamedTuple):
+    """Shares by which dual variables above 0, and those below, are too large to add up to 0; (n_classes,)."""
+
+    up: NDArray[np.float32]
+    down: NDArray[np.float32]
+
+    def take_off(self, duals: NDArray[np.float32]) -> None:
+        """Scale the dual variables of some samples, shape (n_some, n_classes), down by them."""
+        duals -= np.maximum(duals, 0.0) * self.up
+        duals -= np.minimum(duals, 0.0) * self.down
+
+
+def excess_of(duals: NDArray[np.float32]) -> Excess:
+    """Return what makes dual variables feasible where an intercept is not penalised.
+
+    The larger of the two sides of a class, labels and rest, is scaled down to the other's sum.
+
+    Parameters
+    ----------
+    duals : float32 array of shape (n_samples, n_classes)
+    """
+    up, down = np.zeros(duals.shape[1]), np.zeros(duals.shape[1])
+    for lo in range(0, len(duals), _SCORED_ROWS):
+        some = duals[lo : lo + _SCORED_ROWS]
+        up += np.maximum(some, 0.0).sum(axis=0, dtype=np.float64)
+        down -= np.minimum(some, 0.0).sum(axis=0, dtype=np.float64)
+    pairs = ((up, down), (down, up))
+    scales = (np.divide(b, a, out=np.ones_like(a), where=a > b) for a, b in pairs)
+    return Excess(*((1.0 - scale).astype(np.float32) for scale in scales))
+
+
+def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
+    """Return the groups of classes that are worked on at once; any cut gives the same bits.
+
+    Parameters
+    ----------
+    width : int
+        Padded number of classes.
+    n_threads : int
+    """
+    n_groups = width // LANES
+    n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, n_threads))
+    cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
+    return list(pairwise(cuts))
+
+
+def dual_value(duals: NDArray[np.float32], diagonal: NDArray[np.float32]) -> float:
+    """Return what some samples add to the dual objective, without the norm of the weights.
+
+    Parameters
+    ----------
+    duals : float32 array of shape (n_some, n_classes)
+    diagonal : float32 array of shape (n_some,)
+        ``n ridge / (2 weight)``.
+    """
+    exact = duals.astype(np.float64)
+    squares = np.einsum("ir,ir->i", exact, exact)
+    return float(np.abs(exact).sum()) - 0.5 * float(diagonal.astype(np.float64) @ squares)
+
+
+def hinge_losses(scores: NDArray[np.float64], targets: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the sum over the classes of the squared hinge of each sample.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_some, n_classes)
+    targets : int32 array of shape (n_some, most labels)
+        Classes of each sample, -1 after the last.
+    """
+    signs = np.full(scores.shape, -1.0)
+    rows, places = np.nonzero(targets >= 0)
+    signs[rows, targets[rows, places]] = 1.0
+    losses: NDArray[np.float64] = (np.maximum(1.0 - signs * scores, 0.0) ** 2).sum(axis=1)
+    return losses
+
+
+def rows_of_block(
+    part: Dataset,
+    features: NDArray[np.int64],
+    column_scale: NDArray[np.float32] | None,
+    engine: Engine,
+    constant: bool,
+) -> tuple[Rows, NDArray[np.float32]]:
+    """Return weighted samples in row order, and their squared norms with the constant; one read does.
+
+    Parameters
+    ----------
+    part : Dataset
+        The samples.
+    features : int64 array
+        All features that occur, increasing.
+    column_scale : float32 array of shape (n_features,) or None
+    engine : Engine
+    constant : bool
+        Whether there is a feature that is always 1.
+    """
+    indptr, slots, values = _turned(read_block(part, 0, part.n_features), features, engine)
+    scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
+    weighted, squares = np.empty(len(values), np.float32), np.empty(part.n_samples, np.float32)
+    ones = np.ones(part.n_samples, np.float32)
+    weigh_entries(indptr, slots, values, scale, ones, weighted, squares)
+    if part.weighting.l2:
+        factors = inverse(np.sqrt(squares.astype(np.float64)))
+        weigh_entries(indptr, slots, weighted, np.ones_like(scale), factors, weighted, squares)
+    return Rows(indptr, slots, weighted, constant), squares + np.float32(constant)
 
 
 def _in_row_order(
