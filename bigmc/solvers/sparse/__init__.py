@@ -16,8 +16,9 @@ Where the samples do not fit into memory, step 4 works on a part of them whose l
 gradient of all, by one of two ways: a random sample (`sampled.subsampled_newton`), or chunk after chunk
 (`chunks.rounds.ChunkRounds`) of columns that `scratch` keeps compressed; with very many weights by
 stochastic steps there (`chunks.row_rounds`). A ridge alone is solved by dual coordinates
-(`ridge.dual_descent`). `solve.solve` plans the memory and chooses; folders may use those that stand before
-them in: scratch, steps, working_set, sampled, chunks.
+(`ridge.dual_descent`), block after block of samples where memory is less (`ridge.row_blocks`).
+`solve.solve` plans the memory and chooses; folders may use those that stand before them in: scratch, steps,
+working_set, sampled, chunks.
 """
 
 from bigmc.solvers.sparse.ridge.dual_descent import DualDescent

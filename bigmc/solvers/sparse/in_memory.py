@@ -15,7 +15,7 @@ from bigmc.solvers import loop
 from bigmc.solvers.loop import Packed, RunContext
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
-from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
+from bigmc.solvers.sparse.ridge.dual_descent import MANY_FEATURES, DualDescent
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.working_set.rounds import Rounds
@@ -26,10 +26,9 @@ _MANY_ENTRIES = 5_000_000
 #: Gap to reach on that sample, with a penalty larger by as much as the noise of its gradients: more features
 #: that soon lose their weights again cost more than the better objective saves.
 _ROUGH_TOL = 0.3
-#: Where nothing but a ridge is there dual coordinates find the start, if this many features occur: with fewer
-#: Newton steps are quick. They go on to this share of the tolerance, because their intercept is shrunk, not
-#: further than single precision, and so often through the samples at most.
-_MANY_FEATURES = 1000
+#: Where nothing but a ridge is there dual coordinates find the start. They go on to this share of the
+#: tolerance, because their intercept is shrunk, not further than single precision, and so often through the
+#: samples at most.
 _DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
 
 
@@ -113,7 +112,7 @@ def _takes_duals(run: SparseRun) -> bool:
         and task.objective.loss.name == MultitaskSquaredHinge.name
         and run.descent.line_search
         and run.limits.max_passes > 1
-        and n_used >= _MANY_FEATURES
+        and n_used >= MANY_FEATURES
         and DualDescent.memory(task.dataset) <= run.limits.memory
     )
 

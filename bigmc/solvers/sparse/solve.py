@@ -45,7 +45,8 @@ class Solution:
         Entries passed over in whole passes and streamed sweeps, in units of all entries.
     history : list of dict
         ``n_passes, n_iter, objective, lower, gap, violation, largest_norm, n_nonzero, bytes_read`` at every
-        certificate, ``n_screened`` where features proved to have no weights are left out of the next.
+        certificate, ``n_screened`` where features proved to have no weights are left out of the next; without
+        ``violation`` and ``largest_norm`` where dual coordinates went through blocks of samples.
     bytes_read : int
         Decoded bytes read from the shards.
     converged : bool

@@ -31,6 +31,8 @@ from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import inverse
 
+MANY_FEATURES = 1000
+"""Features that occur from which on dual coordinates are worth it: with fewer Newton steps are quick."""
 _MOST_GROUPS = 4
 """Groups of classes that go through the entries of a sample together."""
 _SCORED_ROWS = 4096

@@ -28,6 +28,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.sparse.memory_plan import WORKSPACE
 from bigmc.solvers.sparse.ridge.dual_descent import (
+    MANY_FEATURES,
     Excess,
     class_spans,
     dual_value,
@@ -70,8 +71,8 @@ class BlockPlan(NamedTuple):
 def plan_blocks(run: SparseRun) -> BlockPlan | None:
     """Return how to go through blocks, or None where another way has to be taken.
 
-    That is so with a penalty beside the ridge, or another loss, and where memory has no room for the weights,
-    the dual variables of all samples and a shard.
+    That is so with a penalty beside the ridge, or another loss, with few features, and where memory has no
+    room for the weights, the dual variables of all samples and a shard.
     """
     task, dataset = run.task, run.task.dataset
     if task.alpha > 0 or task.objective.loss.name != MultitaskSquaredHinge.name:
@@ -80,6 +81,8 @@ def plan_blocks(run: SparseRun) -> BlockPlan | None:
         return None
     counts = dataset.column_nnz()
     features = np.flatnonzero(counts)
+    if len(features) < MANY_FEATURES:
+        return None
     n_classes, width = dataset.n_classes, _width(dataset.n_classes)
     n_used, itemsize = len(features) + 1, dataset.dtype.itemsize
     weights = 4 * width * n_used
