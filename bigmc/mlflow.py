@@ -18,8 +18,8 @@ from mlflow.utils.autologging_utils import autologging_integration, safe_patch
 
 from bigmc import api
 from bigmc.errors import DataError
-from bigmc.store import disk
-from bigmc.store.atomic import write_atomic
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import write_atomic
 from bigmc.version import __version__
 
 FLAVOR_NAME = "bigmc"

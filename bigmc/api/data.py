@@ -181,7 +181,7 @@ def open_dataset(path: str | Path) -> Dataset:
 
 def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
     """Return a sentence for each kind of label that may not have been meant, such as ``NA`` or ``"a "``."""
-    from bigmc.ingestion.doubtful_labels import doubts_about_labels as doubts
+    from bigmc.ingestion.columns.doubtful_labels import doubts_about_labels as doubts
     from bigmc.store.dataset import Dataset
 
     return doubts(Dataset.open(dataset).classes)
@@ -195,7 +195,7 @@ def info(path: str | Path) -> Mapping[str, Any]:
 def verify(path: str | Path) -> list[str]:
     """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
     from bigmc.model import verify_model
-    from bigmc.store.object_store import local_file
+    from bigmc.store.files.object_store import local_file
     from bigmc.store.verify import verify as verify_dataset
 
     if is_folder(path):
@@ -210,7 +210,7 @@ def _ingest_job(
     from bigmc.ingestion.append import Append
     from bigmc.ingestion.prepare import make_job
     from bigmc.ingestion.upload import Upload
-    from bigmc.store.object_store import building_folder, is_remote
+    from bigmc.store.files.object_store import building_folder, is_remote
 
     asked = given_options(options)
     if append:

@@ -85,10 +85,10 @@ def fit(
         ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.ingestion.memory import prompt_release
+    from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.ingestion.processes import prepare_process
-    from bigmc.ingestion.sources import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.outputs import Output, OutputKind
+    from bigmc.store.files.outputs import Output, OutputKind
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
@@ -146,10 +146,10 @@ def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, 
 
 def _files(source: Any) -> Iterator[str | Path]:
     """Yield the local files and folders that a source means, patterns and folders with what is in them."""
-    from bigmc.ingestion.sources import is_dataset, list_files
-    from bigmc.ingestion.spool import is_pipe
-    from bigmc.store.object_store import is_remote
-    from bigmc.store.outputs import paths_in
+    from bigmc.ingestion.parts.scan import is_dataset, list_files
+    from bigmc.ingestion.parts.spool import is_pipe
+    from bigmc.store.files.object_store import is_remote
+    from bigmc.store.files.outputs import paths_in
 
     for item in paths_in([source]):
         if isinstance(item, str | Path) and not is_remote(item) and not is_pipe(str(item)):
@@ -168,7 +168,7 @@ def _raw_data(
 
     The dataset is made unless it is there; one of other data is refused.
     """
-    from bigmc.ingestion.column_kinds import with_column_kinds
+    from bigmc.ingestion.columns.column_kinds import with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")
@@ -186,8 +186,8 @@ def _raw_data(
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing that a pilot advises, unless one is given."""
-    from bigmc.store import disk
-    from bigmc.store.work_file import read_work_file, write_work_file
+    from bigmc.store.files import disk
+    from bigmc.store.files.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import PilotColumns, choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):

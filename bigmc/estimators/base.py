@@ -32,7 +32,7 @@ from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import SETS, column_of_indicator, pairs_of, right_sets
+from bigmc.store.shards.label_sets import SETS, column_of_indicator, pairs_of, right_sets
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.

@@ -14,7 +14,7 @@ from bigmc.inference.top_labels import RANKS, top_classes, top_sums
 from bigmc.inference.unfinished import FieldSums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 
 
 @dataclass

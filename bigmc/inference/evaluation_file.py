@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from bigmc.inference.results import Evaluation
 from bigmc.options.inference import EvaluateOptions
-from bigmc.store.outputs import Output
+from bigmc.store.files.outputs import Output
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from bigmc.errors import DataError
 from bigmc.inference.samples import SampleReader
 from bigmc.inference.text_scores import is_one_text
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.model import LinearModel, Model, SumModel
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 LEFT_OUT_TOGETHER = 256
 """Copies of a sample, each without one feature, that are scored together."""

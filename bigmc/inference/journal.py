@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bigmc.store import disk
-from bigmc.store.atomic import write_atomic
-from bigmc.store.untrusted import check_types, parse_json
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import write_atomic
+from bigmc.store.files.untrusted import check_types, parse_json
 
 PARTS, POSITION = "parts.arrow", "position.json"
 

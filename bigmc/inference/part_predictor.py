@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.inference.samples import feature_spec_of, usable_rows
-from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.sources import EVERYTHING, Batch, Part, ReadRequest
+from bigmc.ingestion.parts.scan import EVERYTHING, Batch, Part, ReadRequest
+from bigmc.ingestion.readers.rejects import Reject
 from bigmc.model import Model
 from bigmc.options.inference import PredictOptions
-from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.csr import Rows
 
 Predicted = tuple[pa.Table, list[Reject]]
 Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted

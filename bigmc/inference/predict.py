@@ -24,15 +24,15 @@ from bigmc.inference.part_predictor import PartPredictor
 from bigmc.inference.prediction_plan import PredictionInput, PredictionPlan, predictions
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
-from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
+from bigmc.ingestion.readers.rejects import REJECT_SCHEMA, rejects_table
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
-from bigmc.store import disk
-from bigmc.store.atomic import sha256
-from bigmc.store.outputs import IfExists, Output, OutputKind
-from bigmc.store.receipt import Receipt
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import sha256
+from bigmc.store.files.outputs import IfExists, Output, OutputKind
+from bigmc.store.files.receipt import Receipt
+from bigmc.store.files.work_file import read_work_file, write_work_file
 
 JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
 

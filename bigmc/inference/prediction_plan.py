@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bigmc.engine import Engine, Resources
 from bigmc.inference.part_predictor import PartPredictor, Predicted
-from bigmc.ingestion.sources import EVERYTHING, ReadRequest
+from bigmc.ingestion.parts.scan import EVERYTHING, ReadRequest
 from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import PredictOptions
 

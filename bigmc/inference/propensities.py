@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bigmc.inference.top_labels import RANKS
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 
 A, B = 0.55, 1.5
 """Of the sigmoid: what the authors take for data sets they have not measured."""

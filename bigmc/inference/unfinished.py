@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive
-from bigmc.store.checkpoint import FileCheckpoint
-from bigmc.store.outputs import Output, OutputKind
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, exclusive
+from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.outputs import Output, OutputKind
 
 LOCK, CHECKPOINT = "lock", "checkpoint.npz"
 

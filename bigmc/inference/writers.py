@@ -14,7 +14,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from bigmc.printable import printable_json
-from bigmc.store.outputs import Output, OutputKind
+from bigmc.store.files.outputs import Output, OutputKind
 
 ROWS_AT_ONCE = 4096
 """Rows turned into JSON at once."""

@@ -12,14 +12,14 @@ from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.memory import BATCH_COST, Shares
+from bigmc.ingestion.parts.scan import Part, bytes_per_row
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import Part, bytes_per_row
+from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.workers import PartTask, moments_of
 from bigmc.store.feature_map import FeatureMap, Moments
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 
 MAP = "map.json"
 """File of the map in the work folder, where a continued run finds it."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bigmc.engine import Engine
-from bigmc.ingestion.labels import label_cost, plain
-from bigmc.ingestion.sources import Part
+from bigmc.ingestion.columns.labels import label_cost, plain
+from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.workers import PartTask, labels_of
 
 SAMPLE = 1 << 14

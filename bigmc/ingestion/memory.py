@@ -16,9 +16,9 @@ import pyarrow as pa
 from numba.core.registry import cpu_target
 
 from bigmc.budget import MemoryLimitError, format_bytes, give_back_free_pages
+from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
-from bigmc.ingestion.sources import Part
 from bigmc.kernels.compile_server import compile_elsewhere
 
 # Numba prepares LLVM (30 MB) at the first call of a kernel, and pyarrow

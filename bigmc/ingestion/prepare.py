@@ -11,24 +11,24 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
+from bigmc.ingestion.columns.number_columns import Numbers
+from bigmc.ingestion.columns.sample_weights import check_weight_type
+from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
-from bigmc.ingestion.number_columns import Numbers
+from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.parts.spool import spool_beside
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.sample_weights import check_weight_type
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan, schema
-from bigmc.ingestion.splits import check_splits, parse_splits
-from bigmc.ingestion.spool import spool_beside
-from bigmc.ingestion.table_columns import Filling, LevelCount, Levels, MeanOfColumns
+from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.writing.splits import check_splits, parse_splits
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
-from bigmc.store import disk
 from bigmc.store.feature_map import check_fourier
-from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
+from bigmc.store.files import disk
+from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.options.raw import OnBadRow
 from bigmc.store.weighting import Weighting
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 
 #: Leading bits of a float32 that count: sign, exponent and 9 of the mantissa.
 _BITS = 18

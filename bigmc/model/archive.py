@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.store.atomic import write_atomic
-from bigmc.store.npy import ArraySize, check_npy, read_npy, read_size
-from bigmc.store.untrusted import parse_json
+from bigmc.store.files.atomic import write_atomic
+from bigmc.store.files.npy import ArraySize, check_npy, read_npy, read_size
+from bigmc.store.files.untrusted import parse_json
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"

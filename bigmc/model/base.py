@@ -24,8 +24,8 @@ from bigmc.model.linear_scoring import ROOM, Scorer
 from bigmc.model.outline import ModelOutline
 from bigmc.model.plain import as_json, label_array
 from bigmc.model.sized import Sized
-from bigmc.store.csr import Rows
-from bigmc.store.label_sets import set_column
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.label_sets import set_column
 from bigmc.store.weighting import Weighting
 
 if TYPE_CHECKING:

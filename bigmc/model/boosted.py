@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.errors import ModelError
 from bigmc.model.base import Model
 from bigmc.model.tree_scoring import BoostedScorer, Trees
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 NODE_COST, EDGE_COST = 32, 32
 """Bytes of a node and of an edge beside their arrays, while the copies that are scored are made."""

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.scoring import add_squares
-from bigmc.store.shard import Shard
+from bigmc.store.shards.shard import Shard
+from bigmc.store.shards.zarr_chunks import CHUNK
 from bigmc.store.weighting import Weighting
-from bigmc.store.zarr_chunks import CHUNK
 
 #: Columns further apart than this many entries are read one by one: there may be a chunk to skip.
 GAP_ENTRIES = CHUNK

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 #: Most names kept of one feature, the most frequent ones; more only repeat that hashes collide.
 NAMES_PER_FEATURE = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from bigmc.store.untrusted import check_types, check_whole
+from bigmc.store.files.untrusted import check_types, check_whole
 
 _LISTS = ("text", "categorical", "numeric", "dense")
 _HASHER: dict[str, type | tuple[type, ...]] = {

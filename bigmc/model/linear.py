@@ -16,7 +16,7 @@ from bigmc.model.base import Model
 from bigmc.model.calibration import Calibration
 from bigmc.model.linear_scoring import ROOM, LinearScorer, lookup_bytes
 from bigmc.model.rounding import multiples_of, weights_of
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset

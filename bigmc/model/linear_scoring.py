@@ -17,8 +17,8 @@ from bigmc.kernels.linear.simd import LANES
 from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.rounding import multiples_of
-from bigmc.store.csr import Rows
-from bigmc.store.shard import Shard
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.

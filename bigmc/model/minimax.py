@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.linear import LinearModel
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 STOPS = {
     "tol": "Training ended because the bounds were as close as asked for.",

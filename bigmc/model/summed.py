@@ -19,9 +19,9 @@ from bigmc.errors import ModelError
 from bigmc.model.base import Model
 from bigmc.model.linear_scoring import ROOM, Scorer, best_codes
 from bigmc.model.plain import as_json
-from bigmc.store.csr import Rows
-from bigmc.store.npy import ArraySize
-from bigmc.store.shard import Shard
+from bigmc.store.files.npy import ArraySize
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 KIND = "sum"

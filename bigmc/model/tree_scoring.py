@@ -14,8 +14,8 @@ from bigmc.kernels.boosting.bins import MAX_EDGES, encode_columns, encode_rows
 from bigmc.kernels.boosting.scoring import add_learners
 from bigmc.model.column_reader import column_runs
 from bigmc.model.linear_scoring import ROOM, best_codes
-from bigmc.store.csr import Rows
-from bigmc.store.shard import Shard
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Bytes of the codes of rows that are scored together.

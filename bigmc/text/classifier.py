@@ -20,11 +20,11 @@ from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.estimators import SparseClassifier
 from bigmc.inference.explain import Explanation
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.splits import row_fractions
-from bigmc.store.csr import Rows
+from bigmc.ingestion.writing.splits import row_fractions
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.best_model import best_model
 from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts

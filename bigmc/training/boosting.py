@@ -21,7 +21,7 @@ from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.ingestion.hashing.feature_names import add_up
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import damaged
+from bigmc.store.files.layout import damaged
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""

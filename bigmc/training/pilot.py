@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.splits import group_hashes, row_fractions
+from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.writing.splits import group_hashes, row_fractions
 from bigmc.options.raw import FileOptions
-from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.csr import Rows
 from bigmc.training.folds import FEW_ROWS
 from bigmc.training.trials import WEIGHTINGS, Candidate
 from bigmc.training.validation import Limits, Validation

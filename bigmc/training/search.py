@@ -17,7 +17,7 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
 from bigmc.training.validation import Limits, Validation

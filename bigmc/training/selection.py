@@ -27,14 +27,14 @@ from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import SparseOptions, learner_options
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import largest_alpha
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.object_store import local_file, read_file
-from bigmc.store.outputs import IfExists, Output
-from bigmc.store.receipt import Receipt
-from bigmc.store.untrusted import parse_json
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
+from bigmc.store.files.object_store import local_file, read_file
+from bigmc.store.files.outputs import IfExists, Output
+from bigmc.store.files.receipt import Receipt
+from bigmc.store.files.untrusted import parse_json
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import train

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.boosting import Boosting
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Course, Trial

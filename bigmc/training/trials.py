@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.model.calibration import Calibration
 from bigmc.model.fit_calibration import fit_shares, fit_sigmoid
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
 from bigmc.training.label_thresholds import Threshold, Thresholds, choose_threshold
 

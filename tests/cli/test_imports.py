@@ -19,7 +19,7 @@ CODE = (
 LIBRARIES = {"dask", "distributed", "highspy", "pandas", "pyarrow.dataset", "scipy.sparse", "sklearn", "zarr"}
 SOLVERS = {"bigmc.solvers.boosting", "bigmc.solvers.minimax", "bigmc.solvers.sparse"}
 ESTIMATORS = {"bigmc.estimators", "bigmc.learners.boosting", "bigmc.learners.minimax"}
-WRITING = {"bigmc.ingestion.job", "bigmc.store.write"}
+WRITING = {"bigmc.ingestion.job", "bigmc.store.shards.write"}
 
 
 def imported_by(command: str, cwd: Path) -> set[str]:

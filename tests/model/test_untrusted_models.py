@@ -17,7 +17,7 @@ from bigmc.errors import BigmcError, ModelError
 from bigmc.model import BoostedModel, LinearModel, Trees, load_model
 from bigmc.model.archive import read_archive, write_archive
 from bigmc.model.registry import verify_model
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.run import norms_beside
 

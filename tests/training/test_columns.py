@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import bigmc
 from bigmc import api
 from bigmc.errors import DataError, ModelError
-from bigmc.ingestion.column_kinds import with_column_kinds
+from bigmc.ingestion.columns.column_kinds import with_column_kinds
 
 
 def table(n_rows: int, seed: int) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from bigmc.ingestion.hashing.hasher import hash_strings
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import FOLD_ROWS, PIECE_ENTRIES, scratch
 from bigmc.kernels.hashing.codes import hashes_of_codes
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 
 class Categories(NamedTuple):

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
-from bigmc.ingestion.source import open_file
-from bigmc.store.object_store import is_remote
+from bigmc.ingestion.sources.source import open_file
+from bigmc.store.files.object_store import is_remote
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 1 << 16

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.ingestion.readers.base import broken
-from bigmc.ingestion.rejects import NOT_UTF8
-from bigmc.store.label_sets import is_sets
+from bigmc.ingestion.readers.rejects import NOT_UTF8
+from bigmc.store.shards.label_sets import is_sets
 
 
 def _damage(array: Any) -> Exception | None:

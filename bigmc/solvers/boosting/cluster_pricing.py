@@ -43,9 +43,9 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.pricing import Best, Place, answers_in, scan_cuts
-from bigmc.store import disk
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
+from bigmc.store.files import disk
 
 T = TypeVar("T")
 

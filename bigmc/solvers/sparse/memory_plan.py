@@ -11,7 +11,7 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError, Plan
 from bigmc.solvers.sparse.screening import Screening
-from bigmc.store.memory_shard import MAX_ROWS
+from bigmc.store.shards.memory_shard import MAX_ROWS
 
 #: Below this tolerance float32 scores are too coarse for the certificate.
 SINGLE_PRECISION_TOL = 1e-5

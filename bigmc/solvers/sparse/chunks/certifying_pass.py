@@ -24,8 +24,8 @@ from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch
 from bigmc.store.dataset import Dataset
-from bigmc.store.memory_shard import MAX_ROWS
-from bigmc.store.shard import Shard
+from bigmc.store.shards.memory_shard import MAX_ROWS
+from bigmc.store.shards.shard import Shard
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 16
