@@ -53,10 +53,10 @@ IMPORTS = {
 def generate(to: Path, n_bytes: int, seed: int) -> None:
     """Write documents until the file has the wanted size."""
     sys.path.insert(0, str(ROOT))
-    from bigmc.cli.demo import _packages
+    from bigmc.cli.demo import installed_packages
 
     rng = random.Random(seed)
-    packages = {name: files for name, (_, files) in _packages().items()}
+    packages = {name: files for name, (_, files) in installed_packages().items()}
     sizes = {name: sum(file.stat().st_size for file in files) for name, files in packages.items()}
     texts = []
     for name in sorted(sizes, key=lambda name: (-sizes[name], name))[:CLASSES]:

@@ -104,6 +104,25 @@ def test_no_modules_import_each_other_in_a_circle():
     assert not imports, f"a circle among {sorted(set(imports) & users)}"
 
 
+def test_the_folders_within_a_package_do_not_import_each_other_in_a_circle():
+    """A module beside folders may stand above some and below others: folders without folders are compared."""
+    folder_of = {m: m.rpartition(".")[0] for m, path in MODULES.items() if path.name != "__init__.py"}
+    with_folders = {folder.rpartition(".")[0] for folder in folder_of.values()}
+    below: dict[str, set[str]] = {
+        folder: set() for folder in folder_of.values() if folder.count(".") > 1 and folder not in with_folders
+    }
+    for module, folder in folder_of.items():
+        if folder in below:
+            below[folder] |= {folder_of.get(used, used) for used in imported_modules(MODULES[module])} - {
+                folder
+            }
+    below = {folder: used & below.keys() for folder, used in below.items()}
+    assert len(below) > 10
+    while free := [folder for folder, used in below.items() if not used]:
+        below = {folder: used - set(free) for folder, used in below.items() if folder not in free}
+    assert not below, f"a circle among {sorted(below)}"
+
+
 def test_blocks_and_statistics_know_no_dataset():
     for name in ("protocols", "block", "statistics"):
         assert "bigmc.store.dataset" not in imported_modules(ROOT / "store" / f"{name}.py")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigmc import api
-from bigmc.ingestion.parts.read import small_files
+from bigmc.ingestion.parts import small_files
 from bigmc.ingestion.parts.scan import Part
 
 N_FILES = 40
