@@ -1,7 +1,7 @@
 """Labels that may not have been meant are told, and stay classes of their own."""
 
 import numpy as np
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bigmc.api import open_dataset
 from bigmc.cli.program import app
