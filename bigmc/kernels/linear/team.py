@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.atomics import atomic_add, atomic_load, atomic_replace, atomic_store
 
-#: What can be done with the entries of a column.
-GRADIENT, CURVATURE, HESSIAN, CHANGE, MOVE = range(5)
+#: What can be done with the entries of a column. These are NumPy's integers, here and below, because numba
+#: compiles a function once more for each Python integer that a caller gives it as a constant.
+GRADIENT, CURVATURE, HESSIAN, CHANGE, MOVE = np.arange(5)
 #: All of a column, as a piece: number, and number of pieces.
-WHOLE = (0, 1)
+WHOLE = (np.int64(0), np.int64(1))
 #: A column is cut into so many pieces, at most, and where each has a matrix, whose sum takes time.
 MOST_PIECES, MOST_MATRICES = 4, 2
 #: Numbers of the scores that a piece looks at, at least: some microseconds.
@@ -116,6 +117,8 @@ def add_sums(work, task, sums, others):
 def piece_of(indptr, s, column, piece):
     """Return where the entries of a piece of a column begin and end in shard s."""
     start, (number, n_pieces) = indptr[s, column], piece
+    if n_pieces == 1:  # the same without divisions
+        return np.uint64(start), np.uint64(indptr[s, column + 1])
     size = indptr[s, column + 1] - start
     return np.uint64(start + size * number // n_pieces), np.uint64(start + size * (number + 1) // n_pieces)
 
