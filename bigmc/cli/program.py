@@ -71,7 +71,7 @@ class _Commands(click.Group):
     cls=_Commands,
     help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
     no_args_is_help=True,
-    context_settings={"auto_envvar_prefix": ENVIRONMENT},
+    context_settings={"auto_envvar_prefix": ENVIRONMENT, "max_content_width": 110},
 )
 @click.version_option(
     __version__, prog_name="bigmc", message="%(prog)s %(version)s", allow_from_autoenv=False
