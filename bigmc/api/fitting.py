@@ -84,8 +84,7 @@ def fit(
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.ingestion.memory import prompt_release
-    from bigmc.ingestion.processes import prepare_process
+    from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.sources import is_dataset
     from bigmc.store.dataset import Dataset
     from bigmc.store.outputs import Output, OutputKind

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from bigmc.engine.processes import trim
 from bigmc.ingestion.bad_rows import set_aside
 from bigmc.ingestion.features import Samples
 from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
-from bigmc.ingestion.memory import Shares, trim
+from bigmc.ingestion.memory import Shares
 from bigmc.ingestion.number_columns import Numbers
 from bigmc.ingestion.part_receipt import NAMES, REJECTS, PartReceipt
 from bigmc.ingestion.pipeline import ALONE, Crew, in_order
@@ -30,6 +30,7 @@ from bigmc.ingestion.shard_writer import ShardWriter
 from bigmc.ingestion.source import Source
 from bigmc.ingestion.sources import Batch, Part, ReadRequest, read
 from bigmc.ingestion.splits import assign_splits, group_hashes, row_fractions
+from bigmc.lazy import LazyModule
 from bigmc.store import disk
 from bigmc.store.atomic import PARTIAL, file_entry, replacing
 from bigmc.store.csr import Rows
@@ -37,6 +38,8 @@ from bigmc.store.feature_map import Moments
 from bigmc.store.label_sets import is_sets
 from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.row_hash import unit_interval
+
+pq = LazyModule("pyarrow.parquet")
 
 
 class _Ready(NamedTuple):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.ingestion.pipeline import Crew, in_order
+from bigmc.lazy import LazyModule
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store import disk
 from bigmc.store.atomic import file_entry
@@ -22,6 +22,8 @@ from bigmc.store.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.work_file import damaged_work, read_work_file, read_work_table, write_work_file
 from bigmc.store.write import write_rows_table
 from bigmc.store.zarr_chunks import ByteCounter
+
+pq = LazyModule("pyarrow.parquet")
 
 FINAL = {b"bigmc": b"final label codes"}
 """Mark of a table whose labels are codes of the dataset and no longer of its part."""
