@@ -7,9 +7,10 @@ import bigmc
 
 ROOT = Path(bigmc.__file__).parent
 
-LEAVES = {"errors", "progress", "budget", "version", "options", "printable"}
+LEAVES = {"errors", "lazy", "progress", "budget", "version", "options", "printable"}
 ALLOWED = {
     "errors": set(),
+    "lazy": set(),
     "progress": set(),
     "budget": set(),
     "version": set(),
@@ -17,7 +18,7 @@ ALLOWED = {
     "options": {"errors"},
     "kernels": set(),
     "store": {"kernels", "engine"},
-    "engine": set(),
+    "engine": {"kernels"},
     "objectives": {"kernels"},
     "model": {"kernels", "store"},
     "solvers": {"store", "engine", "objectives", "model", "kernels"},

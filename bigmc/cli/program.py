@@ -42,7 +42,7 @@ _HOMES = {
 }
 """Commands in the order of the help, and the modules of this package that have them under their names."""
 
-_GC_THRESHOLDS = (50_000, 20, 100)
+_GC_THRESHOLDS = (150_000, 20, 100)
 """New objects before a search for cycles among the youngest, and so many of these before one of the older."""
 
 

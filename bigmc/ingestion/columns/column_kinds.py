@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.number_columns import Numbers, is_number
@@ -17,7 +16,10 @@ from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import is_pipe, is_stream
 from bigmc.ingestion.readers import MATRICES
+from bigmc.lazy import LazyModule
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of
+
+pc = LazyModule("pyarrow.compute")
 
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are looked at."""

@@ -19,7 +19,6 @@ from bigmc.solvers.loop import Limits, load
 from bigmc.solvers.sparse.chunks.plan import plan_chunks
 from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
-from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm, train_out_of_core
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.solvers.sparse.state import Start
 
@@ -100,12 +99,14 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
         If the data lead to numbers that are not finite.
     """
     plan = _plan(run) if chunk_bytes is None else None
-    chunks = None if plan else chunk_plan(run, chunk_bytes)
-    saved = load(run.context, run.fingerprint)
     if plan:
+        saved = load(run.context, run.fingerprint)
         state, certificate, column_scale = train_in_memory(run, plan, start, saved)
     else:
-        assert chunks is not None
+        from bigmc.solvers.sparse.out_of_core import chunk_plan, train_out_of_core  # which take .03 s
+
+        chunks = chunk_plan(run, chunk_bytes)
+        saved = load(run.context, run.fingerprint)
         state, certificate, column_scale = train_out_of_core(run, chunks, start, saved)
     dataset = run.task.dataset
     return Solution(
@@ -152,6 +153,8 @@ def largest_alpha(run: SparseRun) -> float:
     run = replace(run, task=replace(run.task, alpha=tiny), limits=Limits(_ANY_TOL, 1, run.limits.memory))
     plan = _plan(run)
     if plan is None:
+        from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm
+
         return largest_norm(run, chunk_plan(run, None))
     n_classes = run.task.dataset.n_classes
     nothing = Start(np.empty(0, np.int64), np.empty((0, n_classes)), np.zeros(n_classes))
