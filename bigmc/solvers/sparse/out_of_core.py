@@ -56,14 +56,15 @@ def chunk_plan(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan:
 
 
 def train_out_of_core(
-    run: SparseRun, chunks: ChunkPlan, start: Start | None, saved: Packed | None
+    run: SparseRun, chunks: ChunkPlan | None, start: Start | None, saved: Packed | None
 ) -> Trained:
     """Train on samples that do not fit into memory together.
 
     Parameters
     ----------
     run : SparseRun
-    chunks : ChunkPlan
+    chunks : ChunkPlan or None
+        None where memory is enough for dual coordinates alone.
     start : Start or None
         Weights to start from.
     saved : Packed or None
@@ -71,9 +72,10 @@ def train_out_of_core(
     """
     task = run.task
     give_back_large_arrays()
-    descended = _by_row_blocks(run, start, saved)
-    if descended is not None and not _goes_on(run, descended):
+    descended = _by_row_blocks(run, start if chunks else None, saved)
+    if descended is not None and (chunks is None or not _goes_on(run, descended)):
         return descended
+    assert chunks is not None
     state = descended.state if descended else State.unpack(saved, task.width) if saved else None
     if state is None or state.corrected:
         sampled = _plan_sample(run)

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Limits, load
-from bigmc.solvers.sparse.chunks.plan import plan_chunks
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
 from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm, train_out_of_core
+from bigmc.solvers.sparse.ridge.row_blocks import plan_blocks
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.solvers.sparse.state import Start
 
@@ -35,7 +36,8 @@ class Solution:
     ----------
     features : int64 array of shape (n_nonzero,)
         Features with non-zero weights, increasing.
-    coef : float64 array of shape (n_nonzero, n_classes)
+    coef : float array of shape (n_nonzero, n_classes)
+        Of single precision where memory has no room for more.
     intercept : float64 array of shape (n_classes,)
     objective : float
     certificate : Certificate
@@ -63,7 +65,7 @@ class Solution:
     """
 
     features: NDArray[np.int64]
-    coef: NDArray[np.float64]
+    coef: NDArray[np.floating]
     intercept: NDArray[np.float64]
     objective: float
     certificate: Certificate
@@ -100,17 +102,16 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
         If the data lead to numbers that are not finite.
     """
     plan = _plan(run) if chunk_bytes is None else None
-    chunks = None if plan else chunk_plan(run, chunk_bytes)
+    chunks = None if plan else _chunks(run, chunk_bytes)
     saved = load(run.context, run.fingerprint)
     if plan:
         state, certificate, column_scale = train_in_memory(run, plan, start, saved)
     else:
-        assert chunks is not None
         state, certificate, column_scale = train_out_of_core(run, chunks, start, saved)
     dataset = run.task.dataset
     return Solution(
         features=state.coef.features,
-        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes], np.float64),
+        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]),
         intercept=state.intercept,
         objective=certificate.upper,
         certificate=certificate,
@@ -158,6 +159,16 @@ def largest_alpha(run: SparseRun) -> float:
     return train_in_memory(run, plan, nothing, None).state.history[0]["largest_norm"]
 
 
+def _chunks(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan | None:
+    """Return how to go through chunks; None where memory is enough for dual coordinates alone."""
+    try:
+        return chunk_plan(run, chunk_bytes)
+    except MemoryLimitError:
+        if plan_blocks(run) is None:
+            raise
+        return None
+
+
 def _plan(run: SparseRun) -> SolverPlan | None:
     """Return what to keep in memory; None if the data do not fit but can be gone through in chunks.
 
@@ -172,7 +183,8 @@ def _plan(run: SparseRun) -> SolverPlan | None:
         try:
             return plan_memory(limit, size)
         except MemoryLimitError:
-            plan_chunks(limit, 1, run.shard_rows, size)
+            if plan_blocks(run, limit) is None:
+                plan_chunks(limit, 1, run.shard_rows, size)
             return None
 
     return plan_within(limit, plan)
