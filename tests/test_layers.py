@@ -169,6 +169,7 @@ OUTSIDE = {
     "budget.py": {"write_text"},  # resets a figure under /proc
     "solvers/sparse/problem.py": {"mkstemp", "unlink"},  # mapped into memory for a run
     "solvers/sparse/scratch/scratch_arrays.py": {"mkstemp", "unlink", "pwrite"},  # gone with the process
+    "store/files/file_array.py": {"mkstemp", "unlink", "ftruncate"},  # the same
     "cli/metrics.py": {"replace"},  # figures of a run for a collector, not a result
     "cli/demo.py": {"mkdir", "unlink", "replace"},  # makes a source, not a result
 }

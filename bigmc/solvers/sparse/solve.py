@@ -34,7 +34,8 @@ class Solution:
     ----------
     features : int64 array of shape (n_nonzero,)
         Features with non-zero weights, increasing.
-    coef : float64 array of shape (n_nonzero, n_classes)
+    coef : float array of shape (n_nonzero, n_classes)
+        Of single precision where memory has no room for more.
     intercept : float64 array of shape (n_classes,)
     objective : float
     certificate : Certificate
@@ -62,7 +63,7 @@ class Solution:
     """
 
     features: NDArray[np.int64]
-    coef: NDArray[np.float64]
+    coef: NDArray[np.floating]
     intercept: NDArray[np.float64]
     objective: float
     certificate: Certificate
@@ -103,15 +104,15 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
         saved = load(run.context, run.fingerprint)
         state, certificate, column_scale = train_in_memory(run, plan, start, saved)
     else:
-        from bigmc.solvers.sparse.out_of_core import chunk_plan, train_out_of_core  # which take .03 s
+        from bigmc.solvers.sparse.out_of_core import plan_out_of_core, train_out_of_core  # which take .03 s
 
-        chunks = chunk_plan(run, chunk_bytes)
+        chunks = plan_out_of_core(run, chunk_bytes)
         saved = load(run.context, run.fingerprint)
         state, certificate, column_scale = train_out_of_core(run, chunks, start, saved)
     dataset = run.task.dataset
     return Solution(
         features=state.coef.features,
-        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes], np.float64),
+        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]),
         intercept=state.intercept,
         objective=certificate.upper,
         certificate=certificate,
@@ -175,7 +176,10 @@ def _plan(run: SparseRun) -> SolverPlan | None:
         try:
             return plan_memory(limit, size)
         except MemoryLimitError:
-            plan_chunks(limit, 1, run.shard_rows, size)
+            from bigmc.solvers.sparse.ridge.row_blocks import plan_blocks  # with out_of_core
+
+            if plan_blocks(run, limit) is None:
+                plan_chunks(limit, 1, run.shard_rows, size)
             return None
 
     return plan_within(limit, plan)
