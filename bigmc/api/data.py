@@ -44,6 +44,9 @@ def ingest(
         Dataset to make.
     text, categorical, numeric : str or sequence of str
         Columns hashed as text, as ``name=value``, and by name with the value as weight.
+    date : str or sequence of str
+        Columns of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z: each becomes the days
+        since 2000, the month, the day of the week and the hour, after the dense features.
     dense : str or sequence of str
         Numeric columns that keep a feature of their own.
     label : str or array

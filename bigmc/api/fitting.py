@@ -130,14 +130,15 @@ def fit(
 
 def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, list[str]]:
     """Return which columns became what; those in which missing numbers were filled once more."""
-    filling = features.get("filling")
+    filling, names = features.get("filling"), features.get("dense", ())
     kinds = {
         "text": features.get("text", ()),
         "categorical": features.get("categorical", ()),
         "one_hot": [levels["column"] for levels in features.get("one_hot", ())],
         "numeric": features.get("numeric", ()),
         "dense": features.get("dense", ()),
-        "filled": [features["dense"][place] for place in filling["flagged"]] if filling else (),
+        "dates": features.get("dates", ()),
+        "filled": [names[place] for place in filling["flagged"] if place < len(names)] if filling else (),
         "left_out": left_out,
     }
     return {kind: list(names) for kind, names in kinds.items() if names}

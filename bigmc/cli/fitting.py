@@ -31,6 +31,9 @@ class Fit(Working, RawOptions):
     )
     label: str | None = option(None, "Label column.", metavar="COLUMN")
     dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.", metavar="COLUMN")
+    date: list[str] | None = option(
+        None, "Date or time that becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
+    )
     categorical: list[str] | None = option(
         None,
         "Category; may be repeated. One of few values becomes a column for each, others are hashed.",

@@ -207,6 +207,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             categorical=stored.categorical,
             numeric=stored.numeric,
             dense=stored.dense,
+            date=stored.dates,
             keep=recipe["keep"],
             standardize=mapping is not None or bool(stored.filling and stored.filling.deviations),
             fourier=mapping["fourier"] if mapping else 0,

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
+from bigmc.ingestion.columns.date_columns import PARTS, as_dates
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import check_weight_type
@@ -97,6 +98,7 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
         options.one_hot,
         options.numeric,
         options.dense,
+        options.date,
         options.keep,
     )
     named = [*(name for names in given for name in names)]
@@ -116,16 +118,16 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
-    given = (options.text, options.categorical, options.numeric, options.dense)
-    text, categorical, numeric, dense = (tuple(names) for names in given)
-    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense))
+    given = (options.text, options.categorical, options.numeric, options.dense, options.date)
+    text, categorical, numeric, dense, dates = (tuple(names) for names in given)
+    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense, *dates))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
-    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot)
+    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates)
     _check_columns(features, options, source)
     if options.label_separator == "":
         raise DataError("the separator of labels is empty", "give the text between two labels")
@@ -147,13 +149,13 @@ def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source)
         return replace(features, missing=True)
     if options.missing == "refuse" and not standardize:
         return features
-    zeros = (0.0,) * len(features.dense)  # the numbers are found later
+    zeros = (0.0,) * len(features.numbers)  # the numbers are found later
     filling = Filling(zeros, (), zeros if standardize else (), fills=options.missing == "fill")
     return replace(features, filling=filling)
 
 
 def _standardizes_beside_hashed(features: FeatureSpec, options: IngestOptions) -> bool:
-    hashed = features.hasher is not None and bool(features.dense)
+    hashed = features.hasher is not None and bool(features.numbers)
     return hashed and options.standardize and not options.fourier
 
 
@@ -212,7 +214,7 @@ def _check_kept(keep: Sequence[str]) -> None:
 
 def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
-    filled = features.dense or (options.missing == "fill" and (features.text or features.categorical))
+    filled = features.numbers or (options.missing == "fill" and (features.text or features.categorical))
     if source.format == "svmlight" or (source.format not in MATRICES and not filled):
         raise DataError(
             f"{source.path}: only dense columns can have missing values",
@@ -238,7 +240,7 @@ def _default_weighting(features: FeatureSpec) -> str:
     if features.hasher is None or features.missing:
         return "counts"
     standard = features.filling is not None and features.filling.deviations
-    numbers = features.numeric or (features.dense and not standard)
+    numbers = features.numeric or (features.numbers and not standard)
     return "tfidf" if features.text and not numbers else "l2"
 
 
@@ -271,18 +273,22 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
     Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
     looked at.
     """
-    if not features.one_hot and (features.filling is None or not features.dense):
+    if not features.one_hot and (features.filling is None or not features.numbers):
         return features
     counts = [LevelCount(levels.column) for levels in features.one_hot]
-    means = MeanOfColumns(len(features.dense))
-    filled = () if features.filling is None else features.dense
-    columns = tuple(dict.fromkeys((*filled, *(levels.column for levels in features.one_hot))))
+    means = MeanOfColumns(len(features.numbers))
+    filled, dates = ((), ()) if features.filling is None else (features.dense, features.dates)
+    columns = tuple(dict.fromkeys((*filled, *dates, *(levels.column for levels in features.one_hot))))
     for table in _table_batches(sources, columns, hints):
         for count, levels in zip(counts, features.one_hot, strict=True):
             count.add(table.column(levels.column))
         numbers = Numbers(table)
         for place, name in enumerate(filled):
             means.add(place, numbers[name].values[~numbers[name].unreadable])
+        for place, name in enumerate(dates):
+            found = as_dates(table.column(name))
+            for part, values in enumerate(found.values[~found.unreadable].T):
+                means.add(len(filled) + place * len(PARTS) + part, values)
     return replace(
         features,
         one_hot=tuple(count.levels() for count in counts),

@@ -77,7 +77,7 @@ class Recipe:
     def only_categorical(self) -> tuple[str, ...]:
         """Columns of categories that nothing else is made of."""
         features = self.features
-        others = {*features.text, *features.numeric, *features.dense, *self.keep}
+        others = {*features.text, *features.numeric, *features.dense, *features.dates, *self.keep}
         others |= {name for name in (self.label, self.group, self.weight) if name is not None}
         return tuple(name for name in features.categorical if name not in others)
 

@@ -45,6 +45,8 @@ def check_feature_spec(spec: object, n_features: int) -> None:
             check_types(spec["hasher"], known)
             for size in spec["hasher"].get("ngrams", []):
                 check_whole(size, 2**15, "ngrams")
+    if "dates" in spec:
+        _check_names(spec["dates"], "dates")
     if "missing" in spec:
         check_types(spec, {"missing": bool})
     if "columns" in spec:

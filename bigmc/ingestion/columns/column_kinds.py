@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigmc.errors import DataError
+from bigmc.ingestion.columns.date_columns import as_dates, is_date
 from bigmc.ingestion.columns.number_columns import Numbers, is_number
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount
 from bigmc.ingestion.hashing.categories import is_text, plain_text
@@ -26,7 +27,7 @@ SAMPLE_ROWS = 20_000
 MOST_INDICATORS = 2_000
 """Values of all categories together, up to which each has a feature; more are hashed."""
 _DATE = r"^\d{4}-\d{2}-\d{2}([ T]|$)"
-_FEATURES = ("text", "categorical", "one_hot", "numeric", "dense")
+_FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 
 
 @dataclass
@@ -38,7 +39,9 @@ class _Column:
     n_rows, n_missing, n_unreadable : int
         Rows, those without a value, and those whose value is no number.
     unfit : bool
-        Lists, bytes and dates are left out, unless they are named.
+        Lists, bytes, times of day and what are no whole dates are left out, unless they are named.
+    n_dated : int
+        Rows of batches whose values all are dates.
     """
 
     name: str
@@ -47,6 +50,7 @@ class _Column:
     n_missing: int = 0
     n_unreadable: int = 0
     unfit: bool = False
+    n_dated: int = 0
 
     @classmethod
     def of(cls, name: str) -> _Column:
@@ -57,9 +61,16 @@ class _Column:
         self.n_rows += len(column)
         kind = column.type
         types = pa.types
-        unfit = types.is_nested(kind) or types.is_binary(kind) or _holds_dates(column)
+        dated = _holds_dates(column)
+        found = as_dates(column) if dated and is_date(kind) else None
+        unfit = types.is_nested(kind) or types.is_binary(kind)
+        unfit |= dated and (found is None or bool(found.unreadable.any()))
         self.unfit = self.unfit or bool(unfit)
         if self.unfit:
+            return
+        if found is not None:
+            self.n_missing += int(found.absent.sum())
+            self.n_dated += len(column)
             return
         if is_number(kind):
             numbers = Numbers(table)[self.name]
@@ -79,6 +90,10 @@ class _Column:
         return not (self.unfit or self.is_empty)
 
     @property
+    def is_date(self) -> bool:
+        return self.n_dated > 0
+
+    @property
     def is_number(self) -> bool:
         return self.n_unreadable == 0
 
@@ -95,7 +110,7 @@ class ColumnKinds(NamedTuple):
     ----------
     options : IngestKeywords
     left_out : tuple of str
-        Columns of dates, lists or bytes, or without a value, where none are named: they are no features.
+        Columns of lists, bytes or times of day, or without a value, where none are named: no features.
     """
 
     options: IngestKeywords
@@ -132,7 +147,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     if not named:
         texts = _kinds(columns, found)
         categories, hashes = columns_of(found.get("categorical")), bool(texts)
-        dense = columns_of(found.get("dense"))
+        dense = (*columns_of(found.get("dense")), *columns_of(found.get("date")))
     known = {column.name: column for column in columns}
     counts = [known[name].levels.n_values for name in categories if name in known]
     few = max(counts, default=0) <= MOST_LEVELS and sum(counts) <= MOST_INDICATORS
@@ -184,15 +199,19 @@ def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ..
     if not any(column.n_rows for column in columns):
         raise DataError("the source has no rows", "check the path")
     useful = [column for column in columns if column.is_useful]
+    dates = tuple(column.name for column in useful if column.is_date)
+    useful = [column for column in useful if not column.is_date]
     dense = tuple(column.name for column in useful if column.is_number)
     categories = tuple(column.name for column in useful if not column.is_number and column.is_category)
     texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))
-    if not useful:
+    if not (useful or dates):
         raise DataError(
             "no column is left to learn from", "name some with --text, --categorical, --one-hot or --dense"
         )
     if dense:
         options["dense"] = dense
+    if dates:
+        options["date"] = dates
     if categories:
         options["categorical"] = categories
     if texts:

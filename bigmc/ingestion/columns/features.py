@@ -12,6 +12,7 @@ import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.columns.date_columns import as_dates, is_date, part_names
 from bigmc.ingestion.columns.number_columns import Numbers, is_number, null_mask
 from bigmc.ingestion.columns.table_columns import Filling, Levels, category_texts, filled, indicators
 from bigmc.ingestion.hashing.categories import (
@@ -63,6 +64,9 @@ class FeatureSpec:
     filling : Filling, optional
         What takes the place of missing dense values, instead of NaN. Where it fills, missing texts and
         categories are empty ones.
+    dates : tuple of str
+        Columns of dates, each of which becomes some numbers after the dense ones; see
+        `bigmc.ingestion.columns.date_columns`.
     """
 
     text: tuple[str, ...] = ()
@@ -76,18 +80,25 @@ class FeatureSpec:
     missing: bool = False
     one_hot: tuple[Levels, ...] = ()
     filling: Filling | None = None
+    dates: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the numbers that have a feature each: dense columns, and what dates become."""
+        return (*self.dense, *part_names(self.dates))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns needed, without repetition."""
         one_hot = (levels.column for levels in self.one_hot)
-        return tuple(dict.fromkeys((*self.text, *self.categorical, *self.numeric, *self.dense, *one_hot)))
+        others = (*self.text, *self.categorical, *self.numeric, *self.dense, *self.dates)
+        return tuple(dict.fromkeys((*others, *one_hot)))
 
     @property
     def own_names(self) -> tuple[str, ...]:
         """Names of the features after the hashed ones, one for each column of numbers."""
-        flags = self.filling.flag_names(self.dense) if self.filling else ()
-        return (*self.dense, *flags, *(name for levels in self.one_hot for name in levels.names))
+        flags = self.filling.flag_names(self.numbers) if self.filling else ()
+        return (*self.numbers, *flags, *(name for levels in self.one_hot for name in levels.names))
 
     @property
     def takes_missing(self) -> bool:
@@ -114,7 +125,7 @@ class FeatureSpec:
     @property
     def only_dense(self) -> bool:
         """Whether every column is a number that keeps a feature of its own."""
-        return self.hasher is None and bool(self.dense or self.one_hot)
+        return self.hasher is None and bool(self.numbers or self.one_hot)
 
     @property
     def named(self) -> bool:
@@ -125,7 +136,7 @@ class FeatureSpec:
         """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")
-        for name in ("one_hot", "filling"):
+        for name in ("one_hot", "filling", "dates"):
             if not getattr(self, name):
                 data.pop(name)
         if self.map is not None:
@@ -138,7 +149,7 @@ class FeatureSpec:
     def with_found(self, stored: FeatureSpec) -> FeatureSpec:
         """Return these features with what was found out for those of a dataset with the same columns."""
         columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
-        same = columns == others and self.dense == stored.dense and self.missing_as == stored.missing_as
+        same = columns == others and self.numbers == stored.numbers and self.missing_as == stored.missing_as
         found = stored if same else self
         return replace(self, map=stored.map, one_hot=found.one_hot, filling=found.filling)
 
@@ -161,6 +172,7 @@ class FeatureSpec:
             missing=missing,
             one_hot=one_hot,
             filling=Filling.from_dict(filling) if filling else None,
+            dates=tuple(data.get("dates", ())),
         )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
@@ -208,6 +220,13 @@ class FeatureSpec:
                 if not is_exact(text):
                     reason = f"column {name!r} is {text}, which is not exact as a 64-bit float"
                     bad.setdefault(int(position), reason)
+        for name in self.dates:
+            _, absent, unreadable = as_dates(table.column(name))
+            for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))):
+                reason = (
+                    "missing" if absent[position] else "not a date like 2026-11-25 or 2026-11-25T08:30:00"
+                )
+                bad.setdefault(int(position), f"column {name!r} is {reason}")
         return bad
 
     def check_types(self, schema: pa.Schema) -> None:
@@ -226,6 +245,7 @@ class FeatureSpec:
                 "a category",
                 "give text, integers or booleans",
             ),
+            (self.dates, is_date, "a date", "name it with --dense, --text or --categorical"),
             ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
         ):
             for name in names:
@@ -270,6 +290,7 @@ class FeatureSpec:
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
             dense[:, place] = numbers[name].values
+        dense = np.hstack([dense, *(as_dates(table.column(name)).values for name in self.dates)])
         own = [dense] if self.filling is None else filled(dense, self.filling)
         own += [indicators(table.column(levels.column), levels) for levels in self.one_hot]
         dense = np.hstack(own) if len(own) > 1 else dense
