@@ -77,14 +77,14 @@ class BlockPlan(NamedTuple):
     features: NDArray[np.int64]
     duals_in_file: bool = False
 
-    def nnz_read(self, dataset: Dataset) -> int:
-        """Return the entries read by going through all blocks: of a shard in parts, for each of these."""
-        return sum(dataset.shards[s].nnz for block in self.blocks for s in block.shards)
+    def first_reads(self, dataset: Dataset) -> float:
+        """Return what the first time through all blocks reads and writes about, in units of all entries.
 
-    def nnz_counted(self, dataset: Dataset) -> int:
-        """Return the entries read once to count those of samples: of all shards in parts."""
-        cut = {block.shards[0] for block in self.blocks if not block.is_whole(dataset)}
-        return sum(dataset.shards[s].nnz for s in cut)
+        A shard in parts is read to count the entries of its samples, and for each part, which is written.
+        """
+        cut = [block.shards[0] for block in self.blocks if not block.is_whole(dataset)]
+        more = sum(dataset.shards[s].nnz for s in cut) + sum(dataset.shards[s].nnz for s in set(cut))
+        return 1.0 + more / max(dataset.nnz, 1)
 
 
 def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
@@ -114,8 +114,7 @@ def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     if blocks is None:
         return None
     plan = BlockPlan(blocks, features, in_file)
-    reads = plan.nnz_read(dataset) / max(dataset.nnz, 1)
-    return plan if run.limits.max_passes >= 2 * reads else None
+    return plan if run.limits.max_passes >= plan.first_reads(dataset) + 1 else None
 
 
 def _together(dataset: Dataset, width: int, room: int) -> list[RowBlock] | None:
@@ -174,8 +173,11 @@ def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Tra
         Where to resume, of such a descent.
     """
     descent = RowBlockDescent(run, plan)
-    outcome = loop.run(descent, run.context, run.fingerprint, saved)
-    return Trained(descent.state(), outcome.certificate, descent.column_scale)
+    try:
+        outcome = loop.run(descent, run.context, run.fingerprint, saved)
+        return Trained(descent.state(), outcome.certificate, descent.column_scale)
+    finally:
+        descent.close()
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ class RowBlockDescent:
     def __init__(self, run: SparseRun, plan: BlockPlan) -> None:
         self._run, self._plan = run, plan
         self._dataset, self._engine = run.task.dataset, run.context.local_engine
-        self._reader = BlockReader(self._dataset, plan.features, self._engine, run.descent.fit_intercept)
+        constant, folder = run.descent.fit_intercept, run.context.scratch
+        self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder)
         self.column_scale = self._reader.column_scale
         self._ridge = run.task.objective.ridge
         self._spans = class_spans(_width(self._dataset.n_classes), self._engine.n_threads)
@@ -223,8 +226,8 @@ class RowBlockDescent:
             self._duals = np.zeros((n_samples, n_classes), np.float32)
         self._coef = np.zeros((len(self._plan.features) + 1, _width(n_classes)), np.float32)
         self._history: list[Figures] = []
-        self._n_epochs, self._n_reads, self._n_proofs = 0, 0, 0
-        self._scratch_bytes = 0
+        self._n_epochs, self._n_proofs, self._bytes_read = 0, 0, 0
+        self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.nnz * self._entry_bytes
         self._dual, self._gap = 0.0, 1.0
 
     @property
@@ -232,26 +235,30 @@ class RowBlockDescent:
         return 2 + self._dataset.dtype.itemsize
 
     @property
-    def _bytes_read(self) -> int:
-        """Decoded bytes read from shards, and those read from and written to the file of dual variables."""
-        nnz = self._n_reads * self._plan.nnz_read(self._dataset)
-        nnz += self._plan.nnz_counted(self._dataset) if self._n_reads else 0
-        return nnz * self._entry_bytes + self._scratch_bytes
-
-    @property
     def _nnz_read(self) -> int:
         return -(-self._bytes_read // self._entry_bytes)
 
     def _ends_after(self, n_reads: int) -> bool:
         """Return whether the number of passes is reached before so many further reads of all blocks."""
-        nnz = self._dataset.nnz
-        passes = (self._nnz_read + n_reads * self._plan.nnz_read(self._dataset)) / max(nnz, 1)
-        return passes > self._run.limits.max_passes
+        n_bytes = self._bytes_next + (n_reads - 1) * self._dataset.nnz * self._entry_bytes
+        return self._bytes_read + n_bytes > self._most_bytes
 
-    def _count_duals(self, times: int) -> None:
-        """Count that all dual variables were read or written so many times."""
-        if self._plan.duals_in_file:
-            self._scratch_bytes += times * self._duals.nbytes
+    @property
+    def _most_bytes(self) -> float:
+        return self._run.limits.max_passes * self._dataset.nnz * self._entry_bytes
+
+    def _count(self, times: int) -> None:
+        """Count what was read since the last time, when dual variables were read or written so many times."""
+        n_bytes = self._reader.n_bytes
+        n_bytes += times * self._duals.nbytes if self._plan.duals_in_file else 0
+        self._reader.n_bytes, self._reader.resumed = 0, False
+        first = self._bytes_read == 0
+        self._bytes_read += n_bytes
+        self._bytes_next = float(self._dataset.nnz * self._entry_bytes if first else n_bytes)
+
+    def close(self) -> None:
+        """Give scratch files back."""
+        self._reader.close()
 
     @property
     def history(self) -> list[Figures]:
@@ -267,8 +274,9 @@ class RowBlockDescent:
         meta, arrays = saved
         self._duals, self._coef = arrays["duals"], arrays["coef"]
         self._history = list(meta["history"])
-        self._n_epochs, self._n_reads, self._n_proofs = meta["n_epochs"], meta["n_reads"], meta["n_proofs"]
-        self._scratch_bytes = meta["scratch_bytes"]
+        self._n_epochs, self._n_proofs = meta["n_epochs"], meta["n_proofs"]
+        self._bytes_read, self._bytes_next = meta["bytes_read"], meta["bytes_next"]
+        self._reader.resumed = self._bytes_read > 0
         self._dual, self._gap = meta["dual"], meta["gap"]
 
     def pack(self) -> Packed:
@@ -277,9 +285,9 @@ class RowBlockDescent:
             "row_blocks": True,
             "history": self._history,
             "n_epochs": self._n_epochs,
-            "n_reads": self._n_reads,
             "n_proofs": self._n_proofs,
-            "scratch_bytes": self._scratch_bytes,
+            "bytes_read": self._bytes_read,
+            "bytes_next": self._bytes_next,
             "dual": self._dual,
             "gap": self._gap,
         }
@@ -308,7 +316,8 @@ class RowBlockDescent:
     def message(self, figures: Figures) -> Progress:
         """Return the passes made so far, and the figures."""
         most = self._run.limits.max_passes
-        return Progress("train", self._n_reads, int(most) if math.isfinite(most) else 0, "passes", figures)
+        n_passes = self._nnz_read // max(self._dataset.nnz, 1)
+        return Progress("train", n_passes, int(most) if math.isfinite(most) else 0, "passes", figures)
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Stop at the tolerance, after the number of passes, or where dual coordinates lead no further."""
@@ -328,8 +337,7 @@ class RowBlockDescent:
             self._run.context.progress(Progress("epoch", done, len(order), "blocks"))
             losses += self._improve_block(number)
         self._n_epochs += 1
-        self._n_reads += 1
-        self._count_duals(2)
+        self._count(2)
         upper = losses + self._half_norm(self._coef)
         self._gap = (upper - self._dual) / upper if upper > 0 else 0.0
 
@@ -412,8 +420,7 @@ class RowBlockDescent:
             self._run.context.progress(Progress("certificate", done, len(self._plan.blocks), "blocks"))
             lost, added = self._measure_block(block, excess, weights)
             losses, value = losses + lost, value + added
-        self._n_reads += 1
-        self._count_duals(1 if excess is None else 2)
+        self._count(1 if excess is None else 2)
         weights[-1] = 0.0
         squares, n = self._half_norm(weights), self._dataset.n_samples
         # A sum of n terms in single precision is off by some sqrt(n) roundings.
