@@ -53,7 +53,7 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
 
 
 def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
-    """Return the job for sources that were found, as `make_job`."""
+    """Return the job for sources that are already listed, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
@@ -82,16 +82,16 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         record_limit=record_limit(limit, features.n_features),
     )
     if not is_matrix:
-        found = schema(sources, recipe.columns, hints)
-        features.check_types(found)
-        check_weight_type(found, options.weight)
+        columns = schema(sources, recipe.columns, hints)
+        features.check_types(columns)
+        check_weight_type(columns, options.weight)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of sources that are matrices; refuse options about columns, which they lack."""
-    given = (
+    groups = (
         options.text,
         options.categorical,
         options.one_hot,
@@ -99,7 +99,7 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
         options.dense,
         options.keep,
     )
-    named = [*(name for names in given for name in names)]
+    named = [*(name for names in groups for name in names)]
     named += filter(None, [options.label_separator, options.group, options.weight])
     if named or isinstance(options.label, str):
         raise DataError(
@@ -116,15 +116,15 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
-    given = (options.text, options.categorical, options.numeric, options.dense)
-    text, categorical, numeric, dense = (tuple(names) for names in given)
+    kinds = (options.text, options.categorical, options.numeric, options.dense)
+    text, categorical, numeric, dense = (tuple(names) for names in kinds)
     _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
-    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
+    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
     features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot)
     _check_columns(features, options, source)
     if options.label_separator == "":
@@ -147,7 +147,7 @@ def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source)
         return replace(features, missing=True)
     if options.missing == "refuse" and not standardize:
         return features
-    zeros = (0.0,) * len(features.dense)  # the numbers are found later
+    zeros = (0.0,) * len(features.dense)  # the means are read later
     filling = Filling(zeros, (), zeros if standardize else (), fills=options.missing == "fill")
     return replace(features, filling=filling)
 
@@ -268,8 +268,7 @@ def _width(sources: Sequence[Source], n_features: int | None) -> int:
 def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: ReadHints) -> FeatureSpec:
     """Return the features with the values of their categories, and what fills missing numbers.
 
-    Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
-    looked at.
+    Nothing is read where nothing is needed. Rows that cannot be used count too: labels are not checked.
     """
     if not features.one_hot and (features.filling is None or not features.dense):
         return features
