@@ -116,15 +116,15 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
-    kinds = (options.text, options.categorical, options.numeric, options.dense)
-    text, categorical, numeric, dense = (tuple(names) for names in kinds)
+    given = (options.text, options.categorical, options.numeric, options.dense)
+    text, categorical, numeric, dense = (tuple(names) for names in given)
     _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
-    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
+    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
     features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot)
     _check_columns(features, options, source)
     if options.label_separator == "":
@@ -147,7 +147,7 @@ def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source)
         return replace(features, missing=True)
     if options.missing == "refuse" and not standardize:
         return features
-    zeros = (0.0,) * len(features.dense)  # the means are read later
+    zeros = (0.0,) * len(features.dense)  # the numbers are found later
     filling = Filling(zeros, (), zeros if standardize else (), fills=options.missing == "fill")
     return replace(features, filling=filling)
 

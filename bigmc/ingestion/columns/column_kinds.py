@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.number_columns import Numbers, is_number
@@ -17,7 +16,10 @@ from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import is_pipe, is_stream
 from bigmc.ingestion.readers import MATRICES
+from bigmc.lazy import LazyModule
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of
+
+pc = LazyModule("pyarrow.compute")
 
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are looked at."""
@@ -126,24 +128,24 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     columns = _sampled(source, options, asked if named else None)
     if columns is None:
         return ColumnKinds(options)
-    completed = options.copy()
+    found = options.copy()
     if not named:
-        texts = _kinds(columns, completed)
-        categories, hashes = columns_of(completed.get("categorical")), bool(texts)
-        dense = columns_of(completed.get("dense"))
+        texts = _kinds(columns, found)
+        categories, hashes = columns_of(found.get("categorical")), bool(texts)
+        dense = columns_of(found.get("dense"))
     known = {column.name: column for column in columns}
     counts = [known[name].levels.n_values for name in categories if name in known]
     few = max(counts, default=0) <= MOST_LEVELS and sum(counts) <= MOST_INDICATORS
     if categories and few and not hashes:
-        completed["one_hot"] = (*columns_of(completed.get("one_hot")), *categories)
-        del completed["categorical"]
-    if dense and (hashes or completed.get("categorical")):
-        completed.setdefault("standardize", True)
-    hashed = () if named else (*texts, *columns_of(completed.get("categorical")))
-    if "missing" not in completed and any(known[name].n_missing for name in (*dense, *hashed)):
-        completed["missing"] = "fill"
+        found["one_hot"] = (*columns_of(found.get("one_hot")), *categories)
+        del found["categorical"]
+    if dense and (hashes or found.get("categorical")):
+        found.setdefault("standardize", True)
+    hashed = () if named else (*texts, *columns_of(found.get("categorical")))
+    if "missing" not in found and any(known[name].n_missing for name in (*dense, *hashed)):
+        found["missing"] = "fill"
     left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
-    return ColumnKinds(completed, left_out)
+    return ColumnKinds(found, left_out)
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:
