@@ -42,10 +42,10 @@ WINDOW = 2600
 """Characters of a document."""
 
 IMPORTS = {
-    "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset",
-    "train": "bigmc.cli, bigmc.learners, bigmc.training.run, bigmc.ingestion.memory, pydantic",
-    "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory",
-    "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory",
+    "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset, pyarrow.compute, pyarrow.parquet, numcodecs",
+    "train": "bigmc.cli, bigmc.training.run, bigmc.solvers.sparse.out_of_core, pyarrow.compute",
+    "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory, pyarrow.compute, numcodecs",
+    "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory, pyarrow.parquet",
 }
 """Modules whose size is the bare process of each command."""
 

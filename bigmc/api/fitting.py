@@ -84,9 +84,8 @@ def fit(
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.ingestion.memory import prompt_release
+    from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.parts.scan import is_dataset
-    from bigmc.ingestion.processes import prepare_process
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import Output, OutputKind
     from bigmc.training.fit import Fit

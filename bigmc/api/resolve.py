@@ -103,8 +103,7 @@ class Limits(NamedTuple):
     @contextmanager
     def resources(self) -> Iterator[Resources]:
         """Yield the workers and the bytes of each."""
-        from bigmc.ingestion.memory import prompt_release
-        from bigmc.ingestion.processes import prepare_process
+        from bigmc.engine.processes import prepare_process, prompt_release
 
         with opened(self.engine, prepare_process) as workers, prompt_release():
             yield Resources(workers, budget.resolve_limit(self.memory, workers.process_memory), self.progress)

@@ -67,7 +67,7 @@ def train(
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
-    from bigmc.ingestion.processes import prepare_process
+    from bigmc.engine.processes import prepare_process
     from bigmc.options.learners import learner_options
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import built, local_file

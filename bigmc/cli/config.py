@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
     DataError
         If the file cannot be read, or names an option or a command that does not exist.
     """
+    import tomllib  # most commands get no file
+
     try:
         found = tomllib.loads(path.read_text())
     except OSError as error:

@@ -42,7 +42,7 @@ _HOMES = {
 }
 """Commands in the order of the help, and the modules of this package that have them under their names."""
 
-_GC_THRESHOLDS = (50_000, 20, 100)
+_GC_THRESHOLDS = (150_000, 20, 100)
 """New objects before a search for cycles among the youngest, and so many of these before one of the older."""
 
 
@@ -71,7 +71,7 @@ class _Commands(click.Group):
     cls=_Commands,
     help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
     no_args_is_help=True,
-    context_settings={"auto_envvar_prefix": ENVIRONMENT},
+    context_settings={"auto_envvar_prefix": ENVIRONMENT, "max_content_width": 110},
 )
 @click.version_option(
     __version__, prog_name="bigmc", message="%(prog)s %(version)s", allow_from_autoenv=False

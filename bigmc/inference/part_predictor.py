@@ -117,8 +117,8 @@ class PartPredictor:
         table |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
         if self.model.label_threshold is None:
             # Codes until it is in the file, which has a dictionary too: small, and nothing is looked up.
-            small = predicted.cast(pa.from_numpy_dtype(np.min_scalar_type(-max(len(labels), 1))))
-            table["predicted_label"] = pa.DictionaryArray.from_arrays(small, pa.array(labels))
+            small = predicted.to_numpy().astype(np.min_scalar_type(-max(len(labels), 1)))
+            table["predicted_label"] = pa.DictionaryArray.from_arrays(pa.array(small), pa.array(labels))
         else:
             of_sets = pa.array(labels).take(predicted.flatten())
             starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)

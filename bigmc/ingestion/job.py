@@ -17,6 +17,7 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine.processes import prompt_release
 from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.columns.labels import TooManyLabels
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
@@ -26,7 +27,6 @@ from bigmc.ingestion.memory import (
     Load,
     Shares,
     divide,
-    prompt_release,
     refuse_large_chunks,
     smallest_limit,
 )

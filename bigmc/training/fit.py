@@ -16,10 +16,10 @@ from typing import Any, cast
 import numpy as np
 
 from bigmc.engine import Engine, Resources
+from bigmc.engine.processes import trim
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
-from bigmc.ingestion.memory import trim
 from bigmc.learners import learner_of
 from bigmc.model import Model, SumModel, load_model
 from bigmc.model.archive import QUICK_DEFLATION

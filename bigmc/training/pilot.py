@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import scipy
 from numpy.typing import NDArray
 
@@ -25,12 +24,15 @@ from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.writing.splits import group_hashes, row_fractions
+from bigmc.lazy import LazyModule
 from bigmc.options.raw import FileOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.training.folds import FEW_ROWS
 from bigmc.training.trials import WEIGHTINGS, Candidate
 from bigmc.training.validation import Limits, Validation
+
+pc = LazyModule("pyarrow.compute")
 
 ROUNDS = (2_000, 8_000, 32_000)
 """Rows that the choices are tried on, one round after the other."""

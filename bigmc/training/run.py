@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from bigmc import budget
 from bigmc.engine import Engine, Resources
+from bigmc.engine.processes import prompt_release
 from bigmc.errors import BigmcError, ModelError
-from bigmc.ingestion.memory import prompt_release
 from bigmc.learners import Learner, learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback

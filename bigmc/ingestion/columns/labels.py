@@ -10,11 +10,13 @@ from enum import Enum
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.lazy import LazyModule
 from bigmc.store.shards.label_sets import is_sets, set_column
+
+pc = LazyModule("pyarrow.compute")
 
 MISSING = "the label is missing"
 MISSING_IN_SET = "the label or one of its list is missing"

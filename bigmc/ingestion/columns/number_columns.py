@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.ingestion.hashing.categories import is_text, plain_text
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -85,4 +87,6 @@ def _read_float(text: str | None) -> float | None:
 
 def null_mask(column: pa.Array) -> NDArray[np.bool_]:
     """Return which values are missing, NaN included."""
+    if column.null_count == 0 and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return np.zeros(len(column), dtype=bool)
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)

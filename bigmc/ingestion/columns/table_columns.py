@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.ingestion.hashing.categories import category_text
+from bigmc.lazy import LazyModule
 from bigmc.store.feature_map import Moments
+
+pc = LazyModule("pyarrow.compute")
 
 MOST_LEVELS = 254
 """Values of a category that have features, the most frequent ones; the others are 0 in all."""

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.plain_types import plain_columns
+from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL
+
+pq = LazyModule("pyarrow.parquet")
 
 STDIN = "-"
 """What standard input is called as a source."""

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from bigmc.engine.processes import trim
 from bigmc.ingestion.columns.features import Samples
 from bigmc.ingestion.columns.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
-from bigmc.ingestion.memory import Shares, trim
+from bigmc.ingestion.memory import Shares
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.rejects import Reject, rejects_table
@@ -30,6 +30,7 @@ from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt
 from bigmc.ingestion.writing.pipeline import ALONE, Crew, in_order
 from bigmc.ingestion.writing.shard_writer import ShardWriter
 from bigmc.ingestion.writing.splits import assign_splits, group_hashes, row_fractions
+from bigmc.lazy import LazyModule
 from bigmc.store.feature_map import Moments
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, file_entry, replacing
@@ -37,6 +38,8 @@ from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.row_hash import unit_interval
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.label_sets import is_sets
+
+pq = LazyModule("pyarrow.parquet")
 
 
 class _Ready(NamedTuple):

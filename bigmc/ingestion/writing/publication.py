@@ -8,24 +8,27 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from bigmc.engine.processes import trim
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.labels import LabelTypes, agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.hashing.feature_names import merge_names
-from bigmc.ingestion.memory import FIXED_COST, trim
+from bigmc.ingestion.memory import FIXED_COST
 from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt
 from bigmc.ingestion.writing.shard_placement import PartShard, Placing
+from bigmc.lazy import LazyModule
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.atomic import replacing
 from bigmc.store.files.layout import ShardEntry
 from bigmc.store.publish import finish_dataset
 from bigmc.version import __version__
+
+pq = LazyModule("pyarrow.parquet")
 
 MERGE_LIMIT = 256_000_000
 """Shards are merged several at once where the memory limit has so many bytes for each."""

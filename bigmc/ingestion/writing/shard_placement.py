@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.ingestion.writing.pipeline import Crew, in_order
+from bigmc.lazy import LazyModule
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import file_entry
@@ -22,6 +22,8 @@ from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.shards.merge import common_schema, merge_shards, plan_merges
 from bigmc.store.shards.write import write_rows_table
 from bigmc.store.shards.zarr_chunks import ByteCounter
+
+pq = LazyModule("pyarrow.parquet")
 
 FINAL = {b"bigmc": b"final label codes"}
 """Mark of a table whose labels are codes of the dataset and no longer of its part."""

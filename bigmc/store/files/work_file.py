@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bigmc.errors import StoreError
+from bigmc.lazy import LazyModule
 from bigmc.store.files.atomic import sha256, write_atomic
 from bigmc.store.files.layout import FileEntry
 from bigmc.store.files.untrusted import parse_json
+
+pq = LazyModule("pyarrow.parquet")
 
 
 def write_work_file(path: Path, value: Any) -> None:

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.lazy import LazyModule
 from bigmc.store.files.file_checks import check_file, check_sizes
 from bigmc.store.files.layout import MATRIX, ROWS_TABLE, SHARDS, ShardEntry, damaged, shard_folder
 from bigmc.store.files.object_store import Origin
 from bigmc.store.shards.label_sets import SETS
 from bigmc.store.shards.memory_shard import MAX_ROWS
 from bigmc.store.shards.zarr_chunks import ArrayReader, ByteCounter
+
+pq = LazyModule("pyarrow.parquet")
 
 _COLUMN_TYPES = {
     "label": (pa.int32(), SETS),

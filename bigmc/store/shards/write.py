@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, file_entry, replace_folder
 from bigmc.store.files.dtypes import smallest_exact_dtype
@@ -25,6 +25,8 @@ from bigmc.store.shards.label_sets import SETS
 from bigmc.store.shards.memory_shard import MAX_ROWS
 from bigmc.store.shards.zarr_chunks import CHUNK, ArrayWriter, Form
 from bigmc.store.shards.zarr_groups import write_group
+
+pq = LazyModule("pyarrow.parquet")
 
 #: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
 INDPTR_CHUNK = 1 << 16

@@ -32,21 +32,18 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import google_crc32c
 import numpy as np
-from numcodecs import blosc
 from numpy.typing import NDArray
 
 from bigmc.kernels.csc import undo_delta
 from bigmc.store.files import disk
 from bigmc.store.files.layout import FileEntry, damaged
 from bigmc.store.files.untrusted import parse_json
-
-# Blosc's own threads would compete with ours, which run over parts.
-blosc.use_threads = False
 
 #: Elements of a chunk. A block of features takes one slice of every shard and decodes whole chunks, on
 #: average one too many per shard. Bytes read over size, and M entries per second of processor time, for
@@ -74,14 +71,21 @@ class Form(Enum):
 
 
 class Codec(NamedTuple):
-    """Blosc's compressor, its level, and what it shuffles before: bits or bytes."""
+    """Blosc's compressor, its level, and what it shuffles before: bits (``bitshuffle``) or bytes."""
 
     name: str
     level: int
-    shuffle: int = blosc.BITSHUFFLE
+    shuffle: Literal["shuffle", "bitshuffle"] = "bitshuffle"
 
 
-_SHUFFLES = {blosc.SHUFFLE: "shuffle", blosc.BITSHUFFLE: "bitshuffle"}
+@cache
+def _blosc() -> Any:
+    """Return blosc; numcodecs imports all its codecs, which predictions of raw files do without."""
+    from numcodecs import blosc
+
+    # Blosc's own threads would compete with ours, which run over parts.
+    blosc.use_threads = False
+    return blosc
 
 
 def _codec(dtype: np.dtype[Any], form: Form) -> Codec:
@@ -92,7 +96,7 @@ def _codec(dtype: np.dtype[Any], form: Form) -> Codec:
     """
     if dtype.kind == "i" and dtype.itemsize > 1 and form is Form.PLAIN:
         return Codec("zstd", 1)
-    return Codec("lz4", 9, blosc.SHUFFLE if dtype == np.float64 else blosc.BITSHUFFLE)
+    return Codec("lz4", 9, "shuffle" if dtype == np.float64 else "bitshuffle")
 
 
 def _readable(dtype: np.dtype[Any], form: Form) -> tuple[Codec, ...]:
@@ -188,7 +192,8 @@ class ArrayWriter:
         if self._form is Form.DIFFERENCES:
             chunk = np.diff(chunk, prepend=chunk.dtype.type(0))
         name, level, shuffle = self._codec
-        packed: bytes = blosc.compress(chunk, name.encode(), level, shuffle)
+        blosc = _blosc()
+        packed: bytes = blosc.compress(chunk, name.encode(), level, getattr(blosc, shuffle.upper()))
         return packed + int(google_crc32c.value(packed)).to_bytes(_CRC_BYTES, "little")
 
     def _write_chunk(self, content: bytes) -> None:
@@ -213,7 +218,7 @@ def _metadata(
     endian = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
     codecs.append({"name": "bytes", **endian})
     packing = {"typesize": dtype.itemsize, "cname": codec.name, "clevel": codec.level, "blocksize": 0}
-    codecs.append({"name": "blosc", "configuration": {**packing, "shuffle": _SHUFFLES[codec.shuffle]}})
+    codecs.append({"name": "blosc", "configuration": {**packing, "shuffle": codec.shuffle}})
     codecs.append({"name": "crc32c"})
     return {
         "zarr_format": 3,
@@ -333,7 +338,7 @@ class ArrayReader:
         """Read, check and decode one chunk into `target`."""
         path = self._prefix + str(number)
         # No chunk is larger than its elements plus blosc's header; one byte more shows a longer file.
-        most = target.nbytes + blosc.MAX_OVERHEAD + _CRC_BYTES + 1
+        most = target.nbytes + _blosc().MAX_OVERHEAD + _CRC_BYTES + 1
         if _scratch.packed.size < most:
             _scratch.packed = np.empty(most, np.uint8)
         buffer = _scratch.packed[:most]
@@ -347,6 +352,7 @@ class ArrayReader:
             raise damaged(path, f"cannot be read ({error.strerror})") from None
         self._counter.add(size)
         body, checksum = buffer[: max(size - _CRC_BYTES, 0)], buffer[max(size - _CRC_BYTES, 0) : size]
+        blosc = _blosc()
         if len(body) < blosc.MAX_OVERHEAD or google_crc32c.value(body) != int.from_bytes(checksum, "little"):
             raise damaged(path, "is damaged: its checksum does not match")
         # Blosc checks neither length itself: bytes 4-7 are the decoded size, 12-15 the packed one.

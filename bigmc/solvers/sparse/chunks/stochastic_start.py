@@ -125,7 +125,7 @@ class StochasticSteps:
         self._sums, self._level = _no_sums(len(table), width), _no_sums(int(task.fit_intercept), width)
         self._weight, self._row_entries = 0.0, 0.0
 
-    def follow(self, samples: ShardSamples, generator: np.random.Generator) -> None:
+    def follow(self, samples: RowSamples, generator: np.random.Generator) -> None:
         """Go through samples in a random order."""
         task, objective = self._task, self._task.objective
         if not len(samples.counts):
@@ -179,7 +179,7 @@ class StochasticSteps:
     def _strength(self) -> Strength:
         return Strength(self._task.alpha, self._task.objective.ridge, self._weight)
 
-    def _set_rates(self, samples: ShardSamples) -> None:
+    def _set_rates(self, samples: RowSamples) -> None:
         """Set the step sizes of the features that come up for the first time, by the sizes of their values.
 
         So units do not matter, neither those of a feature nor those of the rows. Stored zeros alone say
@@ -192,7 +192,7 @@ class StochasticSteps:
             counts = np.diff(part.columns[0])
             here = slice(part.slot, part.slot + len(counts))
             squares, rates = np.zeros(len(counts)), self._sums.rates[here]
-            stochastic.add_squares(part.columns, samples.scale, squares)
+            stochastic.add_squares(part.columns, samples.scale[part.first :], squares)
             size = self._column_scale[here] * np.sqrt(squares / np.maximum(counts, 1))
             new = (rates == 0) & (size > _SMALLEST_SIZE)
             rates[new] = unit / size[new]
