@@ -63,7 +63,7 @@ def ingest(
         By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.hasher.TextHasher`.
     standardize : bool, optional
         Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
-        of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
+        of the first split, computed in an additional pass. Kept with the dataset, applied at prediction.
     fourier : int, optional
         Turn dense features, standardised, into so many random Fourier features, an even number.
     gamma : float, optional

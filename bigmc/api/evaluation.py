@@ -1,4 +1,4 @@
-"""Measuring models on labelled data, and the page that shows what was found."""
+"""Measuring models on labelled data, and the page that shows the results."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def fit(
     Raw data becomes a dataset beside the model, its texts cut into words or characters as a few thousand
     rows advise. Weighting, loss, ridge and penalty are searched on held-out rows of a sample; the best
     settings are trained on the split ``train``, calibrated, and measured on the split ``test``. Where the
-    splits were made here, the model is then trained on all rows. Numbers and categories are also given to
-    boosting, and the better of the two wins, or a weighted sum of both. Killed at any moment, the same call
-    continues to the same model; after success it does nothing.
+    splits were made by this function, the model is then trained on all rows. Boosting is also trained on
+    numbers and categories, and the better of the two wins, or a weighted sum of both. Killed at any moment,
+    the same call continues to the same model; after success it does nothing.
 
     Parameters
     ----------

@@ -107,8 +107,8 @@ def count_sets(
     n_rows, n_labels = len(column), places.n_labels
     rows, codes = pairs_of(column)
     truth = rows * n_labels + places.of_truth[codes]
-    found, found_codes = pairs_of(part.sets())
-    predicted = found * n_labels + places.of_model[found_codes]
+    predicted_rows, predicted_codes = pairs_of(part.sets())
+    predicted = predicted_rows * n_labels + places.of_model[predicted_codes]
     both = np.intersect1d(truth, predicted, assume_unique=True)
     exact = np.ones(n_rows, bool)
     exact[np.setxor1d(truth, predicted, assume_unique=True) // n_labels] = False

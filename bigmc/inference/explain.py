@@ -157,10 +157,10 @@ def _by_word(
     """
     pairs = list(occurrences)
     counts = np.array([occurrences[pair] for pair in pairs], np.float64)
-    found = np.array([feature for _, feature in pairs], np.int64)
-    stored = np.isin(found, features)
+    occurring = np.array([feature for _, feature in pairs], np.int64)
+    stored = np.isin(occurring, features)
     names = [word for (word, _), is_stored in zip(pairs, stored, strict=True) if is_stored]
-    places, counts = np.searchsorted(features, found[stored]), counts[stored]
+    places, counts = np.searchsorted(features, occurring[stored]), counts[stored]
     share = counts / np.bincount(places, counts, minlength=len(features))[places]
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}
     contributions = np.zeros((len(number), parts.shape[1]))
@@ -211,7 +211,7 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
     row = {spec.text[0]: sample} if isinstance(sample, str) else sample
     missing = (name for name, value in row.items() if value is None or value != value)  # None or NaN
     row = {**row, **dict.fromkeys(missing, "")}
-    found: Counter[tuple[str, int]] = Counter()
+    occurrences: Counter[tuple[str, int]] = Counter()
     n_hashed = 0
     if spec.hasher is not None:
         n_hashed = spec.hasher.n_features
@@ -219,9 +219,9 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
         words += [(name, name) for name in (f"{column}={row[column]}" for column in spec.categorical)]
         words += [(name, name) for name in spec.numeric]
         indices = hash_names([ngram for _, ngram in words], spec.hasher.hash_bits)[0].tolist()
-        found.update((word, index) for (word, _), index in zip(words, indices, strict=True))
-    found.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
-    return found
+        occurrences.update((word, index) for (word, _), index in zip(words, indices, strict=True))
+    occurrences.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
+    return occurrences
 
 
 def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:

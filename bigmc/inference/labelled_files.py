@@ -124,7 +124,7 @@ class LabelledFiles:
         return cls(rows, column, plan.parts, plan.reading, *workers)
 
     def with_classes(self, model: Model, resources: Resources) -> LabelledFiles:
-        """Return the same rows once a pass over the labels has found which there are.
+        """Return the same rows with the classes of their labels, which takes a pass over the labels.
 
         Raises
         ------

@@ -62,8 +62,8 @@ class PartPredictor:
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
         for batch in batches:
-            good, found, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
-            rejects += [*batch.rejects, *found]
+            good, rejected, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
+            rejects += [*batch.rejects, *rejected]
             if good.n_rows:
                 if self.kept.names:
                     kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
@@ -74,9 +74,9 @@ class PartPredictor:
 
     def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
         """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""
-        ids = np.arange(first, first + len(rows.indptr) - 1)
-        found, predicted, scores = zip(*self._predict_rows(ids, rows), strict=True)
-        values = np.concatenate(found), pa.concat_arrays(predicted), np.concatenate(scores)
+        row_ids = np.arange(first, first + len(rows.indptr) - 1)
+        ids, predicted, scores = zip(*self._predict_rows(row_ids, rows), strict=True)
+        values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
         return self._table(*values, kept)
 
     @property

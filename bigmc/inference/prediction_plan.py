@@ -99,7 +99,7 @@ def predictions(
     source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, first: int
 ) -> Iterator[Predicted]:
     """Yield the predictions of the parts from number `first` on, in their order."""
-    return (found for _, found in plan.engine.map(_predict, plan.parts[first:], source, predictor))
+    return (predicted for _, predicted in plan.engine.map(_predict, plan.parts[first:], source, predictor))
 
 
 def _predict(part: Any, source: PredictionInput, predictor: PartPredictor) -> Predicted:

@@ -189,9 +189,9 @@ def _check_sources(
             f"not on columns of {format} files",
             "give svmlight files or arrays",
         )
-    found = schema(sources, _columns(model, options), hints)
-    spec.check_types(found)
-    return pa.schema([found.field(name).remove_metadata() for name in options.keep])
+    columns = schema(sources, _columns(model, options), hints)
+    spec.check_types(columns)
+    return pa.schema([columns.field(name).remove_metadata() for name in options.keep])
 
 
 def _columns(model: ModelOutline, options: PredictOptions) -> tuple[str, ...]:

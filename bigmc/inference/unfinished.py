@@ -142,13 +142,13 @@ class SavedSums:
         """Fill sums with what was saved of them, and return the part that is next."""
         saved = None if self._checkpoint is None else self._checkpoint.load()
         if saved is None or saved[0]["made"] != self._made or saved[1].keys() != sums.arrays().keys():
-            return 0  # of other data, or with the memory for probabilities that there is not now
+            return 0  # of other data, or with probabilities, for which there is no memory now
         sums.restore(saved[1])
         return int(saved[0]["n_done"])
 
-    def add(self, part: int, sums: Sums, found: Any) -> None:
-        """Add what a part gave; from time to time all is saved."""
-        sums.add(found)
+    def add(self, part: int, sums: Sums, counts: Any) -> None:
+        """Add the counts of a part; from time to time all sums are saved."""
+        sums.add(counts)
         now = time.monotonic()
         if self._checkpoint is not None and now >= self._next_save:
             self._checkpoint.save({"made": self._made, "n_done": part + 1}, sums.arrays())

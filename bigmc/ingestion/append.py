@@ -188,7 +188,7 @@ class Append:
 
 
 def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, FeatureSpec]:
-    """Return the options a dataset was made with, and its features with what was found out of them.
+    """Return the options a dataset was made with, and its features as fitted to its rows.
 
     Raises
     ------

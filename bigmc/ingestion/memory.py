@@ -94,7 +94,7 @@ class Load:
     label_bytes: int = 0
 
     def of(self, parts: Sequence[Part]) -> Load:
-        """Return the load with what the scan found about records."""
+        """Return the load with the largest record and footer of the parts."""
         return replace(
             self,
             record_bytes=max((bytes_held(part) for part in parts), default=0),

@@ -54,7 +54,7 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
 
 
 def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
-    """Return the job for sources that were found, as `make_job`."""
+    """Return the job for sources that are already listed, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
@@ -83,16 +83,16 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         record_limit=record_limit(limit, features.n_features),
     )
     if not is_matrix:
-        found = schema(sources, recipe.columns, hints)
-        features.check_types(found)
-        check_weight_type(found, options.weight)
+        columns = schema(sources, recipe.columns, hints)
+        features.check_types(columns)
+        check_weight_type(columns, options.weight)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of sources that are matrices; refuse options about columns, which they lack."""
-    given = (
+    groups = (
         options.text,
         options.categorical,
         options.one_hot,
@@ -101,7 +101,7 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
         options.date,
         options.keep,
     )
-    named = [*(name for names in given for name in names)]
+    named = [*(name for names in groups for name in names)]
     named += filter(None, [options.label_separator, options.group, options.weight])
     if named or isinstance(options.label, str):
         raise DataError(
@@ -270,8 +270,7 @@ def _width(sources: Sequence[Source], n_features: int | None) -> int:
 def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: ReadHints) -> FeatureSpec:
     """Return the features with the values of their categories, and what fills missing numbers.
 
-    Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
-    looked at.
+    Nothing is read where nothing is needed. Rows that cannot be used count too: labels are not checked.
     """
     if not features.one_hot and (features.filling is None or not features.numbers):
         return features

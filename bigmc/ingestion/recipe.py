@@ -82,7 +82,7 @@ class Recipe:
         return tuple(name for name in features.categorical if name not in others)
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Return the recipe as JSON data, without what was found out since: the fitted feature map."""
+        """Return the recipe as JSON data, without the feature map, which is fitted later."""
         data = {
             "sources": [dict(source) for source in self.sources],
             "features": replace(self.features, map=None).to_dict(),

@@ -168,16 +168,16 @@ def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 
 
 def _inflated(content: bytes, most: int) -> bytes:
-    """Return what was deflated, at most so many bytes."""
+    """Return deflated content, inflated to at most `most` bytes."""
     stream = zlib.decompressobj()
-    found = stream.decompress(content, most)
+    inflated = stream.decompress(content, most)
     if not stream.eof or stream.unused_data:
         raise ValueError(f"it is cut short, goes on after its end, or is of more than {most} bytes")
-    return found
+    return inflated
 
 
 def check_archive(path: Path) -> list[str]:
-    """Return what is wrong with the file, one line each; a single wrong byte anywhere is found."""
+    """Return what is wrong with the file, one line each; a single wrong byte anywhere is detected."""
     try:
         read_archive(path)
         with _opened(path) as file:

@@ -90,7 +90,7 @@ class Dataset:
     def open(cls, dataset: Path | str | Dataset) -> Dataset:
         """Open a dataset on disk, or at an address such as ``s3://bucket/name``; an open one is returned.
 
-        Its shards are looked at, and brought here if they are elsewhere, when they are first read.
+        A shard is checked when it is first read; one in an object store is first copied to this machine.
 
         Raises
         ------

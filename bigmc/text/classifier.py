@@ -129,8 +129,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_samples, n_classes)."""
         check_is_fitted(self)
-        found: NDArray[np.float64] = self.classifier_.predict_proba(_texts(X))
-        return found
+        probabilities: NDArray[np.float64] = self.classifier_.predict_proba(_texts(X))
+        return probabilities
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of each text: of every class, or for two classes the second's lead."""

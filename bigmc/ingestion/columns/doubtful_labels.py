@@ -22,20 +22,20 @@ def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
         Labels of a dataset.
     """
     texts = [label for label in classes.tolist() if isinstance(label, str)]
-    found = []
+    warnings = []
     missing = [text for text in texts if text.strip().lower() in LIKE_MISSING]
     if missing:
-        found.append(f"{_listed(missing)} counts as a label: leave such rows out if it stands for none")
+        warnings.append(f"{_listed(missing)} counts as a label: leave such rows out if it stands for none")
     spaced = [text for text in texts if text != text.strip()]
     if spaced:
-        found.append(f"the spaces of {_listed(spaced)} are part of the label")
+        warnings.append(f"the spaces of {_listed(spaced)} are part of the label")
     alike: dict[str, list[str]] = {}
     for text in texts:
         alike.setdefault(" ".join(text.split()).casefold(), []).append(text)
     twins = [text for some in alike.values() if len(some) > 1 for text in some]
     if twins:
-        found.append(f"{_listed(twins)} differ in case or spaces only, and are classes of their own")
-    return found
+        warnings.append(f"{_listed(twins)} differ in case or spaces only, and are classes of their own")
+    return warnings
 
 
 def _listed(texts: Sequence[str]) -> str:

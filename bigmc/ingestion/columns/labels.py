@@ -180,25 +180,25 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[ob
     DataError
         If the labels are of several types, or fewer than two.
     """
-    found = {value for part in parts for value in part}
-    kinds = sorted({type(value).__name__ for value in found})
+    labels = {value for part in parts for value in part}
+    kinds = sorted({type(value).__name__ for value in labels})
     if len(kinds) > 1:
         if set(kinds) == {"int", "float"}:
-            found = {float(value) for value in found}  # type: ignore[arg-type]
+            labels = {float(value) for value in labels}  # type: ignore[arg-type]
         else:
             raise DataError(
                 f"labels are of several types ({', '.join(kinds)})", "write all of them the same way"
             )
-    if len(found) < 2:
-        seen = f"only the class {next(iter(found))!r}" if found else "no class at all"
+    if len(labels) < 2:
+        seen = f"only the class {next(iter(labels))!r}" if labels else "no class at all"
         raise DataError(f"the rows hold {seen}", "a classifier needs rows of at least two classes")
-    if written is LabelTypes.GUESSED and all(_is_integer_text(value) for value in found):
-        found = {int(value) for value in found}  # type: ignore[call-overload]
+    if written is LabelTypes.GUESSED and all(_is_integer_text(value) for value in labels):
+        labels = {int(value) for value in labels}  # type: ignore[call-overload]
     if written is LabelTypes.GUESSED and all(
-        isinstance(value, float) and value.is_integer() for value in found
+        isinstance(value, float) and value.is_integer() for value in labels
     ):
-        found = {int(value) for value in found}  # type: ignore[call-overload]
-    return sorted(found)  # type: ignore[type-var]
+        labels = {int(value) for value in labels}  # type: ignore[call-overload]
+    return sorted(labels)  # type: ignore[type-var]
 
 
 def extend_classes(classes: list[object], parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
@@ -254,18 +254,18 @@ def label_like(value: object, known: object) -> object:
         If it cannot be written so.
     """
     kind = type(known)
-    found = _as_label(value, kind, LabelTypes.GUESSED)
-    if found is None and isinstance(value, str):
+    label = _as_label(value, kind, LabelTypes.GUESSED)
+    if label is None and isinstance(value, str):
         try:
-            found = _TRUTH[value.lower()] if kind is bool else kind(float(value)) if kind is float else None
+            label = _TRUTH[value.lower()] if kind is bool else kind(float(value)) if kind is float else None
         except (KeyError, ValueError):
-            found = None
-    if found is None:
+            label = None
+    if label is None:
         raise DataError(
             f"the label {value!r} is not of the type of the model's classes, which are like {known!r}",
             "write the labels as in the data it was trained on",
         )
-    return found
+    return label
 
 
 _TRUTH = {"true": True, "false": False}

@@ -1,7 +1,7 @@
 """Columns of tables beside plain numbers: categories as indicators, and what fills missing numbers.
 
-What they become is found in one pass over the sources before the ingest, and belongs to the recipe of the
-dataset and to every model of it.
+One pass over the sources before the ingest decides what they become; the recipe of the dataset and every
+model of it keep that.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def filled(values: NDArray[np.float64], filling: Filling) -> list[NDArray[np.flo
 def indicators(column: pa.Array, levels: Levels) -> NDArray[np.float64]:
     """Return 1 where a row has a value, shape (n_rows, n_values)."""
     codes = pc.index_in(category_texts(column), pa.array(levels.values, pa.string()))
-    found = np.zeros((len(column), len(levels.values)))
+    matrix = np.zeros((len(column), len(levels.values)))
     rows = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
-    found[rows, codes.drop_null().to_numpy()] = 1.0
-    return found
+    matrix[rows, codes.drop_null().to_numpy()] = 1.0
+    return matrix
 
 
 def category_texts(column: pa.Array) -> pa.Array:

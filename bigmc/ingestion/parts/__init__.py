@@ -1,1 +1,1 @@
-"""Sources found and cut into parts, which any worker reads, again after a kill."""
+"""Sources listed and cut into parts; any worker can read a part, again after a kill."""

@@ -24,13 +24,13 @@ def partition_of(path: str) -> dict[str, str | None]:
 
     Values are texts with their percent signs decoded; Hive's name for a missing value is None.
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for folder in path.split("?")[0].split("/")[:-1]:
         name, sign, value = folder.partition("=")
         if sign and name:
             text = urllib.parse.unquote(value)
-            found[urllib.parse.unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
-    return found
+            values[urllib.parse.unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
+    return values
 
 
 def named_by_folders(path: str, format: str) -> Mapping[str, str | None]:

@@ -1,4 +1,4 @@
-"""Sources of samples: found, cut into parts, and read part by part.
+"""Sources of samples: listed, cut into parts, and read part by part.
 
 ``sources = expand_sources(…)``, ``parts = scan(sources)``, then for every part, by any worker, in any
 order and again after a kill: ``for batch in read(part, …)``. The same part always gives the same rows.
@@ -102,27 +102,27 @@ def expand_sources(
         labels = list(labels) if isinstance(source, list | tuple) else [labels]
         if len(labels) != len(items):
             raise DataError(f"{len(items)} arrays but {len(labels)} arrays of labels", "pass one for each")
-    found: list[Source] = []
+    sources: list[Source] = []
     for i, item in enumerate(items):
         if spool is not None and isinstance(item, str | os.PathLike) and is_pipe(os.fspath(item)):
-            found.append(_spooled_pipe(os.fspath(item), files, spool / str(i)))
+            sources.append(_spooled_pipe(os.fspath(item), files, spool / str(i)))
         elif spool is not None and is_stream(item):
             name = f"{type(item).__name__}[{i}]"
             disk.make_folder(spool / str(i))
             spool_rows(item, name, spool / str(i) / "rows.parquet")
-            found.append(Source(str(spool / str(i) / "rows.parquet"), "parquet", stream=name))
+            sources.append(Source(str(spool / str(i) / "rows.parquet"), "parquet", stream=name))
         elif isinstance(item, str | os.PathLike):
-            found += [
+            sources += [
                 Source(path, format_of(path, files), dialect=dialect_of(path, files))
                 for path in list_files(os.fspath(item))
             ]
         else:
             name = f"{type(item).__name__}[{i}]" if len(items) > 1 else type(item).__name__
-            found.append(in_memory(item, name, None if labels is None else labels[i]))
-    if not found:
+            sources.append(in_memory(item, name, None if labels is None else labels[i]))
+    if not sources:
         raise DataError("no sources given", "name a file, a pattern, a directory or an array")
-    _check_alike(found)
-    return found
+    _check_alike(sources)
+    return sources
 
 
 def _spooled_pipe(path: str, files: FileOptions, folder: Path) -> Source:
@@ -137,12 +137,12 @@ def _spooled_pipe(path: str, files: FileOptions, folder: Path) -> Source:
     return Source(str(file), known, stream=path, dialect=dialect_of(path, files))
 
 
-def _check_alike(found: list[Source]) -> None:
+def _check_alike(sources: list[Source]) -> None:
     seen: set[str] = set()
-    for source in found:
-        if source.format != found[0].format:
+    for source in sources:
+        if source.format != sources[0].format:
             raise DataError(
-                f"{found[0].path} is {found[0].format} but {source.path} is {source.format}",
+                f"{sources[0].path} is {sources[0].format} but {source.path} is {source.format}",
                 "ingest sources of one format at a time",
             )
         if source.data is None:
@@ -168,16 +168,16 @@ def format_of(path: str, options: FileOptions) -> str:
     compressed = ending.lower() in COMPRESSIONS
     if compressed:
         ending = os.path.splitext(stem)[1]
-    found = ENDINGS.get(ending.lower())
-    if found is None and (options.delimiter is not None or options.columns is not None):
+    name = ENDINGS.get(ending.lower())
+    if name is None and (options.delimiter is not None or options.columns is not None):
         return "csv"
-    if found is None:
+    if name is None:
         raise DataError(
             f"{path}: unknown format {ending or '(no ending)'}", f"give the format; {KNOWN_FORMATS}"
         )
-    if compressed and found == "parquet":
+    if compressed and name == "parquet":
         raise DataError(f"{path}: a compressed Parquet file", "decompress it; Parquet compresses inside")
-    return found
+    return name
 
 
 def dialect_of(path: str, options: FileOptions) -> Dialect:
@@ -230,15 +230,15 @@ def list_files(path: str) -> list[str]:
             raise DataError(f"{path}: not a regular file", "save the data to a file, which can be read twice")
         return [path]
     if glob.has_magic(path):
-        found: list[str] = []
+        paths: list[str] = []
         for match in sorted(glob.glob(path, recursive=True)):
             if os.path.isdir(match):
-                found += [] if "**" in path else _walk(match)
+                paths += [] if "**" in path else _walk(match)
             elif not _hidden(match):
-                found.append(match)
-        if not found:
+                paths.append(match)
+        if not paths:
             raise DataError(f"{path}: no file matches the pattern", "check the pattern and its quotes")
-        return found
+        return paths
     raise DataError(f"{path}: no such file or directory", "check the path")
 
 
@@ -253,15 +253,15 @@ def _holds_dataset(folder: str) -> bool:
 
 
 def _walk(folder: str) -> list[str]:
-    found: list[str] = []
+    paths: list[str] = []
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if not _hidden(name) and not _holds_dataset(os.path.join(parent, name))
         )
-        found += [os.path.join(parent, name) for name in files if not _hidden(name)]
-    if not found:
+        paths += [os.path.join(parent, name) for name in files if not _hidden(name)]
+    if not paths:
         raise DataError(f"{folder}: no files in the directory", "check the path")
-    return sorted(found)
+    return sorted(paths)
 
 
 def schema(
@@ -284,29 +284,29 @@ def schema(
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources], hints.record_limit)
     own = FORMATS[sources[0].format].schema(sources[0], hints)
-    found = _with_derived(own, sources[0])
+    first = _with_derived(own, sources[0])
     wanted = list(own.names if columns is None else columns)
-    check_columns(sources[0].path, wanted, found.names)
+    check_columns(sources[0].path, wanted, first.names)
     if sources[0].format == "jsonl":
-        return found  # a key may be absent from any file; the types are those of the first
+        return first  # a key may be absent from any file; the types are those of the first
     for source in sources[1:]:
         other = _with_derived(FORMATS[source.format].schema(source, hints), source)
         check_columns(source.path, wanted, other.names)
         for name in wanted:
-            kinds = found.field(name).type, other.field(name).type
+            kinds = first.field(name).type, other.field(name).type
             if kinds[0] != kinds[1]:
                 raise DataError(
                     f"{source.path}: column {name!r} is {kinds[1]}, in {sources[0].path} it is {kinds[0]}",
                     "write the files with the same types",
                 )
-    return found
+    return first
 
 
 def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:
     """Return the columns of a source with the fields inside them, and those that its folders name."""
-    found = with_fields(own)
-    folders = [name for name in named_by_folders(source.path, source.format) if name not in found.names]
-    return pa.schema([*found, *((name, pa.string()) for name in folders)])
+    columns = with_fields(own)
+    folders = [name for name in named_by_folders(source.path, source.format) if name not in columns.names]
+    return pa.schema([*columns, *((name, pa.string()) for name in folders)])
 
 
 def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHints = NO_HINTS) -> list[Part]:

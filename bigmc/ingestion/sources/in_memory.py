@@ -86,15 +86,15 @@ def _checked(array: Any, name: str, labels: Any) -> Any:
                 f"{name}: {array.shape[0]} rows but {len(sets)} sets of labels", "pass one per row"
             )
         return sets
-    given = labels if hasattr(labels, "compute") else np.asarray(labels)
-    if given.ndim != 1 or given.shape[0] != array.shape[0]:
+    column = labels if hasattr(labels, "compute") else np.asarray(labels)
+    if column.ndim != 1 or column.shape[0] != array.shape[0]:
         raise DataError(
-            f"{name}: {array.shape[0]} rows but labels of shape {given.shape}", "pass one label per row"
+            f"{name}: {array.shape[0]} rows but labels of shape {column.shape}", "pass one label per row"
         )
-    if given is labels and not isinstance(labels, np.ndarray):
+    if column is labels and not isinstance(labels, np.ndarray):
         return labels  # a dask array
     try:
-        return pa.array(given)
+        return pa.array(column)
     except pa.ArrowException as error:
         raise DataError(f"{name}: labels of several types ({error})", "pass labels of one type") from error
 

@@ -40,10 +40,10 @@ def list_address(address: str) -> list[str]:
     if address.partition("://")[0] in _LISTED_BY_LINKS:
         place.info()
         return [address]
-    found = place.files()
-    if not found:
+    addresses = place.files()
+    if not addresses:
         raise DataError(f"{address}: no file there", "check the address")
-    return found
+    return addresses
 
 
 class RemoteFile:
@@ -80,13 +80,13 @@ class RemoteFile:
     def read(self, start: int, stop: int) -> bytes:
         """Return a range of bytes."""
         with _telling(self.address):
-            found: bytes = self._fs.cat_file(self._path, start=start, end=stop)
-        if len(found) != stop - start:
+            content: bytes = self._fs.cat_file(self._path, start=start, end=stop)
+        if len(content) != stop - start:
             raise DataError(
-                f"{self.address}: {len(found)} bytes came where {stop - start} were requested",
+                f"{self.address}: {len(content)} bytes came where {stop - start} were requested",
                 "the file has changed meanwhile, or its server does not serve ranges of bytes",
             )
-        return found
+        return content
 
     def files(self) -> list[str]:
         """Return the addresses of the files that are meant."""
@@ -95,20 +95,20 @@ class RemoteFile:
             if any(sign in self._path for sign in "*?["):
                 root = posixpath.dirname(self._path.partition("*")[0])
                 matches = self._fs.glob(self._path, detail=True).items()
-                found = [path for path, info in matches if info.get("type") != "directory"]
+                paths = [path for path, info in matches if info.get("type") != "directory"]
             else:
                 root = self._path.rstrip("/")
-                found = self._fs.find(root)
-                if found == [root]:
+                paths = self._fs.find(root)
+                if paths == [root]:
                     return [self.address]
-            below = (path for path in found if not _hidden(path[len(root) :]))
+            below = (path for path in paths if not _hidden(path[len(root) :]))
             return sorted(self._named_alike(path) for path in below)
 
     def _named_alike(self, path: str) -> str:
         """Return the address of a file with the protocol that was given: one system answers to several."""
-        given = self.address.partition("://")[0]
+        protocol = self.address.partition("://")[0]
         address: str = self._fs.unstrip_protocol(path)
-        return f"{given}://{address.partition('://')[2]}"
+        return f"{protocol}://{address.partition('://')[2]}"
 
 
 @contextmanager

@@ -135,8 +135,8 @@ def status_of(path: str) -> FileStatus:
         If there is nothing at an address, or it cannot be reached.
     """
     if not is_remote(path):
-        found = os.stat(path)
-        return FileStatus(found.st_size, found.st_mtime_ns)
+        status = os.stat(path)
+        return FileStatus(status.st_size, status.st_mtime_ns)
     return FileStatus(*RemoteFile(path).size_and_version())
 
 

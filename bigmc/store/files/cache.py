@@ -32,8 +32,8 @@ _DEFAULT = 0.5
 
 def cache_folder() -> Path:
     """Return the folder for local copies of what lies in object stores."""
-    given = os.environ.get("BIGMC_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "bigmc"
+    folder = os.environ.get("BIGMC_CACHE")
+    return Path(folder) if folder else Path.home() / ".cache" / "bigmc"
 
 
 class Copy:
@@ -171,10 +171,10 @@ def _size(folder: Path) -> int:
 
 def _bound(n_bytes: int) -> int:
     """Return the bytes that copies may take, of which there are so many now."""
-    given = os.environ.get("BIGMC_CACHE_SIZE")
-    if not given:
+    text = os.environ.get("BIGMC_CACHE_SIZE")
+    if not text:
         return int(_DEFAULT * (n_bytes + shutil.disk_usage(copies_folder()).free))
     try:
-        return parse_bytes(given)
+        return parse_bytes(text)
     except ValueError as error:
         raise BigmcError(f"BIGMC_CACHE_SIZE: {error}", "set it to 200GB, say, or leave it out") from None

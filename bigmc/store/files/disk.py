@@ -1,6 +1,6 @@
 """Every change that bigmc makes to a disk, one system call each.
 
-Datasets, models, checkpoints and results are written through the functions here and nowhere else, so that a
+Datasets, models, checkpoints and results are written through these functions and nowhere else, so that a
 test can record the calls, stop the process between any two of them, or let any one of them fail. Two things
 stay outside: scratch files that live no longer than a run, and the locks of ``filelock``.
 """

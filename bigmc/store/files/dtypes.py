@@ -35,14 +35,14 @@ def smallest_exact_dtype(*pieces: NDArray[Any]) -> np.dtype[Any]:
     DataError
         If the values are not real numbers, or are integers that float64 cannot hold.
     """
-    given = np.result_type(*(piece.dtype for piece in pieces))
-    if given.kind == "b":
+    dtype = np.result_type(*(piece.dtype for piece in pieces))
+    if dtype.kind == "b":
         return VALUE_DTYPES[0]
-    if given.kind in "iu":
+    if dtype.kind in "iu":
         return _for_integers([piece for piece in pieces if piece.size])
-    if given.kind != "f" or given.itemsize > 8:
-        raise DataError(f"values of type {given} cannot be stored", "use integers, float32 or float64")
-    scanned = given if given.itemsize >= 4 else np.dtype(np.float32)
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise DataError(f"values of type {dtype} cannot be stored", "use integers, float32 or float64")
+    scanned = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
     scans = [scan_floats(piece.ravel().astype(scanned, copy=False)) for piece in pieces]
     integral, single, lowest, highest = zip(*scans, strict=True)
     small = _smallest_integer(min(lowest), max(highest)) if all(integral) else None

@@ -232,8 +232,8 @@ def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
     ------
     DataError
     """
-    for given in paths_in(inputs):
-        _refuse_input(os.fspath(to), given)
+    for item in paths_in(inputs):
+        _refuse_input(os.fspath(to), item)
 
 
 def paths_in(inputs: Iterable[Any]) -> Iterator[Any]:
@@ -245,10 +245,10 @@ def paths_in(inputs: Iterable[Any]) -> Iterator[Any]:
             yield getattr(item, "path", item)
 
 
-def _refuse_input(name: str, given: Any) -> None:
-    if not isinstance(given, str | os.PathLike):
+def _refuse_input(name: str, item: Any) -> None:
+    if not isinstance(item, str | os.PathLike):
         return
-    source = os.fspath(given)
+    source = os.fspath(item)
     if is_remote(name):
         same = name.rstrip("/") == source.rstrip("/") or name.startswith(source.rstrip("/") + "/")
     elif not os.path.exists(name) and not os.path.isdir(source):

@@ -1,6 +1,6 @@
 """What is checked of files before anything in them is believed: they may come from a stranger.
 
-Everything here raises ``ValueError`` with a short reason; the callers know the file and say what to do.
+All functions raise ``ValueError`` with a short reason; their callers add the file and the cure.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class StoredShard(ABC):
         return {file.path.removeprefix(prefix): file.sha256 for file in mine}
 
     def _check(self) -> None:
-        """Compare the sizes of all files with the manifest, once; bring them here before, if need be."""
+        """Compare the sizes of all files with the manifest, once; remote files are copied first."""
         with self._lock:
             if self._checked:
                 return

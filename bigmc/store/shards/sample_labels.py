@@ -113,10 +113,10 @@ def code_labels(y: ArrayLike | None, n_samples: int) -> tuple[NDArray[Any], NDAr
     """Return the classes of labels, as `Dataset.from_arrays` takes them, and the codes of the samples."""
     if y is None:
         return np.empty(0, np.int64), np.full(n_samples, -1, np.int32)
-    given: Any = y if hasattr(y, "tocsr") else np.asarray(y)
-    if given.ndim == 2 and given.shape[0] == n_samples and given.shape[1] > 0:
-        return np.arange(given.shape[1]), column_of_indicator(given)
-    if given.shape != (n_samples,):
-        raise DataError(f"y has the shape {given.shape} and X has {n_samples} rows")
-    classes, codes = np.unique(given, return_inverse=True)
+    labels: Any = y if hasattr(y, "tocsr") else np.asarray(y)
+    if labels.ndim == 2 and labels.shape[0] == n_samples and labels.shape[1] > 0:
+        return np.arange(labels.shape[1]), column_of_indicator(labels)
+    if labels.shape != (n_samples,):
+        raise DataError(f"y has the shape {labels.shape} and X has {n_samples} rows")
+    classes, codes = np.unique(labels, return_inverse=True)
     return classes, codes.astype(np.int32)

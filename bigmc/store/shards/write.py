@@ -64,7 +64,7 @@ def write_shard(
         At most 65,536 samples. A dense array of which more than half is zero is stored sparse.
     table : pyarrow.Table
         One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
-        to pass through; ``norm`` and ``entries`` are added here.
+        to pass through; ``norm`` and ``entries`` are added.
     split : str, optional
         Split all rows belong to.
     pool : Executor, optional

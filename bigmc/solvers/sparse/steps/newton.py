@@ -136,7 +136,7 @@ class Support:
         self._scale = np.ones(self.size)
         self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
         self._penalised[self.size - constant :] = 0.0
-        self._kept = self._kernels.room(problem.scores)
+        self._kept = self._kernels.workspace(problem.scores)
         self._rows = Rows(indptr, slots, values, constant)
         n_parts = len(slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
