@@ -347,6 +347,7 @@ def parse_svmlight(
                 at += 1
                 continue
             index, at, wrong = _flag_index(data, at, end, last)
+            flag |= wrong
             if wrong & ~NOT_INCREASING == 0:
                 first, last = min(first, index), max(last, index)
                 rows.indices[n] = index - base
@@ -354,10 +355,12 @@ def parse_svmlight(
                 if not exact:
                     number, behind, exact = _parse_number(data, at + 1, end)
                 rows.values[n], at = number, behind
-                all_exact &= exact
                 n += 1
+                if exact:  # nothing of the token is left
+                    continue
+                all_exact = False
             more, at = _flag_rest(data, at, end)
-            flag |= wrong | more
+            flag |= more
         described.smallest[i], described.largest[i], described.flags[i] = first, last, flag
         if flag & ~FRACTIONAL_LABEL == 0 and first >= base and last - base < n_features:
             rows.record[k], rows.odd[k] = i, not all_exact
